@@ -21,7 +21,7 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here, run_apart
 from benchmarks.members import Members
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.constructs import REQUEST_BYTES_MAX
 from kohort.protocol.message import schema_of

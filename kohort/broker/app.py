@@ -40,12 +40,9 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.registry import (
-    Api,
-    Router,
-    load_handlers,
-)
+from kohort.broker.dispatch.registry import Api, Router
 from kohort.broker.environment import Environment
+from kohort.broker.handlers import load_handlers
 from kohort.broker.history.history import HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import TopicHistoryLog
 from kohort.broker.http.groups import group_pages

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.framing import read_request_prefix, skip_header_tags

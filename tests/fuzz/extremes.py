@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 from kohort.protocol.types import ZERO_UUID, WireType

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import codec
 from kohort.protocol.message import schema_of
 from kohort.protocol.records.builder import encode_batch

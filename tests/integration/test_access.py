@@ -15,7 +15,7 @@ from kohort.broker.core.security.acls import (
     Rule,
 )
 from kohort.broker.core.security.authorizer import Authorizer
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, Struct, schema_of

@@ -15,7 +15,7 @@ import pytest
 
 from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
 from kohort.broker.core.security.session import USER, Principal, Session
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_acls import (
     AclCreation,

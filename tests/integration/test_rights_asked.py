@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from tests.integration.test_access import (
     ABOUT_THE_CONNECTION,
     ADMIN,

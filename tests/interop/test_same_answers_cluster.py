@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
 from kohort.protocol.messages.cluster_metadata import RECORD_TYPES
 from kohort.protocol.schema import Field

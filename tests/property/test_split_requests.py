@@ -12,7 +12,8 @@ import pytest
 
 from kohort.broker.app import Broker
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.registry import Api, Router, load_handlers
+from kohort.broker.dispatch.registry import Api, Router
+from kohort.broker.handlers import load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Later

@@ -6,10 +6,8 @@ and the ApiVersions response use it, so that what is advertised is what is serve
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import cache, wraps
+from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -230,18 +228,11 @@ def handles(
     return register
 
 
-def load_handlers() -> dict[int, Api]:
-    """Import every handler module and return the APIs by key, in key order."""
-    _import_handlers()
+def registered() -> dict[int, Api]:
+    """Return the APIs registered so far by key, in key order; see
+    `kohort.broker.handlers.load_handlers`.
+    """
     return dict(sorted(_apis.items()))
-
-
-@cache
-def _import_handlers() -> None:
-    """Cached: listing the files takes a fifth of the start-up of a broker in memory."""
-    package = importlib.import_module("kohort.broker.handlers")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"kohort.broker.handlers.{module.name}")
 
 
 class Router:

@@ -19,7 +19,8 @@ from typing import Any, Final, TypedDict, TypeVar
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import elements_response
-from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
+from kohort.broker.dispatch.registry import Api, Handler, Router
+from kohort.broker.handlers import load_handlers
 from kohort.broker.handlers.find_coordinator import GROUP
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.later import Later

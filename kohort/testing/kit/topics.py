@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kohort.admin.partitioner import partition_of
 from kohort.broker.app import Broker
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.registry import Router, load_handlers
+from kohort.broker.dispatch.registry import Router
+from kohort.broker.handlers import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog

@@ -23,7 +23,7 @@ from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import error_response
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kohort.broker.daemon import run_daemon
-from kohort.broker.dispatch.registry import Route, load_handlers
+from kohort.broker.dispatch.registry import Route
+from kohort.broker.handlers import load_handlers
 
 WAIT: Final = "wait"
 

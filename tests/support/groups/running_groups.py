@@ -13,7 +13,7 @@ from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.lasting_tasks import LastingTasks

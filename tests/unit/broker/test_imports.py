@@ -32,7 +32,7 @@ NOT_AT_THE_START = (
 def test_a_start_imports_nothing_that_it_does_not_need() -> None:
     script = (
         "import sys, kohort.broker.__main__, kohort.broker.daemon\n"
-        "from kohort.broker.dispatch.registry import load_handlers\n"
+        "from kohort.broker.handlers import load_handlers\n"
         "load_handlers()\n"
         f"print([name for name in {NOT_AT_THE_START} if name in sys.modules])\n"
     )

@@ -20,7 +20,7 @@ for name in kohort._HOMES:
     getattr(kohort, name)
 import kohort.broker.daemon
 import kohort.insight.advisor.advice
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 load_handlers()
 """
 

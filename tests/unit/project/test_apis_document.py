@@ -9,7 +9,8 @@ from zipfile import ZipFile
 import pytest
 
 from kohort.broker.core.security.quotas import KEYS, KEYS_OF_IP
-from kohort.broker.dispatch.registry import Api, load_handlers
+from kohort.broker.dispatch.registry import Api
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.schema import VersionRange
 from tests.support.processes.java_env import jar
 

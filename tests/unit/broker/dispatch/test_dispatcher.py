@@ -15,7 +15,8 @@ from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.long_requests import LongRequests
-from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router, load_handlers
+from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router
+from kohort.broker.handlers import load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.later import Later

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from kohort.broker.dispatch.failures import NoErrorField, error_response
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kohort.broker.dispatch.parts import Lists, join, parts_of
-from kohort.broker.dispatch.registry import Api, load_handlers
+from kohort.broker.dispatch.registry import Api
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.message import RESPONSES
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,

@@ -8,7 +8,7 @@ import pytest
 
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.failures import error_response
-from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.handlers import load_handlers
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.transactions.host import TransactionsConfig
 from kohort.protocol.codec import Codec, codec
