@@ -1,7 +1,6 @@
-"""AlterReplicaLogDirs (key 34): accepted only for the one data directory, which has every
-partition.
+"""AlterReplicaLogDirs (key 34): accepted for the only data directory, without effect.
 
-v1-2 as in Kafka 4.4: moving a partition to the directory where it is changes nothing.
+v1-2 as in Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from kohort.protocol.messages.alter_replica_log_dirs import (
 def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> Steps[AlterReplicaLogDirsResponse]:
-    """Answer each partition; the last directory that is named for it counts."""
+    """Answer each partition, for the last directory that the request names for it."""
     ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:

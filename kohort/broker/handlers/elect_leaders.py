@@ -6,7 +6,7 @@ Kafka where the preferred replicas lead.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.access import TEXTS
@@ -20,12 +20,13 @@ from kohort.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
-    TopicPartitions,
 )
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 TOP_LEVEL_ERROR_SINCE: Final = 1
+
+_Outcome: TypeAlias = tuple[ErrorCode, str]
 
 
 @handles(
@@ -45,27 +46,30 @@ TOP_LEVEL_ERROR_SINCE: Final = 1
 )
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Answer each named partition; none if all partitions are meant, since no leader changes."""
-    wanted = request.topic_partitions
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        return _denied(ctx, wanted or [])
-    is_known = request.election_type in {PREFERRED, UNCLEAN}
+    requested = request.topic_partitions
     response = ElectLeadersResponse(replica_election_results=[])
-    if not is_known and wanted != []:
-        response.error_code = ErrorCode.INVALID_REQUEST
-    if wanted is not None:
+    error: _Outcome | None = None
+    """The error of every partition, if the request fails as a whole."""
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
+        if ctx.api_version >= TOP_LEVEL_ERROR_SINCE:
+            response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    elif request.election_type not in {PREFERRED, UNCLEAN}:
+        error = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+        if requested != []:
+            response.error_code = ErrorCode.INVALID_REQUEST
+    if requested is not None:
         response.replica_election_results = [
             ReplicaElectionResult(
-                topic=one.topic,
+                topic=topic.topic,
                 partition_result=[
-                    _outcome(ctx, one.topic, index)
-                    if is_known
-                    else _unknown_type(request.election_type, index)
-                    for index in one.partitions
+                    _result(index, error or _outcome(ctx, topic.topic, index))
+                    for index in topic.partitions
                 ],
             )
-            for one in wanted
+            for topic in requested
         ]
-    elif is_known:
+    elif error is None:
         # Topics are listed as Kafka lists them.
         response.replica_election_results = [
             ReplicaElectionResult(topic=topic.name, partition_result=[])
@@ -75,39 +79,15 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
     return response
 
 
-def _outcome(ctx: RequestContext, name: str, index: int) -> PartitionResult:
-    topic = ctx.broker.topics.get(name)
-    if topic is None:
-        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
-    elif not 0 <= index < len(topic.partitions):
-        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
-    else:
-        code = ErrorCode.ELECTION_NOT_NEEDED
-        text = "Leader election not needed for topic partition."
+def _result(index: int, outcome: _Outcome) -> PartitionResult:
+    code, text = outcome
     return PartitionResult(partition_id=index, error_code=code, error_message=text)
 
 
-def _denied(ctx: RequestContext, wanted: list[TopicPartitions]) -> ElectLeadersResponse:
-    """Refuse at the top level, and once more for each partition."""
-    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
-    return ElectLeadersResponse(
-        error_code=code if ctx.api_version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=one.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=code, error_message=text)
-                    for index in one.partitions
-                ],
-            )
-            for one in wanted
-        ],
-    )
-
-
-def _unknown_type(election_type: int, index: int) -> PartitionResult:
-    return PartitionResult(
-        partition_id=index,
-        error_code=ErrorCode.INVALID_REQUEST,
-        error_message=f"Unknown election type {election_type}",
-    )
+def _outcome(ctx: RequestContext, name: str, index: int) -> _Outcome:
+    topic = ctx.broker.topics.get(name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+    if not 0 <= index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+    return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."

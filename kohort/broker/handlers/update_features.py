@@ -1,8 +1,8 @@
 """UpdateFeatures (key 57): no feature has a level that can be changed.
 
-v0-2. As in Kafka 4.4, a feature may be set to the level that it has, which changes nothing, and a
-feature that there is not is refused. The features that this broker supports are always enabled, at
-levels that its settings fix.
+v0-2. As in Kafka 4.4, a feature may be set to its current level, which changes nothing, and an
+unknown feature is rejected. The features of this broker are always enabled, at levels that its
+settings fix.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from kohort.protocol.messages.update_features import (
 )
 
 _UPGRADE_TYPES: Final = range(1, 4)
-"""Upgrade, safe and unsafe downgrade: which one is asked for makes no difference to a level that
-stays.
-"""
+"""Upgrade, safe and unsafe downgrade. The level stays the same, so all of them are accepted."""
 
 
 @handles(UpdateFeaturesRequest, versions="0-2")
 def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Accept what changes nothing, or refuse all updates together, since one failure fails all."""
+    """Accept updates to the current level. One other update makes all fail, as in Kafka."""
     ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     for update in request.feature_updates:
         level = ctx.broker.finalized_features.get(update.feature)

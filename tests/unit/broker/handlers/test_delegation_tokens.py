@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kohort.broker.core.security.session import Principal
-from kohort.broker.handlers.create_delegation_token import create_delegation_token
+from kohort.broker.handlers.delegation_tokens import create_delegation_token
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_delegation_token import (
     CreatableRenewers,
