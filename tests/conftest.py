@@ -51,14 +51,11 @@ SCALES: Final = (
     Scale("--what-if-traces", 4, 120, "how many lives the advisor's predictions are held against"),
 )
 
-LONG_MARKS: Final = ("long", "slow_groups", "slow_jobs")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kohort")
     group.addoption(
         "--long",
-        "--all-scenarios",
         action="store_true",
         dest="long",
         help="run the long forms: what is marked long too, and everything at its full depth",
@@ -99,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"{item.nodeid}: give the parameter an id")
     if config.getoption("--long"):
         return
-    left_out = [item for item in items if any(map(item.get_closest_marker, LONG_MARKS))]
+    left_out = [item for item in items if item.get_closest_marker("long")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
