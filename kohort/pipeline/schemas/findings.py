@@ -25,242 +25,246 @@ _PARTITION_KEY: Final = (*_GROUP_KEY, "topic", "partition")
 
 GROUPS: Final = Table(
     "groups",
-    "One row for each group: what is known of it, and how much is missing.",
+    "One row per group: totals, and how much is missing.",
     _GROUP_KEY,
     (
         CLUSTER,
         GROUP,
-        Column("first_sequence", WHOLE, "First event. What came before it was never here."),
+        Column("first_sequence", WHOLE, "First event in the tables."),
         Column("last_sequence", WHOLE, "Last event."),
-        Column("event_count", WHOLE, "Events, avoided rebalances included."),
-        Column("missing_count", WHOLE, "Events between the first and the last that are missing."),
-        Column("first_at", MOMENT, "Of the first event."),
-        Column("last_at", MOMENT, "Of the last event."),
+        Column("event_count", WHOLE, "Events, including avoided rebalances."),
+        Column("missing_count", WHOLE, "Missing events between the first and the last."),
+        Column("first_at", MOMENT, "Time of the first event."),
+        Column("last_at", MOMENT, "Time of the last event."),
         Column("rebalance_count", WHOLE, "Rebalances."),
         Column("avoided_count", WHOLE, "Avoided rebalances."),
-        Column("needless_count", WHOLE, "Rebalances that moved nothing."),
-        Column("stopped_total_ms", WHOLE, "Time that members stood still, all together, in ms."),
-        Column("stopped_longest_ms", WHOLE, "The longest stop of a member, in ms."),
-        Column("unavailable_total_ms", WHOLE, "Ended times without an owner, all partitions, ms."),
+        Column("needless_count", WHOLE, "Needless rebalances."),
+        Column("stopped_total_ms", WHOLE, "Stopped time of all members in ms."),
+        Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
+        Column(
+            "unavailable_total_ms", WHOLE, "Ended times without an owner, of all partitions, in ms."
+        ),
         Column("storm_count", WHOLE, "Storms."),
     ),
 )
 
 SEQUENCE_GAPS: Final = Table(
     "sequence_gaps",
-    "One row for each run of sequence numbers that are missing between two events of a group: the "
-    "history's retention, a broker that could not write it, or records in `quarantine`. Figures "
-    "over this time are too low; an ownership that ends in a gap has `ended_by` = `unknown`.",
+    "One row per range of missing sequence numbers: because of retention, records "
+    "that the broker could not write, or records in `quarantine`. Totals over this "
+    "time are too low; an ownership that ends in a gap has `ended_by` = `unknown`.",
     (*_GROUP_KEY, "from_sequence"),
     (
         CLUSTER,
         GROUP,
-        Column("from_sequence", WHOLE, "The first that is missing."),
-        Column("to_sequence", WHOLE, "The last that is missing."),
-        Column("missing_count", WHOLE, "How many."),
-        Column("after_at", MOMENT, "Of the event before the gap."),
-        Column("before_at", MOMENT, "Of the event after the gap."),
-        Column("running_count", WHOLE, "How many of them are at least in `running`."),
+        Column("from_sequence", WHOLE, "First missing number."),
+        Column("to_sequence", WHOLE, "Last missing number."),
+        Column("missing_count", WHOLE, "Missing numbers."),
+        Column("after_at", MOMENT, "Time of the event before the gap."),
+        Column("before_at", MOMENT, "Time of the event after the gap."),
+        Column("running_count", WHOLE, "How many of them are in `running`."),
     ),
 )
 
 PARTITIONS: Final = Table(
     "partitions",
-    "One row for each time during which partitions were owned by one member without a stop, and "
-    "for each during which they were not read. Partitions of a topic that have always moved "
-    "together share their rows: `explode(partitions)` makes rows of each. An eager member's stop "
-    "for a rebalance ends what it owns and begins a time without an owner, also for partitions "
-    "that it gets back. Partitions appear from the moment when an event names them: events name "
-    "50 of a member's at most.",
+    "One row per period in which one member owned partitions without a stop, or in "
+    "which they had no owner. Partitions of a topic that always moved together share "
+    "rows: `explode(partitions)` separates them. An eager member's stop begins a "
+    "period without an owner, also for partitions that it gets back. A partition "
+    "appears when an event first names it; events name at most 50 per member.",
     (*_GROUP_KEY, "topic", "partitions", "sequence", "state"),
     (
         CLUSTER,
         GROUP,
         Column("topic", TEXT, "Topic."),
-        Column("partitions", SMALLS, "Partitions of the topic, from the smallest up."),
-        Column("sequence", WHOLE, "The rebalance in which this time began."),
-        Column("state", TEXT, "`owned`, or `unavailable`: not read."),
-        Column("member_id", TEXT, "Who owns them, or has owned them before."),
+        Column("partitions", SMALLS, "Partitions of the topic, in ascending order."),
+        Column("sequence", WHOLE, "The rebalance in which the period began."),
+        Column("state", TEXT, "`owned`, or `unavailable` (without an owner)."),
+        Column("member_id", TEXT, "Present or last owner."),
         Column("owner", TEXT, "Its instance_id, or member_id without one."),
         Column("client_id", TEXT, "Its client.id."),
-        Column("from_at", MOMENT, "When it began."),
-        Column("until_at", MOMENT, "When it ended; null while it lasts, or if that is unknown."),
-        Column("duration_ms", WHOLE, "From one to the other in ms; null likewise."),
-        Column("until_sequence", WHOLE, "The rebalance in which it ended; null likewise."),
+        Column("from_at", MOMENT, "Start."),
+        Column("until_at", MOMENT, "End; null if it has not ended or is unknown."),
+        Column("duration_ms", WHOLE, "Duration in ms, or null."),
+        Column("until_sequence", WHOLE, "The rebalance in which it ended, or null."),
         Column(
             "ended_by",
             TEXT,
-            "Of `owned`: `stopped` (an eager member's join), `given_up`, or how the owner ceased "
-            "to be a member (its fate); `unknown` where the event that told is missing. Of "
-            "`unavailable`: `assigned`. Null while it lasts.",
+            "For `owned`: `stopped` (an eager member's join), `given_up`, the fate of the "
+            "owner, or `unknown` if the event is missing. For `unavailable`: `assigned`. Null "
+            "if it has not ended.",
         ),
-        Column("cause", TEXT, "Of `unavailable`: trigger_kind of that rebalance."),
-        Column("cause_member_id", TEXT, "Of `unavailable`: trigger_member_id of it."),
+        Column("cause", TEXT, "For `unavailable`: trigger_kind of that rebalance."),
+        Column("cause_member_id", TEXT, "For `unavailable`: its trigger_member_id."),
         Column(
             "unnoticed_ms_max",
             WHOLE,
-            "Of `unavailable`, when the owner's session expired: the session timeout in ms. For "
-            "up to that long before `from_at` the owner may have been dead already, unnoticed.",
+            "For `unavailable` after an expired session: the session timeout in ms. The owner "
+            "may have been dead for up to that long before `from_at`.",
         ),
     ),
 )
 
 UNAVAILABILITY: Final = Table(
     "unavailability",
-    "One row for each group, topic-partition and cause: how long it was not read.",
+    "One row per group, partition and cause: how long it had no owner.",
     (*_PARTITION_KEY, "cause"),
     (
         CLUSTER,
         GROUP,
         *_TOPIC_PARTITION,
         Column("cause", TEXT, "trigger_kind of the rebalance that took it from its owner."),
-        Column("times", WHOLE, "How often, times that last included."),
-        Column("total_ms", WHOLE, "Sum of those that have ended, in ms."),
-        Column("longest_ms", WHOLE, "The longest of them, in ms."),
-        Column("open_count", WHOLE, "Those that have not ended."),
-        Column("last_at", MOMENT, "When the last one began."),
+        Column("times", WHOLE, "Periods, including those that have not ended."),
+        Column("total_ms", WHOLE, "Sum of the ended ones in ms."),
+        Column("longest_ms", WHOLE, "Longest of them in ms."),
+        Column("open_count", WHOLE, "Periods that have not ended."),
+        Column("last_at", MOMENT, "Start of the last one."),
     ),
 )
 
 STORMS: Final = Table(
     "storms",
-    "One row for each burst of rebalances of a group: each began soon after the one before had "
-    "ended (`--storm-quiet-ms`), or followed it because it superseded it or handed out what it had "
-    "taken; at least `--storm-size` of them.",
+    "One row per burst of at least `--storm-size` rebalances of a group: each began "
+    "within `--storm-quiet-ms` after the previous one, superseded it, or assigned its "
+    "revoked partitions.",
     (*_GROUP_KEY, "first_sequence"),
     (
         CLUSTER,
         GROUP,
-        Column("first_sequence", WHOLE, "The first rebalance."),
-        Column("last_sequence", WHOLE, "The last one."),
-        Column("started_at", MOMENT, "When the first one began."),
-        Column("ended_at", MOMENT, "When the last one ended; null while it runs."),
-        Column("duration_ms", WHOLE, "From one to the other, in ms."),
+        Column("first_sequence", WHOLE, "First rebalance."),
+        Column("last_sequence", WHOLE, "Last rebalance."),
+        Column("started_at", MOMENT, "Start of the first one."),
+        Column("ended_at", MOMENT, "End of the last one, or null."),
+        Column("duration_ms", WHOLE, "From one to the other in ms."),
         Column("rebalance_count", WHOLE, "Rebalances."),
-        Column("follow_up_count", WHOLE, "Those of them that followed another one."),
-        Column("needless_count", WHOLE, "Those of them that moved nothing."),
-        Column("member_count", WHOLE, "Different client ids among those who caused them."),
-        Column("left_count", WHOLE, "Members that went: left, expired, were removed or replaced."),
-        Column("new_count", WHOLE, "Members that came."),
+        Column("follow_up_count", WHOLE, "Those that followed another one."),
+        Column("needless_count", WHOLE, "Needless ones."),
+        Column("member_count", WHOLE, "Different client ids that caused them."),
+        Column("left_count", WHOLE, "Members that left, expired, or were removed or replaced."),
+        Column("new_count", WHOLE, "New members."),
         Column(
             "started_by",
             TEXT,
-            "`deploy`: two processes or more went and as many came, each within the storm, or "
-            "members said RESTART. `member`: one client id caused at least half of it. "
-            "`scale_out`, `scale_in`: members only came, or only went. `several`: none of these.",
+            "`deploy`: at least two processes left and as many joined, or members stated "
+            "RESTART. `member`: one client id caused at least half. `scale_out`, `scale_in`: "
+            "members only joined, or only left. `several`: none of these.",
         ),
         Column("first_cause", TEXT, "trigger_kind of the first rebalance."),
         Column("first_member_id", TEXT, "Its trigger_member_id."),
         Column("first_client_id", TEXT, "Its trigger_client_id."),
         Column("first_host", TEXT, "Its trigger_host."),
-        Column("main_client_id", TEXT, "The client id that caused most of them."),
-        Column("main_client_count", WHOLE, "How many."),
-        Column("causes", TEXTS, "Different trigger_kinds, in the order of the alphabet."),
-        Column("stopped_total_ms", WHOLE, "Time that members stood still, all together, in ms."),
-        Column("stopped_longest_ms", WHOLE, "The longest stop of a member in one of them, in ms."),
+        Column("main_client_id", TEXT, "Client id that caused most of them."),
+        Column("main_client_count", WHOLE, "How many it caused."),
+        Column("causes", TEXTS, "Different trigger_kinds, sorted."),
+        Column("stopped_total_ms", WHOLE, "Stopped time of all members in ms."),
+        Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
     ),
 )
 
 FLAPPING: Final = Table(
     "flapping",
-    "One row for each partition that changed its owner at least `--flapping-moves` times within "
-    "`--flapping-window-ms`.",
+    "One row per partition that changed its owner at least `--flapping-moves` times "
+    "within `--flapping-window-ms`.",
     _PARTITION_KEY,
     (
         CLUSTER,
         GROUP,
         *_TOPIC_PARTITION,
-        Column("moves", WHOLE, "Changes of the owner."),
-        Column("moves_in_window", WHOLE, "The most of them within one window."),
-        Column("window_ended_at", MOMENT, "When that window ended."),
+        Column("moves", WHOLE, "Changes of owner."),
+        Column("moves_in_window", WHOLE, "Most of them within one window."),
+        Column("window_ended_at", MOMENT, "End of that window."),
         Column("owner_count", WHOLE, "Different owners."),
-        Column("returns", WHOLE, "Moves back to the owner before the last one."),
-        Column("shortest_ms", WHOLE, "The shortest time it was owned before it moved, in ms."),
+        Column("returns", WHOLE, "Moves back, such as from A to B to A."),
+        Column("shortest_ms", WHOLE, "Shortest ownership before a move in ms."),
     ),
 )
 
 SLOW_MEMBERS: Final = Table(
     "slow_members",
-    "One row for each process that rebalances waited for, by its instance id, or client id "
-    "without one: who was the last to join, or slow with the assignment.",
+    "One row per process that rebalances waited for: the last to join, or slow to "
+    "assign as leader.",
     (*_GROUP_KEY, "process"),
     (
         CLUSTER,
         GROUP,
-        Column("process", TEXT, "instance_id, or client_id of dynamic members, which may share it"),
+        Column(
+            "process", TEXT, "instance_id; for dynamic members client_id, which several may share."
+        ),
         Column("client_id", TEXT, "client.id at the last event."),
         Column("host", TEXT, "Address at the last event."),
-        Column("waited_for_count", WHOLE, "Rebalances that waited for it longest."),
-        Column("waited_for_total_ms", WHOLE, "How long they did, all together, in ms."),
-        Column("waited_for_longest_ms", WHOLE, "The longest of them, in ms."),
-        Column("for_join_count", WHOLE, "Those that waited for its join."),
-        Column("for_assignment_count", WHOLE, "Those that waited for its assignment as leader."),
-        Column("join_count", WHOLE, "Rebalances it joined after it was told of them."),
+        Column("waited_for_count", WHOLE, "Rebalances in which it caused the longest wait."),
+        Column("waited_for_total_ms", WHOLE, "Sum of these waits in ms."),
+        Column("waited_for_longest_ms", WHOLE, "Longest of them in ms."),
+        Column("for_join_count", WHOLE, "Waits for its join."),
+        Column("for_assignment_count", WHOLE, "Waits for its assignment as leader."),
+        Column("join_count", WHOLE, "Rebalances that it joined after it learned of them."),
         Column("join_delay_p50_ms", WHOLE, "Median of `members.join_delay_ms`."),
-        Column("join_delay_p99_ms", WHOLE, "99 % of these were not longer."),
-        Column("join_delay_longest_ms", WHOLE, "The longest one, in ms."),
-        Column("missed_count", WHOLE, "Times it did not join within the rebalance timeout."),
-        Column("last_at", MOMENT, "The last rebalance that it took part in."),
-        Column("session_timeout_ms", WHOLE, "That its last join asked for."),
-        Column("rebalance_timeout_ms", WHOLE, "The same: its max.poll.interval.ms."),
+        Column("join_delay_p99_ms", WHOLE, "99th percentile of these."),
+        Column("join_delay_longest_ms", WHOLE, "Longest of these in ms."),
+        Column("missed_count", WHOLE, "Rebalance timeouts that it missed."),
+        Column("last_at", MOMENT, "Last rebalance that it took part in."),
+        Column("session_timeout_ms", WHOLE, "Session timeout in its last join."),
+        Column("rebalance_timeout_ms", WHOLE, "Rebalance timeout in its last join."),
     ),
 )
 
 HEARTBEAT_GAPS: Final = Table(
     "heartbeat_gaps",
-    "One row for each process: how long it takes until it is heard of. The history does not hold "
-    "the times of heartbeats; it holds when a member was told of a rebalance, which is at its "
-    "first heartbeat after the start of it. Starts come at any moment between two heartbeats, so "
-    "this is a gap from somewhere within it to its end: the longest is close to the longest gap "
-    "of the process, and the median is half of its usual one.",
+    "One row per process: how long it takes until it sends a heartbeat. The history "
+    "has only the first heartbeat after the start of a rebalance, at a random moment "
+    "between two heartbeats: the longest value is close to the process's longest "
+    "interval, the median half of its usual one.",
     (*_GROUP_KEY, "process"),
     (
         CLUSTER,
         GROUP,
-        Column("process", TEXT, "instance_id, or client_id of dynamic members, which may share it"),
-        Column("told_count", WHOLE, "Rebalances of which its heartbeats, or polls, let it know."),
-        Column("told_p50_ms", WHOLE, "Median of `members.told_ms`, in ms."),
-        Column("told_p90_ms", WHOLE, "90 % of these were not longer."),
-        Column("told_p99_ms", WHOLE, "99 % of these were not longer."),
-        Column("told_longest_ms", WHOLE, "The longest one, in ms."),
-        Column("expired_count", WHOLE, "Sessions of it that expired."),
-        Column("expired_timeout_ms", WHOLE, "The longest timeout that it missed, in ms."),
-        Column("session_timeout_ms", WHOLE, "That its last join asked for."),
+        Column(
+            "process", TEXT, "instance_id; for dynamic members client_id, which several may share."
+        ),
+        Column("told_count", WHOLE, "Rebalances that it learned of by a heartbeat or poll."),
+        Column("told_p50_ms", WHOLE, "Median of `members.told_ms`."),
+        Column("told_p90_ms", WHOLE, "90th percentile."),
+        Column("told_p99_ms", WHOLE, "99th percentile."),
+        Column("told_longest_ms", WHOLE, "Longest in ms."),
+        Column("expired_count", WHOLE, "Expired sessions."),
+        Column("expired_timeout_ms", WHOLE, "Longest session timeout that it missed in ms."),
+        Column("session_timeout_ms", WHOLE, "Session timeout in its last join."),
     ),
 )
 
 CAUSES: Final = Table(
     "causes",
-    "One row for each group and cause of rebalances.",
+    "One row per group and cause.",
     (*_GROUP_KEY, "trigger_kind"),
     (
         CLUSTER,
         GROUP,
-        Column("trigger_kind", TEXT, "What the broker saw: the `kind` of the cause."),
-        Column("rebalance_count", WHOLE, "Rebalances that it caused."),
-        Column("avoided_count", WHOLE, "Rebalances that it would have caused, and did not."),
-        Column("needless_count", WHOLE, "Rebalances that it caused, and that moved nothing."),
-        Column("stopped_total_ms", WHOLE, "Time that members stood still for it, in ms."),
-        Column("stopped_longest_ms", WHOLE, "The longest stop of a member for it, in ms."),
-        Column("duration_p50_ms", WHOLE, "Median length of these rebalances, in ms."),
-        Column("last_at", MOMENT, "The last one."),
+        Column("trigger_kind", TEXT, "Observed cause (`kind`)."),
+        Column("rebalance_count", WHOLE, "Rebalances."),
+        Column("avoided_count", WHOLE, "Avoided rebalances."),
+        Column("needless_count", WHOLE, "Needless rebalances."),
+        Column("stopped_total_ms", WHOLE, "Stopped time of all members in ms."),
+        Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
+        Column("duration_p50_ms", WHOLE, "Median duration in ms."),
+        Column("last_at", MOMENT, "Time of the last one."),
     ),
 )
 
 NEEDLESS: Final = Table(
     "needless",
-    "One row for each rebalance of a group with members that moved nothing.",
+    "One row per rebalance of a group with members that moved nothing.",
     EVENT_KEY,
     (
         *IDENTITY,
-        Column("started_at", MOMENT, "When it began."),
-        Column("duration_ms", WHOLE, "How long it took, in ms."),
-        Column("trigger_kind", TEXT, "What the broker saw: the `kind` of the cause."),
-        Column("trigger_member_id", TEXT, "Whose doing it was."),
+        Column("started_at", MOMENT, "Start."),
+        Column("duration_ms", WHOLE, "Duration in ms."),
+        Column("trigger_kind", TEXT, "Observed cause (`kind`)."),
+        Column("trigger_member_id", TEXT, "Member that caused it."),
         Column("trigger_client_id", TEXT, "Its client.id."),
-        Column("trigger_reason", TEXT, "The JoinReason that it stated, or that its text suggests."),
+        Column("trigger_reason", TEXT, "JoinReason that it stated, or inferred from its text."),
         Column("members_after", WHOLE, "Members of the group."),
-        Column("stopped_total_ms", WHOLE, "Time that they stood still for it, in ms."),
-        Column("stopped_longest_ms", WHOLE, "The longest stop of one of them, in ms."),
+        Column("stopped_total_ms", WHOLE, "Stopped time of all members in ms."),
+        Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
     ),
 )
