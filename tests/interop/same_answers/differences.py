@@ -30,8 +30,8 @@ CORRUPT_MESSAGE: Final = int(ErrorCode.CORRUPT_MESSAGE)
 
 ALWAYS: Final = (
     Difference(
-        "texts are for people, and clients do not depend on their words. Where Kafka "
-        "sends one, we send one; we also send some where Kafka sends only a code",
+        "error messages differ in their words, which clients do not parse; there are also "
+        "some where Kafka sends only a code",
         [
             ("error_message", TEXT, TEXT),
             ("error_message", None, TEXT),
