@@ -1,10 +1,12 @@
-"""docs/running-a-consumer.md names everything that a consumer tells about itself."""
+"""docs/running-a-consumer.md has every setting and everything that a consumer reports."""
 
+import ast
 import dataclasses
 import re
 from pathlib import Path
 
 from kohort import Consumer
+from kohort.client.config import ConsumerConfig
 from kohort.client.consumer.health import Health, HealthLimits
 from kohort.client.consumer.metrics import FIGURES, ConsumerCollector
 from kohort.client.core.group.membership import MemberState
@@ -14,6 +16,17 @@ from kohort.client.net.security import PROTOCOLS, SecurityConfig
 
 TEXT = (Path(__file__).parents[3] / "docs" / "running-a-consumer.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"`([\w-]+)`", TEXT))
+SECURITY = {field.name for field in dataclasses.fields(SecurityConfig) if field.init}
+
+
+def test_every_setting_is_listed_with_its_default() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| ", TEXT.partition("## Groups")[0], re.MULTILINE)
+    names = {field.name for field in dataclasses.fields(ConsumerConfig) if field.init}
+
+    assert {name for name, _ in rows} == names - SECURITY
+    documented = ConsumerConfig(**{name: ast.literal_eval(text) for name, text in rows})
+    reason = documented.first_reason
+    assert dataclasses.replace(documented, join_reason=reason) == ConsumerConfig()
 
 
 def test_every_metric_is_explained() -> None:
@@ -35,5 +48,4 @@ def test_every_field_of_health_is_explained() -> None:
 
 
 def test_every_way_to_be_secure_is_explained() -> None:
-    names = {field.name for field in dataclasses.fields(SecurityConfig) if field.init}
-    assert names | set(PROTOCOLS) | set(MECHANISMS) <= WORDS
+    assert SECURITY | set(PROTOCOLS) | set(MECHANISMS) <= WORDS
