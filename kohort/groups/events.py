@@ -14,7 +14,6 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON, StatedReason
 from kohort.groups.records import GroupRecord
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
@@ -111,10 +110,11 @@ class Trigger(NamedTuple):
 
 
 class RebalanceStarted(NamedTuple):
-    """The group moved to PreparingRebalance. A rebalance in progress is superseded."""
+    """A rebalance began; one that was in progress is superseded."""
 
     trigger: Trigger
-    previous_state: GroupState
+    previous_state: str
+    """Name of the state that the group leaves."""
     generation: int
     """The generation that ends."""
     members: tuple[MemberRef, ...]

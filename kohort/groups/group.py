@@ -1,117 +1,269 @@
-"""The interface of a group to the shell that runs it, whatever its members' protocol.
+"""A group of any kind: its id, its committed offsets, its log, and its membership if it has one.
 
-Every method is one atomic step, except those that return `Steps`; after one or several of them
-`take_effects` says what to do. Each kind of group has a package beside this file.
+This is the interface for the shell that runs a group. Every method is one atomic step; after one or
+several of them `take_effects` says what to do. Nothing here waits, keeps a clock or uses
+randomness. What depends on the protocol of the members is in the :mod:`membership
+<kohort.groups.membership>`, which a group acquires, replaces (`convert`) or loses while its id,
+offsets, outbox and unanswered tickets stay.
+
+How changes become durable:
+
+- *Durable state* (offsets, and what the membership stores) is what applying the records of the log
+  results in. A change goes from the step to `Outbox.stage`, Append, `on_appended`, and is answered
+  only then. A membership documents its exceptions.
+- *Volatile state* (parked requests, timers) exists only in memory and is lost with the process, as
+  in Kafka.
+
+A failed append is known not to be in the log (storage undoes it or closes the partition for good),
+so compensating in memory gives the same result as a replay, plus the volatile state; see each
+write's `on_failed`. If a step raises, nothing in memory can be trusted, and the shell discards the
+group and replays it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
+from kohort.groups.config import GroupConfig
+from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Effect, TimerKey
+from kohort.groups.events import CommitFenced, GroupRestored
 from kohort.groups.kinds import GroupKind
-from kohort.groups.offsets.owner import OffsetsOwner
-from kohort.groups.records import DurableRecord, GroupRecord
+from kohort.groups.membership import Membership
+from kohort.groups.offsets import commit as offsets
+from kohort.groups.offsets import pending, removal
+from kohort.groups.offsets.table import OffsetTable
+from kohort.groups.outbox import Answers, Outbox
+from kohort.groups.records import (
+    DurableRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    OffsetTombstone,
+    PendingOffset,
+)
 from kohort.groups.requests import (
     CommitRequest,
+    CommitResult,
     CommittedOffset,
     EnclosingTransaction,
-    GroupDescription,
     Now,
     Ticket,
     TopicPartition,
 )
-from kohort.protocol.errors import ErrorCode
+from kohort.groups.states import DEAD, EMPTY
+from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.types import ZERO_UUID
 
+UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-class Group(OffsetsOwner, Protocol):
-    """A group of any kind."""
+_APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UNAVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: UNAVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: UNAVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_RECORD: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
 
-    @property
-    def kind(self) -> GroupKind: ...
+_CAUSED_BY_RECORDS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_FETCH_SIZE,
+        ErrorCode.INVALID_RECORD,
+    }
+)
+"""Errors of an append that were caused by one of its writes, and need not affect the others."""
+
+_OF_OFFSETS: Final = (OffsetRecord, PendingOffset, OffsetTombstone)
+
+
+def client_error(error: ErrorCode) -> ErrorCode:
+    """Return the error that clients get for a failed append: one that they can handle."""
+    return _APPEND_ERRORS.get(error, error)
+
+
+NewMembership: TypeAlias = Callable[["Group"], Membership]
+"""Creates an empty membership of one kind for a group; does not set `Group.membership`."""
+
+Restorers: TypeAlias = Mapping[type[Any], NewMembership]
+"""By class of record: the constructor of the membership that stores such records."""
+
+
+class Group:
+    """A group. Requests to all kinds of groups are methods of this class."""
+
+    __slots__ = (
+        "_restorers",
+        "config",
+        "group_id",
+        "is_dead",
+        "membership",
+        "offsets",
+        "outbox",
+    )
+
+    def __init__(
+        self, group_id: str, config: GroupConfig, restorers: Restorers = MappingProxyType({})
+    ) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.offsets = OffsetTable()
+        self.outbox = Outbox()
+        self.membership: Membership | None = None
+        """None until a member joins: such a group has offsets alone."""
+        self.is_dead = False
+        """Whether it was removed or is being unloaded."""
+        self._restorers = restorers
 
     # Requests to all kinds of groups.
 
-    def heartbeat(
-        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> ErrorCode:
-        """Execute a Heartbeat; may be called while an append is in progress."""
-        ...
-
     def commit(self, request: CommitRequest, ticket: Ticket, now: Now) -> None:
         """Execute an OffsetCommit. Answer: CommitResult."""
-        ...
+        membership = self.membership
+        if membership is None:
+            error = self._validate_commit(request)
+        else:
+            error = membership.validate_commit(request, now, transactional=False)
+        if error:
+            self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
+        else:
+            offsets.store(self, request, ticket, now)
 
     def commit_in_transaction(
         self, request: CommitRequest, transaction: EnclosingTransaction, ticket: Ticket, now: Now
     ) -> None:
         """Execute a TxnOffsetCommit. Answer: CommitResult."""
-        ...
+        membership = self.membership
+        if membership is None:
+            error = self._validate_commit(request)
+        else:
+            error = membership.validate_commit(request, now, transactional=True)
+        if error:
+            self.outbox.note(CommitFenced(error))
+            self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
+        else:
+            pending.store(self, request, transaction, ticket, now)
+
+    def _validate_commit(self, request: CommitRequest) -> ErrorCode:
+        """Return whether a commit is allowed while no one has joined: from non-members only."""
+        if self.is_dead:
+            return UNAVAILABLE
+        return NO_ERROR if request.generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return whether the sender of an OffsetFetch may read offsets: NONE, or the error."""
+        membership = self.membership
+        return (
+            NO_ERROR if membership is None else membership.validate_fetch(member_id, member_epoch)
+        )
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker that is in the log. May be called at any time, also while an
         append is in progress.
         """
-        ...
+        pending.end_transaction(self, producer_id, commit=commit)
 
     # Removal. Each operation needs a step of its own, with no append in progress.
 
     def delete(self, ticket: Ticket) -> None:
         """Delete the group (DeleteGroups). Answer: ErrorCode."""
-        ...
+        removal.delete_group(self, ticket)
 
     def delete_offsets(self, partitions: Sequence[TopicPartition], ticket: Ticket) -> None:
         """Execute an OffsetDelete. Answer: DeleteOffsetsResult."""
-        ...
+        removal.delete_offsets(self, partitions, ticket)
 
     def forget_topics(self, topics: Mapping[str, bytes | None]) -> None:
         """Drop offsets of deleted topics; each name with the id of the topic that has it now."""
-        ...
+        removal.forget_topics(self, topics)
 
     def expire_offsets(self, now: Now) -> None:
-        """Drop expired offsets; called by the sweep."""
-        ...
+        """Drop expired offsets, and the group if nothing is left; called by the sweep."""
+        removal.expire(self, now)
+
+    def tombstones(self) -> tuple[DurableRecord, ...]:
+        """Return the records that remove the group, except its offsets, from the log. As in Kafka,
+        a group that has offsets alone counts as classic.
+        """
+        membership = self.membership
+        return (GroupTombstone(self.group_id),) if membership is None else membership.tombstones()
+
+    def end(self, now: Now, error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> None:
+        """End the group: its tombstones are durable, or it is unloaded. Parked requests are
+        answered `error`.
+        """
+        if self.is_dead:
+            return
+        self.is_dead = True
+        if self.membership is not None:
+            self.membership.end(error, now)
+
+    def close(self) -> None:
+        """Take the group off the broker's accounts: it is dropped."""
+        if self.membership is not None:
+            self.membership.close()
+
+    # Conversion.
+
+    def convert(
+        self,
+        membership: Membership | None,
+        records: Sequence[DurableRecord],
+        answers: Answers | None = None,
+    ) -> None:
+        """Replace the membership, or with None leave the group its offsets alone: in the log by one
+        append, in memory when that is durable. If it fails, nothing has changed. To be called in a
+        step of its own, with no append in progress.
+
+        Args:
+            membership: as it is to be once `records` are durable; not started.
+            records: what the log must hold to restore `membership`.
+            answers: the request that asked for it.
+        """
+        assert not self.outbox.is_writing
+        self.outbox.stage_alone(ConversionWrite(self, membership, tuple(records), answers))
 
     # Reports from the shell.
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
-        """Handle timers set with Schedule that have expired in one turn."""
-        ...
+        """Process timers set with Schedule that have expired in one event loop iteration."""
+        if self.membership is not None and not self.is_dead:
+            self.membership.on_deadlines(keys, now)
 
     def on_appended(self, now: Now) -> None:
         """Process the success of the last Append."""
-        ...
+        writes, self.outbox.in_flight = self.outbox.in_flight, []
+        for write in writes:
+            write.on_durable(now)
 
     def on_append_failed(self, error: ErrorCode, now: Now) -> None:
         """Process the failure of the last Append, whose records will never be in the log."""
-        ...
+        if error in _CAUSED_BY_RECORDS and self.outbox.append_singly():
+            return
+        for write in self.outbox.finish_append():
+            write.on_failed(client_error(error), now)
 
     def on_append_late(self) -> None:
         """Answer waiting clients although the result of the append is still unknown."""
-        ...
+        for write in self.outbox.unfinished:
+            write.answer_early(UNAVAILABLE)
 
     @property
     def has_effects(self) -> bool:
         """Whether there are effects to take."""
-        ...
+        return self.outbox.has_effects
 
     def take_effects(self) -> list[Effect]:
         """Return the effects of the steps since the last call, in order; an Append comes last. Not
         to be called while an append is in progress; see `Outbox.take_ready_effects`.
         """
-        ...
-
-    def drop_unused_id(self, member_id: str, now: Now) -> None:
-        """Forget a handed-out id, because there are too many in all groups. To be called while no
-        append is in progress.
-        """
-        ...
-
-    def close_accounts(self) -> None:
-        """Take the members and the handed-out ids off the broker's accounts: the group is dropped
-        with them.
-        """
-        ...
+        return self.outbox.collect()
 
     # Loading and unloading.
 
@@ -119,13 +271,37 @@ class Group(OffsetsOwner, Protocol):
         self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[GroupRecord] = ()
     ) -> None:
         """Restore the group from its log; call it on a fresh group, with the last record of each
-        key.
+        key. The records determine the kind: those that are not about offsets belong to the
+        membership. `earlier` are previous generations, for observers.
         """
-        ...
+        of_members: list[DurableRecord] = []
+        is_removed = False
+        for record in records:
+            assert record.group_id == self.group_id
+            if isinstance(record, _OF_OFFSETS):
+                self.offsets.apply(record)
+            elif isinstance(record, GroupTombstone):
+                is_removed = True
+            else:
+                of_members.append(record)
+        if of_members:
+            self.membership = self._restorers[of_members[-1].__class__](self)
+            self.membership.restore(of_members, now, earlier)
+            self.membership.start(now)
+        else:
+            self.outbox.note(GroupRestored(0, None, None, {}, tuple(earlier)))
+        if is_removed:
+            self.end(now)
 
     def unload(self, error: ErrorCode, now: Now) -> None:
-        """Hand the group over to its next coordinator: parked requests are answered `error`."""
-        ...
+        """Hand the group over to its next coordinator: it is dead, parked requests are answered
+        `error`.
+
+        Requests whose append is in progress are answered `error` too, whatever its result.
+        """
+        for write in self.outbox.unfinished:
+            write.answer_early(error)
+        self.end(now, error)
 
     # Reads; may be called at any time.
 
@@ -133,29 +309,85 @@ class Group(OffsetsOwner, Protocol):
         self, topic: str, partition: int, topic_id: bytes = ZERO_UUID
     ) -> CommittedOffset | None:
         """Return the durable offset of a partition, if it belongs to the topic with this id."""
-        ...
-
-    def describe(self) -> GroupDescription: ...
-
-    @property
-    def member_count(self) -> int: ...
+        found = None if self.is_dead else self.offsets.get(topic, partition)
+        return found if found is not None and found.is_of(topic_id) else None
 
     @property
-    def unused_id_count(self) -> int:
-        """Ids that were handed out and not used to join yet."""
-        ...
+    def kind(self) -> GroupKind:
+        """The kind of its members; as in Kafka, a group that has offsets alone counts as
+        classic.
+        """
+        membership = self.membership
+        return GroupKind.CLASSIC if membership is None else membership.kind
 
     @property
-    def parked_join_count(self) -> int:
-        """JoinGroup requests that wait for their response."""
-        ...
+    def is_empty(self) -> bool:
+        """Whether the group has no members, and none is joining."""
+        membership = self.membership
+        return membership is None or membership.is_empty
 
-    @property
-    def parked_sync_count(self) -> int:
-        """SyncGroup requests that wait for their response."""
-        ...
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics that the members read; None if unknown, to be treated as all topics."""
+        membership = self.membership
+        return frozenset() if membership is None else membership.subscribed_topics()
 
-    @property
-    def size(self) -> int:
-        """Number of members and offsets, which determines the cost of work on the whole group."""
-        ...
+    def gauges(self) -> Mapping[str, int]:
+        """Return the numbers that the metrics sum over all groups, by name."""
+        return {} if self.membership is None else self.membership.gauges()
+
+    def describe(self) -> GroupDescription:
+        """Return the group without its members. As in Kafka, a group that has offsets alone is
+        shown as an empty classic one.
+        """
+        if self.membership is not None:
+            return self.membership.describe()
+        return GroupDescription(self.group_id, GroupKind.CLASSIC, DEAD if self.is_dead else EMPTY)
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        """Return the first `count_max` members, or all."""
+        return () if self.membership is None else self.membership.describe_members(count_max)
+
+    def describe_waiting(self) -> WaitingFor | None:
+        """Return what a running rebalance waits for; None if no rebalance is running."""
+        return None if self.membership is None else self.membership.describe_waiting()
+
+
+@dataclass(slots=True, eq=False)
+class ConversionWrite:
+    """The replacement of a group's membership; see `Group.convert`."""
+
+    group: Group
+    membership: Membership | None
+    records: tuple[DurableRecord, ...]
+    answers: Answers | None
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        """Return the tombstones of the previous membership, then the records of the new one."""
+        previous = self.group.membership
+        return self.records if previous is None else (*previous.tombstones(), *self.records)
+
+    def on_durable(self, now: Now) -> None:
+        """Replace the membership. Timers of the previous one are cancelled before those of the new
+        one are set, because both may have the same keys.
+        """
+        previous, self.group.membership = self.group.membership, self.membership
+        if previous is not None:
+            previous.close()
+        if self.membership is not None:
+            self.membership.start(now)
+        self._answer(NO_ERROR)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Drop the new membership."""
+        del now
+        if self.membership is not None:
+            self.membership.close()
+        self._answer(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        self._answer(error)
+
+    def _answer(self, error: ErrorCode) -> None:
+        answers, self.answers = self.answers, None
+        if answers is not None:
+            answers.give(self.group.outbox, error)

@@ -1,10 +1,6 @@
 """The kinds of groups, each of which has a package of its own beside this file."""
 
-from collections.abc import Iterable
 from enum import Enum
-from typing import Final
-
-from kohort.groups.records import DurableRecord
 
 
 class GroupKind(Enum):
@@ -12,13 +8,3 @@ class GroupKind(Enum):
 
     CLASSIC = "classic"
     """Members choose a leader, which assigns: JoinGroup and SyncGroup."""
-
-
-WITH_OFFSETS_ALONE: Final = GroupKind.CLASSIC
-"""The kind of a group that has nothing but offsets, as in Kafka."""
-
-
-def kind_of(records: Iterable[DurableRecord]) -> GroupKind:
-    """Return the kind of the group to which these records of the log belong."""
-    del records  # Records of another kind are of other classes.
-    return WITH_OFFSETS_ALONE

@@ -4,6 +4,8 @@ A step changes volatile state immediately. A change that must be durable first i
 `Write`: its records share one append with the other writes of the step, and it is told the result.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from kohort.groups.effects import Append, Effect, Note, Reply
@@ -35,6 +37,19 @@ class Write(Protocol):
         take effect, as if the response had been lost.
         """
         ...
+
+
+@dataclass(slots=True, eq=False)
+class Answers:
+    """The request that asked for a write, with its possible answers."""
+
+    ticket: Ticket
+    success: object
+    failure: Callable[[ErrorCode], object]
+
+    def give(self, outbox: "Outbox", error: ErrorCode) -> None:
+        """Answer the request with `success`, or with the failure that `error` results in."""
+        outbox.reply(self.ticket, self.failure(error) if error else self.success)
 
 
 class Outbox:

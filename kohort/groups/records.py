@@ -1,11 +1,19 @@
-"""The records of a group: what its log says of it; see `encoding` for how.
+"""The records in the log of a group; see `encoding` for their bytes.
 
-Types only, which every part of a group knows.
+Offsets have the same records in all kinds of groups. `GroupRecord` is that of classic groups; each
+further kind has its own in its package.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol
 
 from kohort.groups.requests import CommittedOffset
+
+
+class DurableRecord(Protocol):
+    """Any record in the log of a group, of its offsets or of its membership."""
+
+    @property
+    def group_id(self) -> str: ...
 
 
 class StoredMember(NamedTuple):
@@ -23,7 +31,7 @@ class StoredMember(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A generation; without members, an empty group."""
+    """A generation of a classic group; without members, an empty group."""
 
     group_id: str
     protocol_type: str | None
@@ -39,7 +47,7 @@ class GroupRecord(NamedTuple):
 
 
 class GroupTombstone(NamedTuple):
-    """The group was removed."""
+    """The classic group, or the group that has offsets alone, was removed."""
 
     group_id: str
 
@@ -73,8 +81,3 @@ class OffsetTombstone(NamedTuple):
     group_id: str
     topic: str
     partition: int
-
-
-DurableRecord: TypeAlias = (
-    GroupRecord | GroupTombstone | OffsetRecord | PendingOffset | OffsetTombstone
-)

@@ -198,25 +198,3 @@ class DeleteOffsetsResult(NamedTuple):
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[ErrorCode, ...] = ()
-
-
-class DescribedMember(NamedTuple):
-    """One member in a GroupDescription."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    metadata: bytes
-    """Metadata for the chosen protocol; empty unless Stable."""
-    assignment: bytes
-
-
-class GroupDescription(NamedTuple):
-    """A group as DescribeGroups shows it."""
-
-    state: str
-    protocol_type: str
-    protocol_name: str
-    """Empty unless Stable."""
-    members: tuple[DescribedMember, ...]

@@ -16,13 +16,11 @@ import uvloop
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.coordinator.classic_requests import classic_group
+from kohort.broker.coordinator.classic_requests import classic_membership
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.listener import Listener
-from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.encoding import encode_value
 from kohort.groups.records import OffsetRecord
-from kohort.groups.states import GroupState
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
@@ -164,7 +162,7 @@ class Groups:
 
     async def _empty_groups(self, group_ids: list[str]) -> None:
         for group_id in group_ids:
-            group = classic_group(self._broker.services.groups.host, group_id)
+            group = classic_membership(self._broker.services.groups.host, group_id)
             ids = [] if group is None else [one.member_id for one in group.roster]
             members = [MemberIdentity(member_id=one) for one in ids]
             leave = LeaveGroupRequest(group_id=group_id, members=members)
@@ -177,20 +175,20 @@ class Groups:
         """
         found: dict[str, object] = {}
         for group in self._broker.services.groups.host.groups():
-            assert isinstance(group, ClassicGroup)
-            if group.state not in {GroupState.EMPTY, GroupState.STABLE}:
+            described = group.describe()
+            if not (group.is_empty or described.is_stable):
                 continue
-            if not (group.generation or group.offsets.count):
+            if not (described.generation or group.offsets.count):
                 continue  # There is nothing to find again.
             members = {
-                one.member_id: (one.instance_id, one.client_id, one.assignment)
-                for one in group.roster
+                member.member_id: (member.instance_id, member.client_id, member.assignment)
+                for member in group.describe_members()
             }
             found[group.group_id] = (
-                group.state,
-                group.generation,
-                group.protocol_type,
-                group.protocol_name,
+                described.state,
+                described.generation,
+                described.protocol_type,
+                described.assignor,
                 members,
                 {
                     place: encode_value(OffsetRecord(group.group_id, *place, committed))

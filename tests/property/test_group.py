@@ -310,10 +310,10 @@ class GroupMachine(RuleBasedStateMachine):
         if s.state != "Stable" or not self.is_free():
             return
         stored = s.last_group_record()
-        assert stored.generation == s.group.generation
-        assert stored.leader_id == s.group.roster.leader_id
+        assert stored.generation == s.classic.data.generation
+        assert stored.leader_id == s.classic.roster.leader_id
         assert {(m.member_id, m.instance_id): m.assignment for m in stored.members} == {
-            (m.member_id, m.instance_id): m.assignment for m in s.group.roster
+            (m.member_id, m.instance_id): m.assignment for m in s.classic.roster
         }
 
     @invariant()
@@ -338,13 +338,13 @@ class GroupMachine(RuleBasedStateMachine):
             if self.has_converged():
                 break
         else:
-            raise AssertionError(f"no convergence: {s.state}, {s.group.waiting_for()}")
+            raise AssertionError(f"no convergence: {s.state}, {s.classic.waiting_for()}")
         assert not [ticket for ticket in s.tickets if ticket.is_parked]
 
     def has_converged(self) -> bool:
         """All alive share all partitions, in one generation, and no other member is there."""
         alive = [member for member in self.members if member.is_alive]
-        group = self.scenario.group
+        group = self.scenario.classic
         if {member.member_id for member in group.roster} != {member.member_id for member in alive}:
             return False
         if not alive:
@@ -353,7 +353,7 @@ class GroupMachine(RuleBasedStateMachine):
             return False
         shared = sorted(partition for member in alive for partition in member.partitions or ())
         generations = {member.generation for member in alive}
-        return shared == list(range(PARTITIONS)) and generations == {group.generation}
+        return shared == list(range(PARTITIONS)) and generations == {group.data.generation}
 
 
 GroupMachine.TestCase.settings = settings(

@@ -160,8 +160,8 @@ class ConsumersLife:
             for partition in member.owned:
                 other = owners.setdefault((member.owned_in, partition), member.name)
                 assert other == member.name, f"{partition} of {other} and {member.name}"
-        group = self.scenario.group
-        present = {(one.member_id, group.generation) for one in group.roster}
+        group = self.scenario.classic
+        present = {(one.member_id, group.data.generation) for one in group.roster}
         held = [
             partition
             for member in self.members
@@ -169,4 +169,4 @@ class ConsumersLife:
             in present
             for partition in member.owned
         ]
-        assert len(held) == len(set(held)), f"{held} in generation {group.generation}"
+        assert len(held) == len(set(held)), f"{held} in generation {group.data.generation}"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from kohort.broker.coordinator.classic_requests import classic_group
+from kohort.broker.coordinator.classic_requests import classic_membership
 from kohort.protocol.join_reason import JoinReason
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.network import Weather
@@ -313,25 +313,25 @@ class GroupLife:
     def has_converged(self, group_id: str) -> bool:
         """All alive share all partitions, in one generation, and no other member is there."""
         alive = self.world.alive(group_id)
-        group = classic_group(self.world.groups.host, group_id)
+        group = classic_membership(self.world.groups.host, group_id)
         if group is None:
             return not alive
         if {m.member_id for m in group.roster} != {p.member_id for p in alive}:
             return False
         if not alive:
-            return group.state.value == "Empty" and not group.roster.pending
-        if group.state.value != "Stable" or any(process.needs_join for process in alive):
+            return group.data.state.value == "Empty" and not group.roster.pending
+        if group.data.state.value != "Stable" or any(process.needs_join for process in alive):
             return False
         shared = sorted(number for process in alive for number in process.owned or ())
         generations = {process.generation for process in alive}
-        return shared == list(range(PARTITIONS)) and generations == {group.generation}
+        return shared == list(range(PARTITIONS)) and generations == {group.data.generation}
 
     def describe(self, group_id: str) -> str:
-        group = classic_group(self.world.groups.host, group_id)
+        group = classic_membership(self.world.groups.host, group_id)
         alive = [f"{p} {p.generation} {p.owned} {p.call}" for p in self.world.alive(group_id)]
         if group is None:
             return f"no group; {alive}"
-        return f"{group.state.value}, waits for {group.waiting_for()}; {alive}"
+        return f"{group.data.state.value}, waits for {group.waiting_for()}; {alive}"
 
     async def _all_go(self) -> None:
         """Then nothing may be left that waits for anything."""

@@ -24,8 +24,8 @@ from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
-from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.classic.member_memory import MemberMemory
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.kinds import GroupKind
@@ -72,10 +72,9 @@ def make_groups(
         log=TopicOffsetsLog(topics, config),
         purgatory=purgatory,
         clock=environment.clock,
-        new_group={
+        new_membership={
             GroupKind.CLASSIC: partial(
-                ClassicGroup,
-                config=group_config,
+                ClassicMembership,
                 new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
                 partition_count=partition_count,
                 grown_since=topics.changes.grown_since,

@@ -11,7 +11,6 @@ from kohort.broker.console.lag import positions
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import GROUPS_MAX
-from kohort.broker.coordinator.classic_requests import living_group
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
 
@@ -38,7 +37,7 @@ class Checker:
         looked_at = 0
         ids = source.groups.host.group_ids()
         for group_id in ids[:GROUPS_MAX]:
-            group = living_group(source.groups.host, group_id)
+            group = source.groups.host.living_group(group_id)
             if group is None:
                 continue
             looked_at += 1

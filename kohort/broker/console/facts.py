@@ -2,17 +2,15 @@
 
 import struct
 from collections.abc import Iterable
-from itertools import islice
 from typing import Final
 
 from kohort.broker.console.checks import GroupFacts, MemberFacts, StillFacts
 from kohort.broker.console.lag import Position
 from kohort.broker.console.recent import HOUR_MS, Recent
-from kohort.groups.classic.group import ClassicGroup
-from kohort.groups.classic.member import Member
+from kohort.groups.description import DescribedMember, GroupDescription
+from kohort.groups.group import Group
 from kohort.groups.history.shares import parse_share
 from kohort.groups.requests import CONSUMER, Now
-from kohort.groups.states import GroupState
 
 MEMBERS_LOOKED_AT: Final = 1_000
 """Maximum members of a group that are checked, the oldest first."""
@@ -23,14 +21,12 @@ name."""
 _PARTITIONS: Final = struct.Struct(">i")
 
 
-def facts_of(
-    group: ClassicGroup, behind: Iterable[Position], recent: Recent, now: Now
-) -> GroupFacts:
+def facts_of(group: Group, behind: Iterable[Position], recent: Recent, now: Now) -> GroupFacts:
     """Return facts of the first thousand members; of the positions `behind`, those with unread
     records are used.
     """
-    roster = group.roster
-    members = [_member(group, member) for member in islice(roster, MEMBERS_LOOKED_AT)]
+    described = group.describe()
+    members = [_member(described, member) for member in group.describe_members(MEMBERS_LOOKED_AT)]
     still = [
         StillFacts(
             f"{one.topic}-{one.partition}",
@@ -41,11 +37,10 @@ def facts_of(
         if one.lag
     ]
     causes = [one.cause for one in recent.rebalances if one.at_ms >= now.wall_ms - HOUR_MS]
-    is_stable = group.state is GroupState.STABLE
-    return GroupFacts(group.protocol_type, is_stable, members, causes, still)
+    return GroupFacts(described.protocol_type, described.is_stable, members, causes, still)
 
 
-def _member(group: ClassicGroup, member: Member) -> MemberFacts:
+def _member(group: GroupDescription, member: DescribedMember) -> MemberFacts:
     has_partitions = None
     if group.protocol_type == CONSUMER:
         has_partitions = has_any(member.assignment)
@@ -54,7 +49,7 @@ def _member(group: ClassicGroup, member: Member) -> MemberFacts:
         member.instance_id,
         member.session_timeout_ms,
         member.rebalance_timeout_ms,
-        member.protocol_names,
+        member.assignors,
         has_partitions,
     )
 

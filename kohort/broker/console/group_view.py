@@ -10,16 +10,12 @@ from kohort.broker.console.lag import Ages, Position, positions, total_lag
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import RecordFormatter
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.http.group_json import (
-    group_json,
-    member_json,
-    waiting_members,
-)
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
-from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.group import Group
 from kohort.groups.history.shares import parse_share
 from kohort.groups.history.waiting_text import waited_for
+from kohort.groups.views import group_json, member_json, waiting_json
 
 Json: TypeAlias = dict[str, Any]
 
@@ -39,7 +35,7 @@ class GroupView:
         self._recents = recents
         self._formatter = formatter
 
-    async def wait_group(self, group: ClassicGroup) -> Json:
+    async def wait_group(self, group: Group) -> Json:
         """Return all data; positions and members are read at slightly different moments."""
         source = self._source
         piece = Slice(source.clock, SLICE_MS)
@@ -53,14 +49,14 @@ class GroupView:
         shown = sorted(found[:PARTITIONS_MAX], key=lambda one: (one.topic, one.partition))
         ages = await self._ages.wait_ages(shown, piece)
         now = source.groups.host.now()
-        told = group_json(group, now, source.history.totals(group.group_id))
+        described = group.describe()
+        told = group_json(described, source.history.totals(group.group_id))
+        told["waiting"] = waiting = waiting_json(group.describe_waiting(), now, with_members=True)
         told["at_ms"] = now.wall_ms
-        told["protocol"] = group.protocol_name
-        told["leader"] = group.roster.leader_id
-        told["since_ms"] = group.state_timestamp_ms
-        waiting = told.setdefault("waiting", None)
+        told["protocol"] = described.assignor
+        told["leader"] = described.leader_id
+        told["since_ms"] = described.since_ms
         if waiting is not None:
-            waiting["members"] = waiting_members(group, waiting)
             waiting["text"] = waited_for(waiting)
         owners = await self._add_members(told, group, piece)
         told["lag"] = lag
@@ -78,15 +74,15 @@ class GroupView:
         return told
 
     async def _add_members(
-        self, told: Json, group: ClassicGroup, piece: Slice
+        self, told: Json, group: Group, piece: Slice
     ) -> dict[tuple[str, int], str]:
         """Add members, with the partitions of each."""
-        members = list(group.roster)
+        described = group.describe()
         owners: dict[tuple[str, int], str] = {}
-        told["member_count"] = len(members)
+        told["member_count"] = described.member_count
         told["members"] = listed = []
-        for member in members[:MEMBERS_MAX]:
-            one = member_json(group, member)
+        for member in group.describe_members(MEMBERS_MAX):
+            one = member_json(described, member)
             one["partition_count"] = None
             if one["assignment"] is not None:
                 share = parse_share(member.assignment) or ()

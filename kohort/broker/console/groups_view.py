@@ -11,13 +11,12 @@ from kohort.broker.console.recent import Recents
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
 from kohort.broker.console.timed_cache import TimedCache
-from kohort.broker.coordinator.classic_requests import classic_group
-from kohort.broker.http.group_json import waiting_json, waiting_members
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.messages import BadRequestError
 from kohort.broker.http.queries import Query
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.history.waiting_text import waited_for
+from kohort.groups.views import waiting_json
 
 Json: TypeAlias = dict[str, Any]
 
@@ -90,7 +89,7 @@ class GroupsView:
         asked: list[Position] = []
         ends: list[tuple[int, bool]] = []
         for row in rows:
-            group = classic_group(self._source.groups.host, row.group_id) if row.lag else None
+            group = self._source.groups.host.group(row.group_id) if row.lag else None
             behind: list[Position] = []
             count = 0
             if group is not None:
@@ -115,20 +114,22 @@ class GroupsView:
     def _told(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
         source = self._source
         now = source.groups.host.now()
-        group = classic_group(source.groups.host, row.group_id)
-        waiting = None if group is None else waiting_json(group, now)
-        if group is not None and waiting is not None:
-            waiting["members"] = waiting_members(group, waiting)
+        group = source.groups.host.group(row.group_id)
+        described = None if group is None else group.describe()
+        waiting = waiting_json(
+            None if group is None else group.describe_waiting(), now, with_members=True
+        )
+        if waiting is not None:
             waiting["text"] = waited_for(waiting)
         recent = self._recents.recent(source.history, row.group_id, now.wall_ms)
         return {
             "group": row.group_id,
             # The survey of all groups may be slightly old.
-            "state": row.state if group is None else group.state.value,
-            "members": row.member_count if group is None else len(group.roster),
+            "state": row.state if described is None else described.state,
+            "members": row.member_count if described is None else described.member_count,
             "protocol_type": row.protocol_type,
             "assignor": row.assignor,
-            "generation": row.generation if group is None else group.generation,
+            "generation": row.generation if described is None else described.generation,
             "lag": row.lag,
             "lag_ms": lag_ms,
             "lag_ms_is_least": is_least,

@@ -26,12 +26,11 @@ from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.console.topics_view import TopicsView
-from kohort.broker.coordinator.classic_requests import living_group
-from kohort.broker.http.group_json import waiting_json
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.queries import Query
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.views import waiting_json
 from kohort.protocol.errors import ErrorCode
 
 Ask: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
@@ -101,7 +100,7 @@ class ConsolePages:
     async def group(self, request: HttpRequest) -> HttpResponse:
         """GET /api/groups/{group}."""
         (group_id,) = request.path_values
-        group = living_group(self._source.groups.host, group_id)
+        group = self._source.groups.host.living_group(group_id)
         if group is None:
             return self._without_group(group_id)
         return await self._data(lambda: self._group.wait_group(group))
@@ -112,7 +111,7 @@ class ConsolePages:
         query = Query(request.query, "last")
         last = query.number("last", RECORDS_DEFAULT, at_most=LISTED_MAX)
         history = self._source.history
-        group = living_group(self._source.groups.host, group_id)
+        group = self._source.groups.host.living_group(group_id)
         if group is None and not history.kept(group_id):
             return self._without_group(group_id)
 
@@ -124,8 +123,10 @@ class ConsolePages:
             return {
                 "group": group_id,
                 "at_ms": now.wall_ms,
-                "state": None if group is None else group.state.value,
-                "waiting": None if group is None else waiting_json(group, now),
+                "state": None if group is None else group.describe().state,
+                "waiting": waiting_json(
+                    None if group is None else group.describe_waiting(), now, with_members=False
+                ),
                 "total_rebalances": rebalances,
                 "total_avoided": avoided,
                 **found,

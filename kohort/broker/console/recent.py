@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept
-from kohort.broker.http.group_json import MEMBERS_BEGIN
+from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.text import parse_text

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 from kohort.broker.console.recent import record_without_members
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept
-from kohort.broker.http.group_json import MEMBERS_BEGIN, without_members
 from kohort.broker.http.json_parts import dump
+from kohort.broker.http.rebalance_json import MEMBERS_BEGIN, without_members
 from kohort.broker.runtime.slices import Slice, run
 from kohort.formats.text import utc_time
 from kohort.groups.history.deploys import Deploy, deploy_steps

@@ -15,11 +15,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.lag import positions, total_lag
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.coordinator.classic_requests import living_group
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
-from kohort.groups.classic.group import ClassicGroup
-from kohort.groups.states import GroupState
+from kohort.groups.description import GroupDescription
+from kohort.groups.group import Group
 
 Json: TypeAlias = dict[str, Any]
 
@@ -79,12 +78,13 @@ class Surveyor:
         states: Counter[str] = Counter()
         ids = source.groups.host.group_ids()
         for group_id in ids[:GROUPS_MAX]:
-            group = living_group(source.groups.host, group_id)
+            group = source.groups.host.living_group(group_id)
             if group is None:
                 continue
             lag = await self._lag(group, piece)
-            rows.append(_row(group, lag))
-            states[group.state.value] += 1
+            described = group.describe()
+            rows.append(_row(described, lag))
+            states[described.state] += 1
             for topic in {*group.offsets.topics(), *(group.subscribed_topics() or ())}:
                 counts[topic] += 1
                 listed = readers.setdefault(topic, [])
@@ -93,7 +93,7 @@ class Surveyor:
             await piece.pause()
         return Survey(rows, len(ids), readers, counts, states)
 
-    async def _lag(self, group: ClassicGroup, piece: Slice) -> int | None:
+    async def _lag(self, group: Group, piece: Slice) -> int | None:
         if group.offsets.count <= _SUMMED_TOGETHER:
             return total_lag(positions(group, self._source.topics))
         total: int | None = None
@@ -104,16 +104,16 @@ class Surveyor:
         return total
 
 
-def _row(group: ClassicGroup, lag: int | None) -> Row:
+def _row(group: GroupDescription, lag: int | None) -> Row:
     return Row(
         group.group_id,
-        group.state.value,
-        len(group.roster),
+        group.state,
+        group.member_count,
         lag,
         group.generation,
         group.protocol_type,
-        group.protocol_name,
-        group.state in {GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE},
+        group.assignor,
+        group.is_rebalancing,
     )
 
 

@@ -8,7 +8,6 @@ from kohort.broker.console.lag import Ages, Position, positions, total_lag
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Survey
 from kohort.broker.console.timed_cache import TimedCache
-from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.queries import Query
 from kohort.broker.metrics.partitions import open_partition
@@ -109,7 +108,7 @@ class TopicsView:
         return told
 
     async def _reader(self, group_id: str, topic: str, piece: Slice) -> Json:
-        group = classic_group(self._source.groups.host, group_id)
+        group = self._source.groups.host.group(group_id)
         found: list[Position] = []
         if group is not None:
             for one in positions(group, self._source.topics, topic):
@@ -118,10 +117,11 @@ class TopicsView:
         found.sort(key=lambda one: -(one.lag or 0))
         ages = await self._ages.wait_ages(found[:PARTITIONS_OF_READER], piece)
         known = [age for age in ages if age is not None]
+        described = None if group is None else group.describe()
         return {
             "group": group_id,
-            "state": None if group is None else group.state.value,
-            "members": 0 if group is None else len(group.roster),
+            "state": None if described is None else described.state,
+            "members": 0 if described is None else described.member_count,
             "lag": total_lag(found),
             "lag_ms": max(known, default=None),
             "lag_ms_is_least": len(found) > PARTITIONS_OF_READER,

@@ -48,7 +48,6 @@ from kohort.groups.effects import (
 )
 from kohort.groups.group import Group
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -90,7 +89,7 @@ class _Unfinished(NamedTuple):
 
 
 class GroupActor:
-    """The shell of one group. Everything but `heartbeat` and reads goes through `submit`."""
+    """The shell of one group. Everything but heartbeats and reads goes through `submit`."""
 
     __slots__ = (
         "_answers",
@@ -179,15 +178,11 @@ class GroupActor:
         if command.ticket is not None:
             command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Return the answer to a heartbeat, even while an append is in progress."""
-        if self._phase is _UNAVAILABLE:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        group = self.group
-        error = group.heartbeat(member_id, instance_id, generation, self._host.monotonic_ms())
-        if group.outbox.has_ready_effects:
-            self._apply_effects(group.outbox.take_ready_effects(), self._host.now())
-        return error
+    def apply_ready_effects(self) -> None:
+        """Carry out the effects of a step that was taken outside of `submit`, by a request that may
+        be executed while an append is in progress and never appends.
+        """
+        self._apply_effects(self.group.outbox.take_ready_effects(), self._host.now())
 
     async def unload(self, error: ErrorCode) -> None:
         """Prepare for the broker's stop: answer all requests with `error`, in slices, and forget
@@ -221,7 +216,7 @@ class GroupActor:
         pending = self._step(batch)
         if pending is not None or self._unfinished is not None:
             self._start_task(pending)
-        elif self.group.state is GroupState.DEAD:
+        elif self.group.is_dead:
             self._retire()
 
     def _step_gathered(self) -> None:
@@ -255,7 +250,7 @@ class GroupActor:
                     if self._unfinished is not None:  # Or the group has been unloaded.
                         pending = self._continue_steps(self._unfinished)
                     continue
-                if self.group.state is GroupState.DEAD or self._inbox.is_empty:
+                if self.group.is_dead or self._inbox.is_empty:
                     break
                 pending = self._step(self._inbox.take_batch())
                 if pending is None and not self._inbox.is_empty:
@@ -263,7 +258,7 @@ class GroupActor:
         finally:
             if self._phase is _WORKING:
                 self._phase = _IDLE
-        if self.group.state is GroupState.DEAD:
+        if self.group.is_dead:
             self._retire()
 
     def _step(self, batch: Batch) -> Awaitable[None] | None:
@@ -404,7 +399,7 @@ class GroupActor:
     def _end_pause(self) -> None:
         """Step the commands that waited for the end of the pause, in batches."""
         commands = self._paused.take()
-        if self.group.state is GroupState.DEAD:
+        if self.group.is_dead:
             for command in commands:
                 self._host.submit(self.group.group_id, command)
             return
@@ -458,7 +453,7 @@ class GroupActor:
                 self._waiting[command.ticket] = None
         self._fail_all(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         try:
-            self.group.close_accounts()
+            self.group.close()
             self.group = self._host.reload(self.group.group_id)
             append = self._apply_effects(self.group.take_effects(), self._host.now())
             assert append is None, "a group that was read from the log has nothing to add to it"

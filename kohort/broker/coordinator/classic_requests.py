@@ -1,6 +1,6 @@
-"""The requests of the classic protocol: JoinGroup, SyncGroup, LeaveGroup.
+"""The requests of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-A group of another kind answers them as Kafka's do. What groups of all kinds are asked is in
+Groups of other kinds answer them with errors, as in Kafka. Requests to groups of all kinds are in
 :mod:`kohort.broker.coordinator.coordinator`.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 from kohort.broker.coordinator.command import Command, Step
 from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.runtime.later import Later
-from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.classic.join import check_request
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import (
@@ -26,23 +26,17 @@ from kohort.groups.requests import (
     SyncRequest,
     SyncResult,
 )
-from kohort.groups.states import GroupState
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 
 
-def classic_group(host: GroupHost, group_id: str) -> ClassicGroup | None:
-    """Return a group of the classic protocol, for reading; None if it is of another kind or
-    absent.
+def classic_membership(host: GroupHost, group_id: str) -> ClassicMembership | None:
+    """Return the membership of a classic group, for reading; None if the group is of another kind,
+    has no membership, or does not exist.
     """
     group = host.group(group_id)
-    return group if isinstance(group, ClassicGroup) else None
-
-
-def living_group(host: GroupHost, group_id: str) -> ClassicGroup | None:
-    """Return a group as `classic_group` does, unless it is DEAD."""
-    group = classic_group(host, group_id)
-    return None if group is None or group.state is GroupState.DEAD else group
+    membership = None if group is None else group.membership
+    return membership if isinstance(membership, ClassicMembership) else None
 
 
 class ClassicRequests:
@@ -51,22 +45,41 @@ class ClassicRequests:
     def __init__(self, host: GroupHost) -> None:
         self._host = host
 
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Execute a Heartbeat, without waiting, even while an append is in progress."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        host = self._host
+        if host.is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        actor = host.actor(group_id)
+        if actor is None:
+            return host.error_without_actor(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+        if not actor.is_available:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        group = actor.group
+        membership = group.membership
+        if not isinstance(membership, ClassicMembership):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = membership.heartbeat(member_id, instance_id, generation, host.monotonic_ms())
+        if group.outbox.has_ready_effects:
+            actor.apply_ready_effects()
+        return error
+
     def join(self, group_id: str, request: JoinRequest) -> Later[JoinResult]:
-        """Execute a JoinGroup."""
+        """Execute a JoinGroup. A group without a membership gets a classic one."""
         ticket: Later[JoinResult] = Later()
         error = check_request(group_id, request, self._host.config.group)
         if error:
             ticket.give(JoinResult(error, request.member_id))
             return ticket
         command = Command(
-            _classic_step(
-                lambda group, now: group.join(request, ticket, now),
-                ticket,
-                lambda: JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id),
-            ),
+            lambda group, now: self._join(group, request, ticket, now),
             ticket,
             answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
-            creates=None if request.member_id else GroupKind.CLASSIC,
+            creates_group=not request.member_id,
             writes_group_record=not request.member_id and request.instance_id is not None,
         )
         self._host.submit(group_id, command)
@@ -74,6 +87,18 @@ class ClassicRequests:
             # It may have been given an id; if the group hands that out later, the next join looks.
             self._host.drop_excess_ids()
         return ticket
+
+    def _join(
+        self, group: Group, request: JoinRequest, ticket: Later[JoinResult], now: Now
+    ) -> None:
+        membership = group.membership
+        if membership is None and not group.is_dead:
+            membership = group.membership = self._host.new_membership[GroupKind.CLASSIC](group)
+        if isinstance(membership, ClassicMembership):
+            membership.join(request, ticket, now)
+        else:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
     def sync(self, group_id: str, request: SyncRequest) -> Later[SyncResult]:
         """Execute a SyncGroup."""
@@ -83,7 +108,7 @@ class ClassicRequests:
             return ticket
         command = Command(
             _classic_step(
-                lambda group, now: group.sync(request, ticket, now), ticket, _no_member_to_sync
+                lambda members, now: members.sync(request, ticket, now), ticket, _no_member_to_sync
             ),
             ticket,
             answer_absent=_no_member_to_sync,
@@ -102,10 +127,10 @@ class ClassicRequests:
             return LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
 
         is_few = len(entries) <= ENTRIES_PER_STEP
-        leave = ClassicGroup.leave if is_few else ClassicGroup.leave_steps
+        leave = ClassicMembership.leave if is_few else ClassicMembership.leave_steps
         command = Command(
             _classic_step(
-                lambda group, now: leave(group, entries, ticket, now), ticket, answer_absent
+                lambda members, now: leave(members, entries, ticket, now), ticket, answer_absent
             ),
             ticket,
             answer_absent=answer_absent,
@@ -116,23 +141,26 @@ class ClassicRequests:
 
 
 def _classic_step(
-    step: Callable[[ClassicGroup, Now], Steps[None] | None],
+    step: Callable[[ClassicMembership, Now], Steps[None] | None],
     ticket: Later[Any],
-    answer_other: Callable[[], object],
+    answer_absent: Callable[[], object],
 ) -> Step:
-    """Return a step of classic groups, to which a group of another kind has `answer_other`."""
+    """Return a step of classic groups. Groups without a classic membership answer as if they did
+    not exist.
+    """
 
     def execute(group: Group, now: Now) -> Steps[None] | None:
-        if isinstance(group, ClassicGroup):
-            return step(group, now)
-        ticket.give(answer_other())
+        membership = group.membership
+        if isinstance(membership, ClassicMembership):
+            return step(membership, now)
+        group.outbox.reply(ticket, answer_absent())
         return None
 
     return execute
 
 
 def _no_member_to_sync() -> SyncResult:
-    """Make the answer where no member is left. No lambda in `sync`: thousands of commands may wait
-    while a group is written.
+    """Return the answer of a group without the member. No lambda in `sync`: thousands of commands
+    may wait while a group is being written.
     """
     return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -13,7 +13,6 @@ from kohort.broker.runtime.slices import RoundRobin
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import Event
 from kohort.groups.group import Group
-from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import Now
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import KafkaError
@@ -36,8 +35,8 @@ class Command:
     """Answered by the step, or by a later one."""
     answer_absent: Callable[[], object] = _nothing
     """Creates the ticket's response if the group does not exist when the command is executed."""
-    creates: GroupKind | None = None
-    """The kind of group that is created instead if there is none; None for no group."""
+    creates_group: bool = False
+    """Whether a group, without a membership, is created instead if there is none."""
     is_exclusive: bool = False
     """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Sequence
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
 from kohort.broker.runtime.later import Later
-from kohort.groups.kinds import WITH_OFFSETS_ALONE
 from kohort.groups.offsets.commit import error_without_group
 from kohort.groups.requests import (
     CommitRequest,
@@ -21,7 +20,6 @@ from kohort.groups.requests import (
     CommittedOffset,
     DeleteOffsetsResult,
     EnclosingTransaction,
-    GroupDescription,
     TopicPartition,
 )
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -32,25 +30,12 @@ __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
 
 
 class GroupCoordinator:
-    """Executes what groups of all kinds are asked. `host` has the groups themselves."""
+    """Executes the requests to groups of all kinds. `host` has the groups themselves."""
 
     def __init__(self, host: GroupHost) -> None:
         self.host = host
 
     # Requests. A returned ticket is answered later.
-
-    def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
-        """Execute a Heartbeat, without waiting."""
-        if not group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        if self.host.is_closed:
-            return ErrorCode.NOT_COORDINATOR
-        actor = self.host.actor(group_id)
-        if actor is None:
-            return self.host.error_without_actor(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
-        return actor.heartbeat(member_id, instance_id, generation)
 
     def commit(
         self, group_id: str, request: CommitRequest, *, may_answer_group_not_found: bool
@@ -62,7 +47,7 @@ class GroupCoordinator:
             lambda group, now: group.commit(request, ticket, now),
             ticket,
             answer_absent=lambda: CommitResult((error,) * len(request.offsets)),
-            creates=None if error else WITH_OFFSETS_ALONE,
+            creates_group=not error,
             is_gathered=True,
         )
         self.host.submit(group_id, command)
@@ -94,7 +79,7 @@ class GroupCoordinator:
             lambda group, now: group.commit_in_transaction(request, checked, ticket, now),
             ticket,
             answer_absent=lambda: CommitResult((absent,) * count),
-            creates=None if absent else WITH_OFFSETS_ALONE,
+            creates_group=not absent,
         )
         preparing = self.host.prepare_log()
         if preparing is None:
@@ -154,10 +139,13 @@ class GroupCoordinator:
             return self.host.error_without_actor(group_id)
         return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def describe(self, group_id: str) -> GroupDescription | None:
-        """Return the description of a group, None if it does not exist."""
-        group = self.host.group(group_id)
-        return None if group is None else group.describe()
+    def validate_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return whether offsets of the group may be read by this member, or by a client without
+        membership (None, -1): NONE, or the error.
+        """
+        error = self.read_error(group_id)
+        group = None if error else self.host.group(group_id)
+        return error if group is None else group.validate_fetch(member_id, member_epoch)
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """Return a group's committed offset, None if there is none."""

@@ -24,14 +24,15 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.groups.classic.membership import UNUSED_IDS, ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import TimerKey
+from kohort.groups.encoding import types_of_kind
 from kohort.groups.events import Event
-from kohort.groups.group import Group
-from kohort.groups.kinds import GroupKind, kind_of
+from kohort.groups.group import Group, NewMembership, Restorers
+from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -77,15 +78,15 @@ class GroupHost:
         log: OffsetsLog,
         purgatory: Purgatory,
         clock: Clock,
-        new_group: Mapping[GroupKind, Callable[[str], Group]],
+        new_membership: Mapping[GroupKind, NewMembership],
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
         unused_ids: UnusedIds | None = None,
         lasting: LastingTasks | None = None,
     ) -> None:
-        """`new_group` creates an empty group, for each kind; `topic_id` returns the id of a topic,
-        None if it does not exist; `unused_ids` has the ids that the groups of `new_group` hand out;
-        `lasting` runs the expiry.
+        """`new_membership` creates an empty membership, for each kind of group; `topic_id` returns
+        the id of a topic, None if it does not exist; `unused_ids` has the ids that classic groups
+        hand out; `lasting` runs the expiry.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -98,7 +99,13 @@ class GroupHost:
         self._failures = PeerLog(logger, clock)
         """Logs failed appends: on a full disk, every commit of every client causes one."""
         self._lasting = lasting or LastingTasks(clock)
-        self._new_group = new_group
+        self.new_membership = new_membership
+        """Creates an empty membership, for each kind of group."""
+        self._restorers: Restorers = {
+            record_type: new
+            for kind, new in new_membership.items()
+            for record_type in types_of_kind(kind)
+        }
         self._topic_id = topic_id
         self._observers: dict[type[Event], tuple[GroupObserver, ...]] = {}
         """Observers by class of event: what comes with every commit reaches only its counter."""
@@ -129,7 +136,7 @@ class GroupHost:
         now = self.now()
         piece = Slice(self._clock)
         for group_id, records in loaded.records_by_group.items():
-            group = self._new_group[kind_of(records)](group_id)
+            group = self._new_group(group_id)
             group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
             # No client is served yet, but health probes are answered.
@@ -185,6 +192,11 @@ class GroupHost:
         """All group ids; a copy, for callers that take several loop iterations."""
         return list(self._actors)
 
+    def living_group(self, group_id: str) -> Group | None:
+        """Return a group as `group` does, unless it was removed and is about to be dropped."""
+        group = self.group(group_id)
+        return None if group is None or group.is_dead else group
+
     def groups(self) -> Iterable[Group]:
         """All groups, for reading; not to be kept across an await."""
         return (actor.group for actor in self._actors.values())
@@ -194,8 +206,8 @@ class GroupHost:
         actors = self._actors.values()
         return {
             "groups": len(self._actors),
-            "members": sum(actor.group.member_count for actor in actors),
-            "unused_ids": sum(actor.group.unused_id_count for actor in actors),
+            "members": sum(actor.group.describe().member_count for actor in actors),
+            "unused_ids": sum(actor.group.gauges().get(UNUSED_IDS, 0) for actor in actors),
             "offsets": sum(actor.group.offsets.count for actor in actors),
             "waiting_requests": sum(actor.waiting_count for actor in actors),
             "tasks": len(self._tasks),
@@ -265,7 +277,7 @@ class GroupHost:
     def remove(self, group: Group) -> None:
         actor = self._actors.get(group.group_id)
         if actor is not None and actor.group is group:
-            group.close_accounts()
+            group.close()
             del self._actors[group.group_id]
 
     def submit(self, group_id: str, command: Command) -> None:
@@ -275,7 +287,7 @@ class GroupHost:
         actor = self._actors.get(group_id)
         if actor is None and not error:
             error = self.error_without_actor(group_id)
-            if not error and command.creates is None:
+            if not error and not command.creates_group:
                 if ticket is not None:
                     ticket.give(command.answer_absent())
                 return
@@ -288,13 +300,12 @@ class GroupHost:
                 ticket.fail(KafkaError(error))
             return
         if actor is None:
-            assert command.creates is not None
-            actor = self._adopt(self._new_group[command.creates](group_id))
+            actor = self._adopt(self._new_group(group_id))
         actor.submit(command)
 
     def reload(self, group_id: str) -> Group:
         records = read_group(self.log, group_id)
-        group = self._new_group[kind_of(records)](group_id)
+        group = self._new_group(group_id)
         group.restore(records, self.now())
         return group
 
@@ -334,6 +345,9 @@ class GroupHost:
         return ErrorCode.NONE
 
     # Internals.
+
+    def _new_group(self, group_id: str) -> Group:
+        return Group(group_id, self.config.group, self._restorers)
 
     def _adopt(self, group: Group) -> GroupActor:
         actor = self._actors[group.group_id] = GroupActor(group, self)
@@ -384,7 +398,7 @@ class GroupHost:
             # Popped, so that groups are freed one by one: all at once would block the event loop.
             actor = actors.pop()
             try:
-                if actor.group.state is not GroupState.DEAD:
+                if not actor.group.is_dead:
                     actor.submit(command)
             except Exception:
                 logger.exception("expiry of group %r", actor.group.group_id)
@@ -392,4 +406,11 @@ class GroupHost:
 
 
 def _drop_id(member_id: str, group: Group, now: Now) -> None:
-    group.drop_unused_id(member_id, now)
+    """Forget an unused id, and remove the group if it has nothing else: that is most of the
+    memory.
+    """
+    membership = group.membership
+    if isinstance(membership, ClassicMembership):
+        membership.drop_unused_id(member_id, now)
+        if membership.is_unused and not group.offsets.count:
+            group.expire_offsets(now)

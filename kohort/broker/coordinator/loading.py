@@ -19,16 +19,13 @@ from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
-from kohort.groups.classic.stored_value import BEGUN_HEADER
-from kohort.groups.encoding import decode_key, decode_record
+from kohort.groups.classic.stored_value import BEGUN_HEADER, KEY_PREFIX
+from kohort.groups.encoding import decode
 from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord, PendingOffset
 from kohort.groups.steps import FEW
 from kohort.protocol.errors import DecodeError, KafkaError
 
 logger = logging.getLogger(__name__)
-
-GROUP_KEY: Final = b"\0\2"
-"""The beginning of a group record's key: version 2."""
 
 RECENT_MS: Final = 60_000
 """The history is written within some ten seconds after a generation was stored."""
@@ -183,7 +180,7 @@ class _PartitionContent:
     def take(self, entry: Stored) -> None:
         """Process the next entry of the log."""
         for record in self._settler.take(entry):
-            if record.key[:2] == GROUP_KEY:
+            if record.key[:2] == KEY_PREFIX:
                 self._keep_generation(record)
             _keep(self.latest, record)
 
@@ -239,8 +236,8 @@ def _decode_pending(
 def _decode(records: Iterable[StoredRecord]) -> Iterator[tuple[StoredRecord, DurableRecord]]:
     for record in records:
         try:
-            key = decode_key(record.key)
-            if key is not None:
-                yield record, decode_record(key, record.value, record.headers)
+            durable = decode(record.key, record.value, record.headers)
+            if durable is not None:
+                yield record, durable
         except DecodeError as error:
             logger.warning("Left out a record of the groups' log, key %r: %s", record.key, error)

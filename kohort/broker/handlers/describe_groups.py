@@ -1,7 +1,7 @@
 """DescribeGroups (key 15): state and members of groups, for operators.
 
 v0-6. v3 authorised operations, v4 instance ids, v5 flexible, v6 an error for a group that does not
-exist, which earlier versions show as Dead.
+exist, which earlier versions show as Dead. Groups that are not classic do not exist for this API.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
 from kohort.broker.handlers.shared.repeats import check_repeats
-from kohort.groups.requests import GroupDescription
-from kohort.groups.states import GroupState
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.states import DEAD
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import (
@@ -62,15 +63,17 @@ def _describe(ctx: RequestContext, group_id: str, *, with_operations: bool) -> D
     error = groups.read_error(group_id)
     if error:
         return _without_group(group_id, "", error)
-    found = groups.describe(group_id)
-    if found is not None and found.state != GroupState.DEAD.value:
-        return _with_group(group_id, found, operations)
+    group = groups.host.living_group(group_id)
+    is_classic = group is None or group.kind is GroupKind.CLASSIC
+    if group is not None and is_classic:
+        return _with_group(group, operations)
     if ctx.api_version < NOT_FOUND_SINCE:
-        absent = _without_group(group_id, GroupState.DEAD.value, ErrorCode.NONE)
+        absent = _without_group(group_id, DEAD, ErrorCode.NONE)
         absent.authorized_operations = operations
         return absent
-    absent = _without_group(group_id, GroupState.DEAD.value, ErrorCode.GROUP_ID_NOT_FOUND)
-    absent.error_message = f"Group {group_id} not found."
+    absent = _without_group(group_id, DEAD, ErrorCode.GROUP_ID_NOT_FOUND)
+    problem = "not found" if is_classic else "is not a classic group"
+    absent.error_message = f"Group {group_id} {problem}."
     return absent
 
 
@@ -86,13 +89,14 @@ def _without_group(group_id: str, state: str, error: ErrorCode) -> DescribedGrou
     )
 
 
-def _with_group(group_id: str, group: GroupDescription, operations: int) -> DescribedGroup:
+def _with_group(group: Group, operations: int) -> DescribedGroup:
+    described = group.describe()
     return DescribedGroup(
         error_code=ErrorCode.NONE,
-        group_id=group_id,
-        group_state=group.state,
-        protocol_type=group.protocol_type,
-        protocol_data=group.protocol_name,
+        group_id=described.group_id,
+        group_state=described.state,
+        protocol_type=described.protocol_type or "",
+        protocol_data=(described.assignor or "") if described.is_stable else "",
         members=[
             DescribedGroupMember(
                 member_id=member.member_id,
@@ -102,7 +106,7 @@ def _with_group(group_id: str, group: GroupDescription, operations: int) -> Desc
                 member_metadata=member.metadata,
                 member_assignment=member.assignment,
             )
-            for member in group.members
+            for member in group.describe_members()
         ],
         authorized_operations=operations,
     )

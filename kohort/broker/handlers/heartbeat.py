@@ -26,7 +26,7 @@ def heartbeat(
 ) -> HeartbeatResponse | EncodedResponse:
     """Process a heartbeat: REBALANCE_IN_PROGRESS while joins are collected."""
     ctx.require(_READ, _GROUP, request.group_id)
-    error = ctx.broker.groups.heartbeat(
+    error = ctx.broker.classic_groups.heartbeat(
         request.group_id,
         request.member_id,
         request.group_instance_id,

@@ -24,17 +24,18 @@ def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> Steps[ListGr
     types, states = _accepted(request.types_filter), _accepted(request.states_filter)
     response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
     for group in list(ctx.broker.groups.host.groups()):
+        described = group.describe()
         if (
-            (not types or group.kind.value.lower() in types)
-            and (not states or group.state.value.lower() in states)
+            (not types or described.kind.value.lower() in types)
+            and (not states or described.state.lower() in states)
             and (sees_all or ctx.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
         ):
             response.groups.append(
                 ListedGroup(
                     group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=group.kind.value,
+                    protocol_type=described.protocol_type or "",
+                    group_state=described.state,
+                    group_type=described.kind.value,
                 )
             )
         yield

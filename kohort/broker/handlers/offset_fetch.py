@@ -96,7 +96,9 @@ def _fetch_group(
     if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
         answer.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return answer
-    answer.error_code = ctx.broker.groups.read_error(asked.group_id)
+    answer.error_code = ctx.broker.groups.validate_fetch(
+        asked.group_id, asked.member_id, asked.member_epoch
+    )
     if answer.error_code:
         return answer
     group = ctx.broker.groups.host.group(asked.group_id)

@@ -11,26 +11,19 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kohort.broker.coordinator import GroupCoordinator
-from kohort.broker.coordinator.classic_requests import living_group
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept
-from kohort.broker.http.group_json import (
-    group_json,
-    member_json,
-    waiting_json,
-    waiting_members,
-    with_sentence,
-    without_members,
-)
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
+from kohort.broker.http.rebalance_json import with_sentence, without_members
 from kohort.broker.http.topic_rights import SeenTopics
 from kohort.broker.http.visitors import sees_cluster, visitor_of
 from kohort.broker.runtime.slices import Slice, run
+from kohort.groups.group import Group
 from kohort.groups.history.names import AVOIDED, REBALANCE, SCHEMA
-from kohort.groups.states import GroupState
+from kohort.groups.views import group_json, member_json, waiting_json
 from kohort.protocol.errors import ErrorCode
 
 GROUPS_DEFAULT: Final = 1_000
@@ -77,14 +70,22 @@ class GroupPages:
         for group_id in ids[:limit]:
             if items.is_full:
                 break
-            group = living_group(self._groups.host, group_id)
+            group = self._groups.host.living_group(group_id)
             last = group_id
             if group is not None:
-                totals = self._history.totals(group_id)
-                await items.add(dump(group_json(group, self._groups.host.now(), totals)))
+                await items.add(dump(self._group_json(group)))
         is_more = bool(ids) and last != ids[-1]
         tail = dump({"total": total, "after": last if is_more else None})
         return answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
+
+    def _group_json(self, group: Group, *, with_waiting_members: bool = False) -> dict[str, Any]:
+        view = group_json(group.describe(), self._history.totals(group.group_id))
+        waiting = waiting_json(
+            group.describe_waiting(), self._groups.host.now(), with_members=with_waiting_members
+        )
+        if waiting is not None:
+            view["waiting"] = waiting
+        return view
 
     async def _ids_after(
         self, after: str | None, count: int, piece: Slice, is_seen: Callable[[str], bool] | None
@@ -127,26 +128,25 @@ class GroupPages:
         (group_id,) = request.path_values
         limit = Query(request.query, "limit").number("limit", MEMBERS_DEFAULT, at_most=MEMBERS_MAX)
         topics = SeenTopics(request)
-        group = living_group(self._groups.host, group_id)
+        group = self._groups.host.living_group(group_id)
         if group is None:
             return self._without_group(group_id)
         piece = Slice(self._groups.host, SLICE_MS)
-        told = group_json(group, self._groups.host.now(), self._history.totals(group_id))
-        told["at_ms"] = self._groups.host.now().wall_ms
-        told["protocol"] = group.protocol_name if group.state is GroupState.STABLE else None
-        told["leader"] = group.roster.leader_id
-        if "waiting" in told:
-            told["waiting"]["members"] = waiting_members(group, told["waiting"])
-        count = told.pop("members")
+        described = group.describe()
+        view = self._group_json(group, with_waiting_members=True)
+        view["at_ms"] = self._groups.host.now().wall_ms
+        view["protocol"] = described.assignor if described.is_stable else None
+        view["leader"] = described.leader_id
+        count = view.pop("members")
         items = Items(piece)
-        for member in list(group.roster)[:limit]:
+        for member in group.describe_members(limit):
             if items.is_full:
                 break
-            await items.add(dump(member_json(group, member, topics.includes)))
-        told["member_count"] = count
-        told["members_dropped"] = max(count - items.count, 0)
+            await items.add(dump(member_json(described, member, topics.includes)))
+        view["member_count"] = count
+        view["members_dropped"] = max(count - items.count, 0)
         last = await self._last_rebalance(group_id, topics, piece)
-        head = dump(told)[:-1]
+        head = dump(view)[:-1]
         return answer(
             [head, b',"last_rebalance":', last, b',"members":[', *items.parts, b"]}"],
         )
@@ -176,24 +176,24 @@ class GroupPages:
             raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
         piece = Slice(self._groups.host, SLICE_MS)
         topics = SeenTopics(request)
-        group = living_group(self._groups.host, group_id)
+        group = self._groups.host.living_group(group_id)
         steps = self._history.open_text_steps(group_id)
         kept = self._history.kept(group_id)
         if group is None and steps is None and not kept:
             return self._without_group(group_id)
         now = self._groups.host.now()
         rebalances, avoided = self._history.totals(group_id)
-        told: dict[str, Any] = {
+        described = None if group is None else group.describe()
+        waiting = None if group is None else group.describe_waiting()
+        view: dict[str, Any] = {
             "group": group_id,
             "at_ms": now.wall_ms,
-            "state": None if group is None else group.state.value,
-            "generation": None if group is None else group.generation,
-            "waiting": None if group is None else waiting_json(group, now),
+            "state": None if described is None else described.state,
+            "generation": None if described is None else described.generation,
+            "waiting": waiting_json(waiting, now, with_members=True),
             "total_rebalances": rebalances,
             "total_avoided": avoided,
         }
-        if group is not None and told["waiting"] is not None:
-            told["waiting"]["members"] = waiting_members(group, told["waiting"])
         texts: list[bytes] = []
         if steps is not None and kind != AVOIDED:
             texts.append(with_sentence(topics.of_record(await run(steps, piece))))
@@ -206,7 +206,7 @@ class GroupPages:
                 size += len(texts[-1])
                 await piece.pause()
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
-        return answer([dump(told)[:-1], b',"rebalances":[', *parts, b"]}"])
+        return answer([dump(view)[:-1], b',"rebalances":[', *parts, b"]}"])
 
     # Shared parts.
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.http.group_json import without_members
 from kohort.broker.http.json_parts import dump
 from kohort.broker.http.messages import HttpRequest
+from kohort.broker.http.rebalance_json import without_members
 from kohort.broker.http.visitors import sees_cluster, visitor_of
 
 RECORD_BYTES_MAX: Final = 64 * 1024

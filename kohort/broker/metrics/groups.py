@@ -13,6 +13,8 @@ from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.classic.membership import PARKED_JOINS, PARKED_SYNCS, UNUSED_IDS
+from kohort.groups.description import GroupDescription
 from kohort.groups.kinds import GroupKind
 
 
@@ -57,9 +59,8 @@ class _Seen:
     kinds: Counter[str] = field(default_factory=_no_groups)
     """Groups by kind."""
     offset_count: int = 0
-    parked_joins: int = 0
-    parked_syncs: int = 0
-    pending_ids: int = 0
+    gauges: Counter[str] = field(default_factory=Counter)
+    """Sums of the groups' own gauges, by name."""
     folded: int = 0
 
 
@@ -93,22 +94,23 @@ class GroupCollector:
         rest = GroupSample(Labels({"consumergroup": OTHER}))
         rest_offsets = OffsetSample(_labels(OTHER, OTHER, OTHER), lag=0)
         for group in list(self._groups.groups()):
-            seen.states[group.state.value] += 1
-            seen.kinds[group.kind.value] += 1
+            described = group.describe()
+            seen.states[described.state] += 1
+            seen.kinds[described.kind.value] += 1
             seen.offset_count += group.offsets.count
-            _count_waiting(group, seen)
+            seen.gauges.update(group.gauges())
             has_series = (
                 # The label value of the rest must not be shared with a group.
-                group.group_id != OTHER
+                described.group_id != OTHER
                 and group_budget.take(1)
                 and offset_budget.take(group.offsets.count)
             )
             if has_series:
-                seen.groups.append(_look_at(group))
-                await self._look_at_offsets(group, seen, piece)
+                seen.groups.append(_sample(described))
+                await self._look_at_offsets(described.group_id, group, seen, piece)
             else:
                 seen.folded += 1
-                rest.member_count += group.member_count
+                rest.member_count += described.member_count
                 await self._sum_offsets(group, rest_offsets, piece)
             await piece.pause()
         if seen.folded:
@@ -147,12 +149,13 @@ class GroupCollector:
         average_ms = sum(load_times_ms) / len(load_times_ms) if load_times_ms else 0
         yield single(rebalance_catalogue.PARTITION_LOAD_MAX, max(load_times_ms, default=0))
         yield single(rebalance_catalogue.PARTITION_LOAD_AVG, average_ms)
-        yield single(rebalance_catalogue.PARKED_JOINS, seen.parked_joins)
-        yield single(rebalance_catalogue.PARKED_SYNCS, seen.parked_syncs)
-        yield single(rebalance_catalogue.PENDING_IDS, seen.pending_ids)
+        yield single(rebalance_catalogue.PARKED_JOINS, seen.gauges[PARKED_JOINS])
+        yield single(rebalance_catalogue.PARKED_SYNCS, seen.gauges[PARKED_SYNCS])
+        yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])
 
-    async def _look_at_offsets(self, group: GroupSource, seen: _Seen, piece: Slice) -> None:
-        group_id = group.group_id
+    async def _look_at_offsets(
+        self, group_id: str, group: GroupSource, seen: _Seen, piece: Slice
+    ) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             topic_sum = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
             for partition, committed in list(partitions.items()):
@@ -174,18 +177,11 @@ class GroupCollector:
         return None if found is None else found.lag(offset)
 
 
-def _count_waiting(group: GroupSource, seen: _Seen) -> None:
-    seen.parked_joins += group.parked_join_count
-    seen.pending_ids += group.unused_id_count
-    seen.parked_syncs += group.parked_sync_count
-
-
-def _look_at(group: GroupSource) -> GroupSample:
-    group_id, state = group.group_id, str(group.state.value)
+def _sample(group: GroupDescription) -> GroupSample:
     return GroupSample(
-        Labels({"consumergroup": group_id}),
+        Labels({"consumergroup": group.group_id}),
         group.member_count,
-        Labels({"consumergroup": group_id, "state": state}),
+        Labels({"consumergroup": group.group_id, "state": group.state}),
     )
 
 

@@ -1,8 +1,9 @@
 """Protocols of the broker's parts as collectors read them; the real parts satisfy them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
-from enum import Enum
 from typing import Protocol
+
+from kohort.groups.description import GroupDescription
 
 
 class LogSource(Protocol):
@@ -105,20 +106,8 @@ class OffsetTableSource(Protocol):
 class GroupSource(Protocol):
     """A group; see `kohort.groups.group`."""
 
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def kind(self) -> Enum: ...
-    @property
-    def state(self) -> Enum: ...
-    @property
-    def member_count(self) -> int: ...
-    @property
-    def unused_id_count(self) -> int: ...
-    @property
-    def parked_join_count(self) -> int: ...
-    @property
-    def parked_sync_count(self) -> int: ...
+    def describe(self) -> GroupDescription: ...
+    def gauges(self) -> Mapping[str, int]: ...
     @property
     def offsets(self) -> OffsetTableSource: ...
 

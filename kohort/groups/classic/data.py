@@ -1,19 +1,12 @@
-"""The data of a classic group, and the basic operations that all its rules use.
+"""The data of a classic membership, and the basic operations that all its rules use.
 
-How changes become durable:
+How changes become durable is described in :mod:`kohort.groups.group`. Here:
 
-- *Durable state* (generation, protocol, members with their assignments, offsets) is what
-  `durable.apply` makes of the records in the log. A change goes from the step to `Outbox.stage`,
-  Append, `on_appended` and `apply`, and is answered only then. Two changes take effect immediately,
-  and are undone or kept if the append fails: the new id of a static member that replaces another
-  (undone), and an empty group's generation (kept; no member could notice).
-- *Volatile state* (parked requests, unused ids, timers, the state machine before Stable) exists
-  only here and is lost with the process, as in Kafka.
-
-A failed append is known not to be in the log (storage undoes it or closes the partition for good),
-so compensating in memory gives the same result as a replay, plus the volatile state; see each
-write's `on_failed`. If a step raises, nothing in memory can be trusted, and the shell discards the
-group and replays it.
+- *Durable state* (generation, protocol, members with their assignments) is what `durable.apply`
+  makes of the records in the log. Two changes take effect immediately, and are undone or kept if
+  the append fails: the new id of a static member that replaces another (undone), and an empty
+  group's generation (kept; no member could notice).
+- *Volatile state* is parked requests, unused ids, timers, and the state machine before Stable.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +17,9 @@ from kohort.groups.classic.member import Member, Protocols, cut_text, metadata_f
 from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.protocols import GrownSince, PartitionCount, union_of_topics
 from kohort.groups.classic.roster import Roster
-from kohort.groups.classic.states import LEGAL_PREVIOUS
+from kohort.groups.classic.states import LEGAL_PREVIOUS, ClassicState
 from kohort.groups.classic.timers import PENDING, SYNC_TIMER
 from kohort.groups.classic.unused_ids import UnusedIds
-from kohort.groups.config import GroupConfig
 from kohort.groups.effects import (
     Cancel,
     Schedule,
@@ -35,16 +27,14 @@ from kohort.groups.effects import (
     TimerKey,
 )
 from kohort.groups.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
-from kohort.groups.offsets.table import OffsetTable
-from kohort.groups.outbox import Outbox
+from kohort.groups.offsets.owner import OffsetsOwner
 from kohort.groups.requests import CONSUMER, JoinResult, Now, SyncResult, Ticket
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 NewMemberId = Callable[[str], str]
 """Creates an id that was never used before and begins with the given text."""
 
-_DEAD: Final = GroupState.DEAD
+_DEAD: Final = ClassicState.DEAD
 """Compared with in each request of a member: see `NO_ERROR` in `kohort.protocol.errors`."""
 
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
@@ -75,8 +65,8 @@ class HeldJoin:
     result: JoinResult
 
 
-class GroupData:
-    """See the module docstring; `ClassicGroup` is the interface for shells."""
+class ClassicData:
+    """See the module docstring; `ClassicMembership` is the interface for shells."""
 
     __slots__ = (
         "_make_member_id",
@@ -109,8 +99,7 @@ class GroupData:
 
     def __init__(
         self,
-        group_id: str,
-        config: GroupConfig,
+        group: OffsetsOwner,
         *,
         new_member_id: NewMemberId,
         partition_count: PartitionCount | None = None,
@@ -118,18 +107,21 @@ class GroupData:
         unused_ids: UnusedIds | None = None,
         member_memory: MemberMemory | None = None,
     ) -> None:
-        """`partition_count` answers for the topics of this broker; without it there is no check
-        whether they changed while a leader was away. `grown_since` tells the history which topics
-        got more partitions. `unused_ids` counts the ids that all groups have handed out, and
-        `member_memory` what their members take.
+        """`group` is not referred to, only its config, offsets and outbox, so that a dropped group
+        is freed at once. `partition_count` returns that of a topic of this broker; without it there
+        is no check whether topics changed while a leader was away. `grown_since` returns the topics
+        that got more partitions, for the history. `unused_ids` counts the ids that all groups have
+        handed out, and `member_memory` the memory of all groups' members.
         """
-        self.group_id = group_id
-        self.config = config
+        self.group_id = group.group_id
+        self.config = group.config
+        self.offsets = group.offsets
+        self.outbox = group.outbox
         self._make_member_id = new_member_id
         self.partition_count = partition_count
         self.grown_since = grown_since
-        self.state = GroupState.EMPTY
-        self.previous_state = GroupState.EMPTY
+        self.state = ClassicState.EMPTY
+        self.previous_state = ClassicState.EMPTY
         self.state_timestamp_ms = -1
         """Wall-clock time; -1 if the group has never changed state."""
         self.generation = 0
@@ -154,14 +146,12 @@ class GroupData:
         """How the last rebalance began, as stored with its generation; see `begun`."""
         self.is_stored = False
         """Whether there is a group record in the log, or in an append in progress."""
-        self.offsets = OffsetTable()
         self.deadlines: dict[TimerKey, int] = {}
         """Deadlines of the join, sync and pending timers; members keep their own."""
         self._offers: list[Protocols] = []
         """Protocols of the generation's members, as they were when the generation began."""
         self._topics: frozenset[str] | None = frozenset()
         self._topics_are_parsed = True
-        self.outbox = Outbox()
 
     # Timers.
 
@@ -220,7 +210,7 @@ class GroupData:
         """
         return self._make_member_id(cut_text(prefix, MEMBER_ID_PREFIX_BYTES_MAX))
 
-    def move_to(self, state: GroupState, now: Now) -> None:
+    def move_to(self, state: ClassicState, now: Now) -> None:
         assert self.state in LEGAL_PREVIOUS[state], f"{self.state} to {state}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now.wall_ms

@@ -24,8 +24,8 @@ row wins.
 from enum import Enum, auto
 from typing import NamedTuple
 
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.reasons import FORCING
-from kohort.groups.states import GroupState
 from kohort.protocol.join_reason import JoinReason
 
 
@@ -48,7 +48,7 @@ class Decision(NamedTuple):
 
 
 def decide(  # noqa: PLR0911 - one return per row.
-    state: GroupState, joiner: Joiner, reason: JoinReason, *, differs: bool, leads: bool
+    state: ClassicState, joiner: Joiner, reason: JoinReason, *, differs: bool, leads: bool
 ) -> Decision:
     """Look up rows 5 to 16.
 
@@ -61,11 +61,11 @@ def decide(  # noqa: PLR0911 - one return per row.
     """
     if joiner is Joiner.NEW:
         return Decision(5, rebalance=True)
-    if state is GroupState.COMPLETING_REBALANCE:
+    if state is ClassicState.COMPLETING_REBALANCE:
         if joiner is Joiner.REPLACEMENT:
             return Decision(6, rebalance=True)
         return Decision(7, rebalance=True) if differs else Decision(8, rebalance=False)
-    assert state is GroupState.STABLE
+    assert state is ClassicState.STABLE
     if differs:
         return Decision(9, rebalance=True)
     if reason in FORCING:

@@ -1,47 +1,24 @@
-"""The durable state of a group: how it is encoded, and the only place where it changes.
+"""The durable state of a classic membership: its record, and the only place where it changes.
 
 `apply` is used live, when an append is known to be in the log, and on replay. On replay only the
-last record of each key matters, so a group is restored from at most one group record.
+last record of each key matters, so a membership is restored from one record.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
-from kohort.groups.classic.data import GroupData, HeldJoin
+from kohort.groups.classic.data import ClassicData, HeldJoin
 from kohort.groups.classic.member import Member, metadata_for
 from kohort.groups.classic.protocols import hash_partition_counts, union_of_topics
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import MemberReplaced
-from kohort.groups.records import (
-    DurableRecord,
-    GroupRecord,
-    GroupTombstone,
-    OffsetRecord,
-    OffsetTombstone,
-    PendingOffset,
-    StoredMember,
-)
+from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
 from kohort.groups.requests import JoinResult, Now
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
-def apply(group: GroupData, record: DurableRecord, now: Now) -> None:
-    """Change the group to the state that `record` describes."""
-    assert record.group_id == group.group_id
-    match record:
-        case OffsetRecord() | PendingOffset() | OffsetTombstone():
-            group.offsets.apply(record)
-        case GroupTombstone():
-            group.move_to(GroupState.DEAD, now)
-        case GroupRecord():
-            _apply_generation(group, record, now)
-        case _:
-            assert_never(record)
-
-
 def group_record(
-    group: GroupData,
+    group: ClassicData,
     *,
     assignments: Mapping[str, bytes] | None = None,
     topics_hash: bytes | None = None,
@@ -79,7 +56,7 @@ def group_record(
     )
 
 
-def _hash_for_restored(group: GroupData, members: Sequence[StoredMember]) -> bytes | None:
+def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> bytes | None:
     """The hash of the assignment's topics, for the subscriptions that a restored group will have.
 
     They differ from the present ones if a static member has returned with other topics.
@@ -95,11 +72,11 @@ def _hash_for_restored(group: GroupData, members: Sequence[StoredMember]) -> byt
     return hash_partition_counts(wanted, group.partition_count)
 
 
-def _apply_generation(group: GroupData, record: GroupRecord, now: Now) -> None:
-    """Apply a generation. Members that exist already only get their assignment: otherwise the log
-    knows less about them (one of their protocols instead of all).
+def apply(group: ClassicData, record: GroupRecord, now: Now) -> None:
+    """Change the group to the generation that `record` describes. Members that exist already only
+    get their assignment: for the rest, the log knows less (one of their protocols instead of all).
     """
-    restoring = group.state is GroupState.EMPTY
+    restoring = group.state is ClassicState.EMPTY
     group.is_stored = True
     group.protocol_type = record.protocol_type
     group.generation = record.generation
@@ -113,7 +90,7 @@ def _apply_generation(group: GroupData, record: GroupRecord, now: Now) -> None:
             member = _restored(stored, record.protocol_name)
             group.roster.add(member)
         group.roster.assign(member, stored.assignment)
-    state = GroupState.STABLE if record.members else GroupState.EMPTY
+    state = ClassicState.STABLE if record.members else ClassicState.EMPTY
     if restoring:
         group.state = state
         group.note_subscriptions()
@@ -147,7 +124,7 @@ class EmptyWrite:
     effect; if it cannot be stored, a restart finds no group, or members whose sessions then expire.
     """
 
-    group: GroupData
+    group: ClassicData
     record: GroupRecord
 
     def make_records(self) -> tuple[DurableRecord, ...]:
@@ -165,14 +142,14 @@ class EmptyWrite:
         """Do nothing: no request waits for this."""
 
 
-def store_created(group: GroupData, now: Now) -> None:
+def store_created(group: ClassicData, now: Now) -> None:
     """Store that a join has created the group; its members are stored with their assignment."""
     record = GroupRecord(group.group_id, None, 0, None, None, now.wall_ms, ())
     group.is_stored = True
     group.outbox.stage(EmptyWrite(group, record))
 
 
-def store_emptied(group: GroupData) -> None:
+def store_emptied(group: ClassicData) -> None:
     """Store that the last member has left."""
     assert not len(group.roster)
     group.is_stored = True
@@ -181,19 +158,19 @@ def store_emptied(group: GroupData) -> None:
 
 @dataclass(slots=True, eq=False)
 class ReplacementWrite:
-    """Static members under new ids, of all joins in one step; see `GroupData.held`.
+    """Static members under new ids, of all joins in one step; see `ClassicData.held`.
 
     The ids are already in effect, so that a member with an old one is fenced. If they cannot be
     stored the old ones are restored, with their protocols and timeouts.
     """
 
-    group: GroupData
+    group: ClassicData
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         """Return nothing if a rebalance has begun since and absorbed the held joins."""
         if not self.group.held:
             return ()
-        assert self.group.state is GroupState.STABLE
+        assert self.group.state is ClassicState.STABLE
         self.group.outbox.pace()
         return (group_record(self.group),)
 
@@ -226,7 +203,7 @@ class ReplacementWrite:
             self.group.outbox.reply(ticket, result)
 
 
-def swap(group: GroupData, old: Member, new: Member) -> None:
+def swap(group: ClassicData, old: Member, new: Member) -> None:
     """Transfer the leadership, the assignment and the pending sync of `old` to `new`. `old` must
     have nothing parked.
     """

@@ -8,18 +8,18 @@ a new rebalance may have moved it after the expiry was queued.
 from collections.abc import Iterable
 
 from kohort.groups.classic import rebalance
-from kohort.groups.classic.data import GroupData
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member import Member
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.timers import JOIN_TIMER, PENDING, SESSION, SYNC_TIMER
 from kohort.groups.effects import ScheduleSessions, TimerKey
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 
 
-def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
+def on_deadlines(group: ClassicData, keys: Iterable[TimerKey], now: Now) -> None:
     """Handle all keys, first those of members, then that of the phase that they may complete."""
-    if group.state is GroupState.DEAD:
+    if group.state is ClassicState.DEAD:
         return
     triggers: list[Trigger] = []
     phases: list[TimerKey] = []
@@ -48,7 +48,7 @@ def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
             _end_phase(group, key, now)
 
 
-def _end_phase(group: GroupData, key: TimerKey, now: Now) -> None:
+def _end_phase(group: ClassicData, key: TimerKey, now: Now) -> None:
     if key == JOIN_TIMER:
         rebalance.on_join_deadline(group, now)
     else:
@@ -73,7 +73,7 @@ def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
     return member.is_new or not member.is_parked
 
 
-def _expire(group: GroupData, member: Member) -> Trigger:
+def _expire(group: ClassicData, member: Member) -> Trigger:
     trigger = Trigger(
         TriggerKind.NEW_MEMBER_EXPIRED if member.is_new else TriggerKind.SESSION_EXPIRED,
         member.ref,
@@ -87,7 +87,7 @@ def _expire(group: GroupData, member: Member) -> Trigger:
     return trigger
 
 
-def _remove_silent(group: GroupData, now: Now) -> None:
+def _remove_silent(group: ClassicData, now: Now) -> None:
     """End the sync phase: members that have not synced are removed, static or not.
 
     The timer is cancelled when a rebalance begins, so it belongs to the present generation.

@@ -6,9 +6,10 @@ with the wrong assignor learns only that, and gets no member id.
 """
 
 from kohort.groups.classic import rebalance, replacement
-from kohort.groups.classic.data import GroupData
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.decisions import Decision, Joiner, decide
 from kohort.groups.classic.member import Member, PendingMember, size_of, size_of_ids
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.timers import PENDING
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import TimerKey
@@ -23,7 +24,6 @@ from kohort.groups.events import (
 )
 from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.groups.requests import JoinRequest, JoinResult, Now, Ticket
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
@@ -37,11 +37,11 @@ def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> E
     return ErrorCode.NONE
 
 
-def join(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def join(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the join phase ends."""
     if not _has_room(group, request):
         _refuse(group, request, ticket, now)
-    elif group.state is GroupState.DEAD:
+    elif group.state is ClassicState.DEAD:
         _fail(group, request, ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elif not _is_compatible(group, request):
         _fail(group, request, ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -56,11 +56,11 @@ def join(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> No
         _add_member(group, group.new_member_id(prefix), request, ticket, now)
 
 
-def _fail(group: GroupData, request: JoinRequest, ticket: Ticket, error: ErrorCode) -> None:
+def _fail(group: ClassicData, request: JoinRequest, ticket: Ticket, error: ErrorCode) -> None:
     group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
 
-def _has_room(group: GroupData, request: JoinRequest) -> bool:
+def _has_room(group: ClassicData, request: JoinRequest) -> bool:
     """Whether the group has room. An existing member does not make the group larger, nor does its
     replacement.
 
@@ -80,15 +80,15 @@ def _has_room(group: GroupData, request: JoinRequest) -> bool:
     if not roster.memory.has_room(more_bytes):
         return False
     state = group.state
-    if state is GroupState.EMPTY or state is GroupState.DEAD:
+    if state is ClassicState.EMPTY or state is ClassicState.DEAD:
         return True
-    if state is GroupState.PREPARING_REBALANCE:
+    if state is ClassicState.PREPARING_REBALANCE:
         is_parked = member is not None and member.join_ticket is not None
         return is_parked or roster.parked_joins < size_max
     return member is not None or len(roster) < size_max
 
 
-def _refuse(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _refuse(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     group.outbox.note(MemberRefused(request.member_id, request.client_id, request.client_host))
     if request.member_id in group.roster.pending:
         group.forget_pending_id(request.member_id)
@@ -108,18 +108,18 @@ def _refuse(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) ->
     group.outbox.reply(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
 
 
-def _is_compatible(group: GroupData, request: JoinRequest) -> bool:
+def _is_compatible(group: ClassicData, request: JoinRequest) -> bool:
     """Whether the protocols are compatible. The sender's own earlier list counts too: even alone it
     cannot switch to a disjoint one.
     """
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicState.EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != group.protocol_type:
         return False
     return group.roster.all_offer_one_of(request.protocols)
 
 
-def _hand_out_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _hand_out_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """Assign a member id (KIP-394): a client that never returns leaves only an id behind."""
     roster = group.roster
     if len(roster.pending) >= group.config.pending_ids_max:
@@ -134,7 +134,7 @@ def _hand_out_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: No
     group.outbox.reply(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def drop_id(group: GroupData, member_id: str, now: Now) -> None:
+def drop_id(group: ClassicData, member_id: str, now: Now) -> None:
     """Forget a handed-out id because the broker has too many; its client has to start over."""
     if member_id in group.roster.pending:
         group.forget_pending_id(member_id)
@@ -142,7 +142,7 @@ def drop_id(group: GroupData, member_id: str, now: Now) -> None:
         rebalance.try_complete(group, now)
 
 
-def _join_with_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     pending = group.roster.pending.get(request.member_id)
     if pending is not None:
         if request.instance_id is not None:
@@ -157,7 +157,7 @@ def _join_with_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: N
     found = group.find_member(request.member_id, request.instance_id)
     if isinstance(found, ErrorCode):
         _fail(group, request, ticket, found)
-    elif group.state is GroupState.PREPARING_REBALANCE:
+    elif group.state is ClassicState.PREPARING_REBALANCE:
         _update(group, found, request)
         rebalance.park(group, found, ticket)
         rebalance.try_complete(group, now)
@@ -175,7 +175,7 @@ def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
 
 
 def _add_member(
-    group: GroupData, member_id: str, request: JoinRequest, ticket: Ticket, now: Now
+    group: ClassicData, member_id: str, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
     member = Member(
         member_id=member_id,
@@ -195,7 +195,7 @@ def _add_member(
         reason=request.reason,
         new_protocols=member.protocol_names,
     )
-    is_running = group.state is GroupState.PREPARING_REBALANCE
+    is_running = group.state is ClassicState.PREPARING_REBALANCE
     if is_running:
         group.outbox.note(CauseAdded(trigger))
         if group.initial is not None:
@@ -214,7 +214,7 @@ def _add_member(
 
 
 def _rejoin(
-    group: GroupData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
+    group: ClassicData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
     """Process a rejoin in CompletingRebalance or Stable."""
     leads = group.roster.leader_id == member.member_id
@@ -264,7 +264,7 @@ _KIND_BY_ROW = {
 
 
 def _welcome_back(
-    group: GroupData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
+    group: ClassicData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
     """Row 13: the leader has restarted and keeps its assignment.
 
@@ -280,7 +280,7 @@ def _welcome_back(
         group.outbox.reply(ticket, rebalance.current_generation(group, member, leader=""))
 
 
-def _update(group: GroupData, member: Member, request: JoinRequest) -> None:
+def _update(group: ClassicData, member: Member, request: JoinRequest) -> None:
     """Take over the protocols and timeouts of a join that takes part in a rebalance."""
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from kohort.groups.classic import rebalance
-from kohort.groups.classic.data import GroupData
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member import Member
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
 from kohort.groups.requests import LeaveEntry, LeaveResult, Now, Ticket
-from kohort.groups.states import GroupState
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 
@@ -26,10 +26,10 @@ ENTRIES_PER_STEP: Final = 100
 
 
 def leave_steps(
-    group: GroupData, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
+    group: ClassicData, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
 ) -> Steps[None]:
     """Remove the given members, answer, and start one rebalance for all of them."""
-    if group.state is GroupState.DEAD:
+    if group.state is ClassicState.DEAD:
         group.outbox.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     errors: list[ErrorCode] = []
@@ -57,7 +57,7 @@ def leave_steps(
         rebalance.try_complete(group, now)
 
 
-def _find(group: GroupData, entry: LeaveEntry) -> Member | ErrorCode:
+def _find(group: ClassicData, entry: LeaveEntry) -> Member | ErrorCode:
     if not entry.member_id:
         # An administrator knows the instance, not the member id of its process.
         return group.roster.holder_of(entry.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
@@ -68,7 +68,7 @@ UNFETCHED_LEAST_MS: Final = 10_000
 """Clients that read fetch every half second, unless configured otherwise."""
 
 
-def _unfetched_ms(group: GroupData, entry: LeaveEntry, now: Now) -> int | None:
+def _unfetched_ms(group: ClassicData, entry: LeaveEntry, now: Now) -> int | None:
     """How long the member has not fetched, if it fetched since the group became Stable and then
     stopped.
     """
@@ -76,10 +76,10 @@ def _unfetched_ms(group: GroupData, entry: LeaveEntry, now: Now) -> int | None:
     if unfetched_ms is None or unfetched_ms < UNFETCHED_LEAST_MS:
         return None
     is_since_stable = now.wall_ms - unfetched_ms >= group.state_timestamp_ms
-    return unfetched_ms if group.state is GroupState.STABLE and is_since_stable else None
+    return unfetched_ms if group.state is ClassicState.STABLE and is_since_stable else None
 
 
-def _remove(group: GroupData, member: Member, entry: LeaveEntry, now: Now) -> Trigger:
+def _remove(group: ClassicData, member: Member, entry: LeaveEntry, now: Now) -> Trigger:
     by_admin = not entry.member_id or ADMIN_REASON in (entry.reason or "").lower()
     trigger = Trigger(
         TriggerKind.REMOVED_BY_ADMIN if by_admin else TriggerKind.MEMBER_LEFT,

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kohort.groups.classic import durable
-from kohort.groups.classic.data import GroupData, InitialDelay
+from kohort.groups.classic.data import ClassicData, InitialDelay
 from kohort.groups.classic.member import Member, Protocols, metadata_for
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.stored_cause import encode_cause
 from kohort.groups.classic.timers import JOIN_TIMER, SYNC_TIMER
 from kohort.groups.effects import Replies, Reply
@@ -31,11 +32,10 @@ from kohort.groups.events import (
 )
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
-def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
+def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
     """Move to PreparingRebalance; `proceed` must follow in the same step.
 
     Allowed in Empty, Stable and CompletingRebalance. A pending assignment is abandoned.
@@ -48,18 +48,18 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
     pending = len(group.offsets.pending_producers()) if group.offsets.has_pending else 0
     group.outbox.note(
         RebalanceStarted(
-            trigger, group.state, group.generation, members, GroupKind.CLASSIC, pending
+            trigger, group.state.value, group.generation, members, GroupKind.CLASSIC, pending
         )
     )
     group.begun = encode_cause(trigger, group.state, group.generation, now)
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is ClassicState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     _park_held_joins(group)
     group.pending_sync.clear()
     group.cancel(SYNC_TIMER)
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicState.EMPTY:
         group.initial = InitialDelay(group.config.initial_rebalance_delay_ms, 0)
-    group.move_to(GroupState.PREPARING_REBALANCE, now)
+    group.move_to(ClassicState.PREPARING_REBALANCE, now)
 
 
 _SEES_TOPICS: Final = frozenset(
@@ -68,7 +68,7 @@ _SEES_TOPICS: Final = frozenset(
 """Triggers of members that have noticed new partitions of their topics."""
 
 
-def _with_grown_topics(group: GroupData, trigger: Trigger, now: Now) -> Trigger:
+def _with_grown_topics(group: ClassicData, trigger: Trigger, now: Now) -> Trigger:
     """Add the broker's own part in the cause: partitions added since the group was last Stable."""
     if group.grown_since is None:
         return trigger
@@ -82,7 +82,7 @@ def _with_grown_topics(group: GroupData, trigger: Trigger, now: Now) -> Trigger:
     return trigger._replace(grown_topics=tuple(sorted(topics & grown.keys())), grown_ms=ago_ms)
 
 
-def proceed(group: GroupData, now: Now) -> None:
+def proceed(group: ClassicData, now: Now) -> None:
     """Complete the join phase if no member is missing, else set its deadline."""
     timeout_ms = group.roster.rebalance_timeout_ms()
     if group.initial is not None:
@@ -92,16 +92,16 @@ def proceed(group: GroupData, now: Now) -> None:
         group.schedule(JOIN_TIMER, now.ms + timeout_ms)
 
 
-def cause(group: GroupData, trigger: Trigger, now: Now) -> None:
+def cause(group: ClassicData, trigger: Trigger, now: Now) -> None:
     """Handle a removed member: begin a rebalance, or check whether a running one waited for it."""
     cause_all(group, [trigger], now)
 
 
-def cause_all(group: GroupData, triggers: Sequence[Trigger], now: Now) -> None:
+def cause_all(group: ClassicData, triggers: Sequence[Trigger], now: Now) -> None:
     """Handle several triggers at once, as `cause` does: the first one counts as the cause, the
     others as additional causes.
     """
-    is_running = group.state is GroupState.PREPARING_REBALANCE
+    is_running = group.state is ClassicState.PREPARING_REBALANCE
     if not is_running:
         begin(group, triggers[0], now)
     for trigger in triggers if is_running else triggers[1:]:
@@ -112,12 +112,12 @@ def cause_all(group: GroupData, triggers: Sequence[Trigger], now: Now) -> None:
         proceed(group, now)
 
 
-def try_complete(group: GroupData, now: Now) -> bool:
+def try_complete(group: ClassicData, now: Now) -> bool:
     """End the join phase if all members have joined and no handed-out id is unused.
 
     Never during the initial delay: members or ids that go do not shorten it.
     """
-    if group.state is not GroupState.PREPARING_REBALANCE or group.initial is not None:
+    if group.state is not ClassicState.PREPARING_REBALANCE or group.initial is not None:
         return False
     if not group.roster.all_joined:
         return False
@@ -125,9 +125,9 @@ def try_complete(group: GroupData, now: Now) -> bool:
     return True
 
 
-def on_join_deadline(group: GroupData, now: Now) -> None:
+def on_join_deadline(group: ClassicData, now: Now) -> None:
     """Handle the end of the join phase, or of a window of the initial delay."""
-    if group.state is not GroupState.PREPARING_REBALANCE:
+    if group.state is not ClassicState.PREPARING_REBALANCE:
         return
     initial = group.initial
     if initial is None:
@@ -144,7 +144,7 @@ def on_join_deadline(group: GroupData, now: Now) -> None:
         complete(group, JoinPhaseEnd.INITIAL_DELAY, now)
 
 
-def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
+def complete(group: ClassicData, end: JoinPhaseEnd, now: Now) -> None:
     """Begin the next generation with the members that joined, and static members that did not."""
     group.cancel(JOIN_TIMER)
     group.initial = None
@@ -163,7 +163,7 @@ def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
         _begin_generation(group, end, now)
 
 
-def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
+def abandon_assignment(group: ClassicData, error: ErrorCode, now: Now) -> None:
     """Abandon the pending assignment, and answer the members that wait for it."""
     for member in group.roster:
         group.roster.assign(member, b"")
@@ -174,7 +174,7 @@ def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
 
 
 def current_generation(
-    group: GroupData, member: Member, *, leader: str | None = None, with_members: bool = False
+    group: ClassicData, member: Member, *, leader: str | None = None, with_members: bool = False
 ) -> JoinResult:
     """Return the answer to a join that takes part in the present generation.
 
@@ -191,7 +191,7 @@ def current_generation(
     )
 
 
-def joined_members(group: GroupData) -> list[JoinedMember]:
+def joined_members(group: ClassicData) -> list[JoinedMember]:
     """All members, as the leader gets them."""
     return [
         JoinedMember(
@@ -203,7 +203,7 @@ def joined_members(group: GroupData) -> list[JoinedMember]:
     ]
 
 
-def park(group: GroupData, member: Member, ticket: Ticket) -> None:
+def park(group: ClassicData, member: Member, ticket: Ticket) -> None:
     """Make `member` wait for the next generation; a join that it has parked already is answered."""
     if member.join_ticket is not None:
         group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -219,7 +219,7 @@ def park(group: GroupData, member: Member, ticket: Ticket) -> None:
     )
 
 
-def _park_held_joins(group: GroupData) -> None:
+def _park_held_joins(group: ClassicData) -> None:
     """Move replacements whose response was held into the rebalance."""
     held, group.held = group.held, {}
     for member_id, join in held.items():
@@ -229,17 +229,17 @@ def _park_held_joins(group: GroupData) -> None:
         park(group, member, join.ticket)
 
 
-def _become_empty(group: GroupData, now: Now) -> None:
+def _become_empty(group: ClassicData, now: Now) -> None:
     group.generation += 1
     group.protocol_name = None
     group.topics_hash = None
     group.note_subscriptions()
-    group.move_to(GroupState.EMPTY, now)
+    group.move_to(ClassicState.EMPTY, now)
     durable.store_emptied(group)
     group.outbox.note(RebalanceEnded(RebalanceEnd.EMPTY, group.generation, {}))
 
 
-def _begin_generation(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
+def _begin_generation(group: ClassicData, end: JoinPhaseEnd, now: Now) -> None:
     roster = group.roster
     if roster.leader is None or roster.leader.join_ticket is None:
         roster.leader_id = next(m.member_id for m in roster if m.join_ticket is not None)
@@ -249,7 +249,7 @@ def _begin_generation(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
     offers = group.note_subscriptions()
     refs = tuple([member.ref for member in roster])
     are_all_here = roster.parked_joins == len(roster)
-    group.move_to(GroupState.COMPLETING_REBALANCE, now)
+    group.move_to(ClassicState.COMPLETING_REBALANCE, now)
     group.outbox.note(
         JoinPhaseEnded(
             end=end,
@@ -278,7 +278,7 @@ def _begin_generation(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
 
 
 def _join_answers(
-    group: GroupData,
+    group: ClassicData,
     tickets: dict[str, Ticket],
     members: Iterable[tuple[MemberRef, Protocols]],
 ) -> Iterator[Reply]:

@@ -7,10 +7,11 @@ on the old process is fenced.
 """
 
 from kohort.groups.classic import durable, rebalance
-from kohort.groups.classic.data import GroupData, HeldJoin
+from kohort.groups.classic.data import ClassicData, HeldJoin
 from kohort.groups.classic.decisions import Decision, Joiner, decide
 from kohort.groups.classic.member import Member
 from kohort.groups.classic.protocols import hash_partition_counts, parse_topics
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import (
     CauseAdded,
     MemberReplaced,
@@ -19,14 +20,13 @@ from kohort.groups.events import (
     TriggerKind,
 )
 from kohort.groups.requests import JoinRequest, JoinResult, Now, SyncResult, Ticket
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 PARTITION_COUNTS_CHANGED = "partition counts changed while the leader was away"
 TOPICS_CHANGED = "other topics than before"
 
 
-def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def join(group: ClassicData, old: Member, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """Process a join without a member id but with the instance id of `old`."""
     assert old.instance_id is not None
     led = group.roster.leader_id == old.member_id
@@ -49,7 +49,7 @@ def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, no
         new_protocols=new.protocol_names,
         silent_ms=_silent_ms(old, now),
     )
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if group.state is ClassicState.PREPARING_REBALANCE:
         group.outbox.note(CauseAdded(trigger))
         _take_over(group, old, new, now)
         rebalance.park(group, new, ticket)
@@ -78,7 +78,7 @@ def _silent_ms(old: Member, now: Now) -> int | None:
     return max(now.ms - (old.session_deadline_ms - old.session_timeout_ms), 0)
 
 
-def have_topics_changed(group: GroupData) -> bool:
+def have_topics_changed(group: ClassicData) -> bool:
     """Whether partition counts have changed since the assignment was made; False if unknown.
 
     A leader that is away does not notice, and after its return it is told to skip the assignment.
@@ -89,10 +89,10 @@ def have_topics_changed(group: GroupData) -> bool:
     return current is not None and current != group.topics_hash
 
 
-def _decide(group: GroupData, old: Member, new: Member) -> tuple[Decision, str]:
+def _decide(group: ClassicData, old: Member, new: Member) -> tuple[Decision, str]:
     """Return the row of the decision table, and any further reason for a rebalance."""
     leads = group.roster.leader_id == old.member_id
-    differs = group.state is GroupState.STABLE and _would_change_protocol(group, old, new)
+    differs = group.state is ClassicState.STABLE and _would_change_protocol(group, old, new)
     decision = decide(
         group.state, Joiner.REPLACEMENT, new.reason.decisive, differs=differs, leads=leads
     )
@@ -104,19 +104,19 @@ def _decide(group: GroupData, old: Member, new: Member) -> tuple[Decision, str]:
     return decision, ""
 
 
-def _would_change_protocol(group: GroupData, old: Member, new: Member) -> bool:
+def _would_change_protocol(group: ClassicData, old: Member, new: Member) -> bool:
     if old.protocol_names == new.protocol_names:
         return False
     return group.roster.choose_protocol_with(new, old) != group.protocol_name
 
 
-def _wants_other_topics(group: GroupData, old: Member, new: Member) -> bool:
+def _wants_other_topics(group: ClassicData, old: Member, new: Member) -> bool:
     before = parse_topics(old.metadata(group.protocol_name))
     after = parse_topics(new.metadata(group.protocol_name))
     return before is not None and after is not None and before != after
 
 
-def _fence_held(group: GroupData, old: Member) -> HeldJoin | None:
+def _fence_held(group: ClassicData, old: Member) -> HeldJoin | None:
     """Answer the join of `old` if it is held: two processes with the same instance id joined in one
     step, and the first is fenced before it is answered.
     """
@@ -129,7 +129,7 @@ def _fence_held(group: GroupData, old: Member) -> HeldJoin | None:
     return superseded
 
 
-def _take_over(group: GroupData, old: Member, new: Member, now: Now) -> None:
+def _take_over(group: ClassicData, old: Member, new: Member, now: Now) -> None:
     """Replace `old` by `new`; requests of the old process are answered that it is fenced."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
     group.answer_join(old, JoinResult(fenced, old.member_id))
@@ -140,7 +140,7 @@ def _take_over(group: GroupData, old: Member, new: Member, now: Now) -> None:
 
 
 def _replace_quietly(
-    group: GroupData,
+    group: ClassicData,
     old: Member,
     new: Member,
     *,

@@ -28,7 +28,7 @@ CompletingRebalance
     Joins are answered, the leader's assignment is awaited.
 
     Join with unchanged protocols: the current generation at once; with changed ones, or of
-    somebody new: a new rebalance. Sync: parks; the leader's completes the phase once it is
+    a new member: a new rebalance. Sync: parks; the leader's completes the phase once it is
     durable. Heartbeat: NONE, not REBALANCE_IN_PROGRESS. Leave: a new rebalance. OffsetCommit:
     REBALANCE_IN_PROGRESS.
 
@@ -51,20 +51,37 @@ Dead
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from kohort.groups.states import GroupState
+from kohort.groups.states import DEAD, EMPTY
 
-LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyType(
+
+class ClassicState(Enum):
+    """`value` is the name in the protocol."""
+
+    EMPTY = EMPTY
+    """No members; may hold offsets."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Members are collected."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """The assignment is awaited."""
+    STABLE = "Stable"
+    """Each member has its assignment."""
+    DEAD = DEAD
+    """Removed or being unloaded."""
+
+
+LEGAL_PREVIOUS: Final[Mapping[ClassicState, frozenset[ClassicState]]] = MappingProxyType(
     {
-        GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-        GroupState.PREPARING_REBALANCE: frozenset(
-            {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+        ClassicState.EMPTY: frozenset({ClassicState.PREPARING_REBALANCE}),
+        ClassicState.PREPARING_REBALANCE: frozenset(
+            {ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY}
         ),
-        GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
-        GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
-        GroupState.DEAD: frozenset(set(GroupState) - {GroupState.DEAD}),
+        ClassicState.COMPLETING_REBALANCE: frozenset({ClassicState.PREPARING_REBALANCE}),
+        ClassicState.STABLE: frozenset({ClassicState.COMPLETING_REBALANCE}),
+        ClassicState.DEAD: frozenset(set(ClassicState) - {ClassicState.DEAD}),
     }
 )
 """The states from which each state may be entered. Groups are created Empty; a restored one with

@@ -8,9 +8,9 @@ are enough to reconstruct the history.
 import json
 from typing import Any, Final, NamedTuple
 
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 
 CHARS: Final = 1_000
 """Maximum length of each text: a client id may be thirty times as long, and is written with every
@@ -34,7 +34,7 @@ class StoredCause(NamedTuple):
     reason_text: str | None
 
 
-def encode_cause(trigger: Trigger, state: GroupState, generation: int, now: Now) -> bytes:
+def encode_cause(trigger: Trigger, state: ClassicState, generation: int, now: Now) -> bytes:
     """Encode the beginning of a rebalance; `state` and `generation` are those that it ends."""
     stated, member = trigger.reason, trigger.member
     begun = StoredCause(

@@ -1,4 +1,4 @@
-"""The value and the headers of a group record.
+"""The bytes of a group record in __consumer_offsets: key version 2, value version 3, and headers.
 
 A group of five thousand members is written at every rebalance, so the cost per member matters: they
 have an encoder of their own, which takes half the time of the generic codec and works in steps. The
@@ -7,21 +7,36 @@ codec encodes the rest, and tests compare the results of both.
 
 import struct
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
-from kohort.groups.records import GroupRecord, StoredMember
-from kohort.groups.steps import FEW, Steps
-from kohort.protocol.codec import decode_versioned, encode_versioned
+from kohort.groups.kinds import GroupKind
+from kohort.groups.record_codec import RecordCodec, RecordHeaders
+from kohort.groups.records import GroupRecord, GroupTombstone, StoredMember
+from kohort.groups.steps import FEW, Steps, at_once
+from kohort.protocol.codec import codec, decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
+from kohort.protocol.messages.offsets_topic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 
 TOPICS_HASH_HEADER: Final = "kohort.topics"
 """Header of a group record: the hash of its topics' partition counts."""
 
 BEGUN_HEADER: Final = "kohort.rebalance"
-"""Header of a group record: the cause of the rebalance; see `begun`."""
+"""Header of a group record: the cause of the rebalance; see `stored_cause`."""
 
-RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
+MEMBERS_AT_ONCE: Final = 500
+"""Members of a group that is encoded within one event loop iteration: two milliseconds."""
+
+BYTES_AT_ONCE: Final = 4 << 20
+"""Metadata and assignments of a group that is encoded on the event loop: encoding copies them
+several times, which takes some ten milliseconds."""
+
+_KEY_VERSION: Final = 2
+KEY_PREFIX: Final = _KEY_VERSION.to_bytes(2, "big")
+"""The beginning of the key of a group record."""
 
 _VERSION: Final = 3
 _COUNT_BYTES: Final = 4
@@ -150,6 +165,57 @@ def decode_group(group_id: str, value: bytes, headers: RecordHeaders) -> GroupRe
     )
 
 
+def _encode_key(record: GroupRecord | GroupTombstone) -> bytes:
+    return encode_versioned(GroupMetadataKey(group=record.group_id), _KEY_VERSION)
+
+
+def _encode_value(record: GroupRecord | GroupTombstone) -> bytes | None:
+    return at_once(encode_group(record)) if isinstance(record, GroupRecord) else None
+
+
+def _value_steps(record: GroupRecord | GroupTombstone) -> Steps[bytes | None]:
+    return (yield from encode_group(record)) if isinstance(record, GroupRecord) else None
+
+
+def _encode_headers(record: GroupRecord | GroupTombstone) -> RecordHeaders:
+    if not isinstance(record, GroupRecord):
+        return ()
+    headers = ((TOPICS_HASH_HEADER, record.topics_hash), (BEGUN_HEADER, record.begun))
+    return tuple([header for header in headers if header[1] is not None])
+
+
+def _is_large(record: GroupRecord | GroupTombstone) -> bool:
+    return isinstance(record, GroupRecord) and len(record.members) > MEMBERS_AT_ONCE
+
+
+def _has_many_bytes(record: GroupRecord | GroupTombstone) -> bool:
+    if not isinstance(record, GroupRecord):
+        return False
+    sizes = [len(member.subscription) + len(member.assignment) for member in record.members]
+    return sum(sizes) > BYTES_AT_ONCE
+
+
+def _decode(
+    key: bytes, value: bytes | None, headers: RecordHeaders
+) -> GroupRecord | GroupTombstone:
+    group_id = codec(GroupMetadataKey, _KEY_VERSION).decode(key, 2)[0].group
+    return GroupTombstone(group_id) if value is None else decode_group(group_id, value, headers)
+
+
 def _check_unique(group_id: str, ids: list[str]) -> None:
     if len(set(ids)) != len(ids):
         raise DecodeError(f"group {group_id!r} has a member twice")
+
+
+GROUP_CODEC: Final = RecordCodec(
+    record_types=(GroupRecord, GroupTombstone),
+    key_versions=(_KEY_VERSION,),
+    encode_key=_encode_key,
+    encode_value=_encode_value,
+    decode=_decode,
+    encode_headers=_encode_headers,
+    kind=GroupKind.CLASSIC,
+    is_large=_is_large,
+    has_many_bytes=_has_many_bytes,
+    value_steps=_value_steps,
+)

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kohort.groups.classic import durable, rebalance
-from kohort.groups.classic.data import GroupData
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member import Member
 from kohort.groups.classic.protocols import hash_partition_counts
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.effects import Replies, Reply
 from kohort.groups.events import (
     RebalanceEnd,
@@ -18,11 +19,10 @@ from kohort.groups.events import (
 )
 from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import Now, SyncRequest, SyncResult, Ticket
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
-def sync(group: GroupData, request: SyncRequest, ticket: Ticket, now: Now) -> None:
+def sync(group: ClassicData, request: SyncRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the leader's assignment is durable."""
     found = group.find_member_of(request.member_id, request.instance_id, request.generation)
     if isinstance(found, ErrorCode):
@@ -31,13 +31,13 @@ def sync(group: GroupData, request: SyncRequest, ticket: Ticket, now: Now) -> No
         request.protocol_name, group.protocol_name
     ):
         group.outbox.reply(ticket, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    elif group.state is GroupState.PREPARING_REBALANCE:
+    elif group.state is ClassicState.PREPARING_REBALANCE:
         group.request_rejoin(found)
         group.outbox.reply(ticket, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-    elif group.state is GroupState.COMPLETING_REBALANCE:
+    elif group.state is ClassicState.COMPLETING_REBALANCE:
         _park(group, found, request, ticket, now)
     else:
-        assert group.state is GroupState.STABLE
+        assert group.state is ClassicState.STABLE
         _note_sync(group, found)
         group.outbox.reply(ticket, _assignment(group, found))
         group.outbox.note(SyncAnswered(found.member_id))
@@ -47,7 +47,7 @@ def _contradicts(given: str | None, ours: str | None) -> bool:
     return given is not None and ours is not None and given != ours
 
 
-def _note_sync(group: GroupData, member: Member) -> None:
+def _note_sync(group: ClassicData, member: Member) -> None:
     """Record that `member` has requested its assignment."""
     member_id = member.member_id
     if member_id in group.pending_sync:
@@ -55,7 +55,7 @@ def _note_sync(group: GroupData, member: Member) -> None:
         group.forget_pending_sync(member)
 
 
-def _assignment(group: GroupData, member: Member) -> SyncResult:
+def _assignment(group: ClassicData, member: Member) -> SyncResult:
     return SyncResult(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -63,7 +63,7 @@ def _assignment(group: GroupData, member: Member) -> SyncResult:
     )
 
 
-def _sync_answers(group: GroupData, tickets: Sequence[tuple[Ticket, bytes]]) -> Iterator[Reply]:
+def _sync_answers(group: ClassicData, tickets: Sequence[tuple[Ticket, bytes]]) -> Iterator[Reply]:
     protocol_type, protocol_name = group.protocol_type, group.protocol_name
     return (
         Reply(ticket, SyncResult(ErrorCode.NONE, protocol_type, protocol_name, assignment))
@@ -71,7 +71,9 @@ def _sync_answers(group: GroupData, tickets: Sequence[tuple[Ticket, bytes]]) -> 
     )
 
 
-def _park(group: GroupData, member: Member, request: SyncRequest, ticket: Ticket, now: Now) -> None:
+def _park(
+    group: ClassicData, member: Member, request: SyncRequest, ticket: Ticket, now: Now
+) -> None:
     if member.sync_ticket is not None:
         group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
@@ -89,14 +91,14 @@ def _park(group: GroupData, member: Member, request: SyncRequest, ticket: Ticket
             write.on_failed(ErrorCode.UNKNOWN_SERVER_ERROR, now)
 
 
-def _growth(group: GroupData, assignments: dict[str, bytes]) -> int:
+def _growth(group: ClassicData, assignments: dict[str, bytes]) -> int:
     """How many bytes more than the assignments in effect these are."""
     roster = group.roster
     in_effect = roster.kept_bytes - roster.metadata_bytes
     return sum(map(len, assignments.values())) - in_effect
 
 
-def _record(group: GroupData, assignments: dict[str, bytes], now: Now) -> GroupRecord:
+def _record(group: ClassicData, assignments: dict[str, bytes], now: Now) -> GroupRecord:
     """Create the record of the group with the assignment in effect."""
     topics_hash = hash_partition_counts(group.subscribed_topics(), group.partition_count)
     return durable.group_record(
@@ -108,7 +110,7 @@ def _record(group: GroupData, assignments: dict[str, bytes], now: Now) -> GroupR
 class AssignmentWrite:
     """The leader's assignment. Takes effect once durable, if the group still waits for it then."""
 
-    group: GroupData
+    group: ClassicData
     record: GroupRecord
 
     def make_records(self) -> tuple[DurableRecord, ...]:
@@ -117,7 +119,7 @@ class AssignmentWrite:
     def _is_awaited(self) -> bool:
         group = self.group
         return (
-            group.state is GroupState.COMPLETING_REBALANCE
+            group.state is ClassicState.COMPLETING_REBALANCE
             and group.generation == self.record.generation
         )
 

@@ -27,7 +27,7 @@ from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
 from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
 from kohort.groups.requests import CONSUMER
-from kohort.groups.states import GroupState
+from kohort.groups.states import EMPTY
 from kohort.groups.steps import FEW, SOME, Steps
 
 Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
@@ -404,8 +404,8 @@ class _Builder:
             sequence=facts.sequence,
             previous_generation=started.generation,
             generation=facts.generation,
-            previous_state=started.previous_state.value,
-            initial=started.previous_state is GroupState.EMPTY,
+            previous_state=started.previous_state,
+            initial=started.previous_state == EMPTY,
             follows=self._follows,
             superseded_by=facts.superseded_by,
             protocol_type=facts.protocol_type,

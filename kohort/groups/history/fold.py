@@ -38,7 +38,7 @@ from kohort.groups.history.facts import Awaited, Cause, Departure, Holdings, Reb
 from kohort.groups.history.limits import AVOIDED_HELD
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
+from kohort.groups.states import EMPTY
 
 SETTLE_MS: Final = 10_000
 """How long a finished rebalance waits for members that have not requested their assignment."""
@@ -152,7 +152,7 @@ class GroupFold:
                 self.open.superseded_by = self.sequence
             self._close()
         holdings = Holdings(self._assignments, self._renamed) if self._is_known else None
-        if event.previous_state is GroupState.EMPTY:
+        if event.previous_state == EMPTY:
             holdings = Holdings({}, {})
         facts = self.open = RebalanceFacts(
             sequence=self.sequence,

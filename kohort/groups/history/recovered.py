@@ -20,7 +20,7 @@ from kohort.groups.history.model import (
 from kohort.groups.history.triggers import cut_or_none
 from kohort.groups.reasons import ReasonSource
 from kohort.groups.records import GroupRecord
-from kohort.groups.states import GroupState
+from kohort.groups.states import EMPTY
 
 _SOURCES: Final = {ReasonSource.TAG.value: "tag", ReasonSource.INFERRED.value: "text"}
 
@@ -33,7 +33,7 @@ def recovered(stored: GroupRecord, begun: StoredCause, sequence: int) -> Rebalan
             sequence=sequence,
             previous_generation=begun.previous_generation,
             previous_state=begun.previous_state,
-            initial=begun.previous_state == GroupState.EMPTY.value,
+            initial=begun.previous_state == EMPTY,
             started_at_ms=begun.started_at_ms,
             trigger=_trigger(begun),
             outcome=RebalanceOutcome.RUNNING,

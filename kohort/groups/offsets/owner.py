@@ -3,44 +3,26 @@
 from typing import Protocol
 
 from kohort.groups.config import GroupConfig
+from kohort.groups.membership import Membership
 from kohort.groups.offsets.table import OffsetTable
 from kohort.groups.outbox import Outbox
+from kohort.groups.records import DurableRecord
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 
 
 class OffsetsOwner(Protocol):
-    """A group of any kind."""
+    """See :class:`kohort.groups.group.Group`."""
+
+    group_id: str
+    config: GroupConfig
+    offsets: OffsetTable
+    outbox: Outbox
+    membership: Membership | None
+    is_dead: bool
 
     @property
-    def group_id(self) -> str: ...
-    @property
-    def config(self) -> GroupConfig: ...
-    @property
-    def offsets(self) -> OffsetTable: ...
-    @property
-    def outbox(self) -> Outbox: ...
-    @property
-    def state(self) -> GroupState: ...
-    @property
-    def protocol_type(self) -> str | None:
-        """The group's protocol type; None for a group that has never had members."""
-        ...
+    def is_empty(self) -> bool: ...
 
-    @property
-    def state_timestamp_ms(self) -> int:
-        """Wall-clock time of the last change of state; -1 if there was none."""
-        ...
+    def tombstones(self) -> tuple[DurableRecord, ...]: ...
 
-    @property
-    def has_unused_ids(self) -> bool:
-        """Whether a client was given an id that it has not joined with yet."""
-        ...
-
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that the members read; None if unknown, to be treated as all topics."""
-        ...
-
-    def end(self, now: Now) -> None:
-        """Move to DEAD: the group's tombstone is durable."""
-        ...
+    def end(self, now: Now) -> None: ...

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from kohort.groups.events import GroupRemoved, OffsetsRemoved
+from kohort.groups.membership import OffsetRetention
 from kohort.groups.offsets.owner import OffsetsOwner
-from kohort.groups.records import DurableRecord, GroupTombstone, OffsetTombstone
+from kohort.groups.outbox import Answers
+from kohort.groups.records import DurableRecord, OffsetTombstone
 from kohort.groups.requests import (
     CONSUMER,
     CommittedOffset,
@@ -19,21 +21,20 @@ from kohort.groups.requests import (
     Ticket,
     TopicPartition,
 )
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
 def delete_group(owner: OffsetsOwner, ticket: Ticket) -> None:
     """Delete the group and its offsets (DeleteGroups). Answered with an ErrorCode."""
     assert not owner.outbox.is_writing
-    if owner.state is GroupState.DEAD:
+    if owner.is_dead:
         owner.outbox.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
-    elif owner.state is not GroupState.EMPTY:
+    elif not owner.is_empty:
         owner.outbox.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
     else:
         found = chain(owner.offsets.items(), owner.offsets.pending_items())
         partitions = list(dict.fromkeys(partition for partition, _ in found))
-        answers = _Answers(ticket, ErrorCode.NONE, lambda error: error)
+        answers = Answers(ticket, ErrorCode.NONE, lambda error: error)
         _stage(owner, partitions, answers, with_group=True)
 
 
@@ -42,14 +43,16 @@ def delete_offsets(
 ) -> None:
     """Execute an OffsetDelete, of existing partitions. A partition without a commit is no error."""
     assert not owner.outbox.is_writing
-    if owner.state is GroupState.DEAD:
+    if owner.is_dead:
         owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
         return
-    is_empty = owner.state is GroupState.EMPTY
-    if not is_empty and owner.protocol_type != CONSUMER:
-        owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))
-        return
-    wanted = frozenset() if is_empty else owner.subscribed_topics()
+    wanted: frozenset[str] | None = frozenset()
+    membership = owner.membership
+    if membership is not None and not membership.is_empty:
+        if membership.describe().protocol_type != CONSUMER:
+            owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))
+            return
+        wanted = membership.subscribed_topics()
     errors = tuple(
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         if wanted is None or partition.topic in wanted
@@ -63,7 +66,7 @@ def delete_offsets(
         if owner.offsets.get(*p) is not None or owner.offsets.is_unstable(*p)
     ]
     result = DeleteOffsetsResult(partitions=errors)
-    _stage(owner, removed, _Answers(ticket, result, DeleteOffsetsResult))
+    _stage(owner, removed, Answers(ticket, result, DeleteOffsetsResult))
 
 
 def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> None:
@@ -88,19 +91,18 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
             gone[place] = None
         else:
             kept.add(place)
-    if owner.state is not GroupState.DEAD:
+    if not owner.is_dead:
         # A tombstone would also remove what a transaction holds for the new topic. Offsets of the
         # former topic are hidden meanwhile, and the next start looks for them again.
         _stage(owner, [place for place in gone if place not in kept], None)
 
 
 def expire(owner: OffsetsOwner, now: Now) -> None:
-    """Drop offsets that have not been needed for the retention time (KIP-211, KIP-496), and the
-    group if it is Empty and has none left, however recently it emptied. Unused handed-out ids keep
-    it.
+    """Drop offsets that were unused for the retention time (KIP-211, KIP-496), and the group if it
+    is Empty and has none left, however recently it emptied. Unused member ids keep it.
     """
     assert not owner.outbox.is_writing
-    if owner.state is GroupState.DEAD:
+    if owner.is_dead:
         return
     is_expired = _expiry_rule(owner, now)
     partitions = [
@@ -109,8 +111,7 @@ def expire(owner: OffsetsOwner, now: Now) -> None:
         if is_expired(partition, committed) and not owner.offsets.is_unstable(*partition)
     ]
     is_over = (
-        owner.state is GroupState.EMPTY
-        and not owner.has_unused_ids
+        (owner.membership is None or owner.membership.is_unused)
         and len(partitions) == owner.offsets.count
         and not owner.offsets.has_pending
     )
@@ -121,41 +122,27 @@ def _expiry_rule(
     owner: OffsetsOwner, now: Now
 ) -> Callable[[TopicPartition, CommittedOffset], bool]:
     retention_ms = owner.config.offsets_retention_ms
-    wanted: frozenset[str] | None = frozenset()
-    since_empty_ms = -1
-    if owner.protocol_type is None:
-        pass  # A simple group: every offset expires on its own.
-    elif owner.state is GroupState.EMPTY:
-        since_empty_ms = owner.state_timestamp_ms
-    elif owner.state is GroupState.STABLE and owner.protocol_type == CONSUMER:
-        wanted = owner.subscribed_topics()
-    else:
-        wanted = None
+    # Without members, every offset expires on its own.
+    membership = owner.membership
+    kept_topics, unused_since_ms = (
+        OffsetRetention() if membership is None else membership.offset_retention()
+    )
 
     def is_expired(partition: TopicPartition, committed: CommittedOffset) -> bool:
-        if wanted is None or partition.topic in wanted:
+        if kept_topics is None or partition.topic in kept_topics:
             return False
         if committed.expire_timestamp_ms != -1:
             return now.wall_ms >= committed.expire_timestamp_ms
-        base_ms = committed.commit_timestamp_ms if since_empty_ms == -1 else since_empty_ms
+        base_ms = committed.commit_timestamp_ms if unused_since_ms == -1 else unused_since_ms
         return now.wall_ms - base_ms >= retention_ms
 
     return is_expired
 
 
-@dataclass(slots=True, eq=False)
-class _Answers:
-    """The request that asked for a removal, and its answer."""
-
-    ticket: Ticket
-    success: object
-    failure: Callable[[ErrorCode], object]
-
-
 def _stage(
     owner: OffsetsOwner,
     partitions: Sequence[TopicPartition],
-    answers: _Answers | None,
+    answers: Answers | None,
     *,
     with_group: bool = False,
     expired: bool = False,
@@ -175,19 +162,21 @@ class RemovalWrite:
     partitions: Sequence[TopicPartition]
     with_group: bool
     expired: bool
-    answers: _Answers | None
+    answers: Answers | None
 
     def make_records(self) -> tuple[DurableRecord, ...]:
+        offsets = self._offset_tombstones()
+        return (*offsets, *self.owner.tombstones()) if self.with_group else offsets
+
+    def _offset_tombstones(self) -> tuple[OffsetTombstone, ...]:
         group_id = self.owner.group_id
-        offsets = tuple(OffsetTombstone(group_id, *partition) for partition in self.partitions)
-        return (*offsets, GroupTombstone(group_id)) if self.with_group else offsets
+        return tuple(OffsetTombstone(group_id, *partition) for partition in self.partitions)
 
     def on_durable(self, now: Now) -> None:
         """Remove the offsets, and what open transactions hold for deleted ones as well."""
         owner = self.owner
-        for record in self.make_records():
-            if isinstance(record, OffsetTombstone):
-                owner.offsets.apply(record)
+        for record in self._offset_tombstones():
+            owner.offsets.apply(record)
         if self.with_group:
             owner.end(now)
         if self.partitions:
@@ -207,5 +196,4 @@ class RemovalWrite:
     def answer(self, error: ErrorCode) -> None:
         answers, self.answers = self.answers, None
         if answers is not None:
-            body = answers.failure(error) if error else answers.success
-            self.owner.outbox.reply(answers.ticket, body)
+            answers.give(self.owner.outbox, error)

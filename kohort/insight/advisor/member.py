@@ -193,7 +193,7 @@ class SimulatedMember:
             protocol_name=replay.protocol,
             assignments=replay.assign(self.generation, member_ids) if member_ids else {},
         )
-        replay.group.sync(request, self._ticket(), replay.clock)
+        replay.members.sync(request, self._ticket(), replay.clock)
 
     def _on_synced(self, result: SyncResult) -> None:
         if result.error is not ErrorCode.NONE:
@@ -293,7 +293,7 @@ class SimulatedMember:
         if self.phase is not Phase.SETTLED or self.is_paused:
             return
         replay = self.replay
-        error = replay.group.heartbeat(
+        error = replay.members.heartbeat(
             self.member_id, self.instance_id, self.generation, replay.now_ms
         )
         if error:

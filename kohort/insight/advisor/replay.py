@@ -14,7 +14,8 @@ from itertools import zip_longest
 from random import Random
 from typing import Final, TypeAlias
 
-from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.membership import ClassicMembership
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.timers import SESSION
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import (
@@ -37,8 +38,8 @@ from kohort.groups.events import (
     RebalanceEnded,
     RebalanceStarted,
 )
+from kohort.groups.group import Group
 from kohort.groups.requests import JoinRequest, LeaveEntry, Now
-from kohort.groups.states import GroupState
 from kohort.insight.advisor.beats import Beats
 from kohort.insight.advisor.member import Phase, SimulatedMember, Ticket
 from kohort.insight.advisor.outcome import Meter, ReplayOutcome
@@ -81,15 +82,16 @@ class Replay:
         starts = (slot.runs[0].start_ms for slot in trace.slots if slot.runs)
         self.now_ms = min([trace.begin_ms, *starts])
         self.meter = Meter(len(trace.slots), trace.begin_ms)
-        self.group = ClassicGroup(
+        self.group = Group(
             trace.group,
             GroupConfig(
                 min_session_timeout_ms=1,
                 max_session_timeout_ms=2**31 - 1,
                 initial_rebalance_delay_ms=setting.initial_rebalance_delay_ms,
             ),
-            new_member_id=self._new_id,
         )
+        self.members = ClassicMembership(self.group, new_member_id=self._new_id)
+        self.group.membership = self.members
         self.alive: dict[int, SimulatedMember] = {}
         """Living members, by the place of their slot in the trace."""
         self.event_count = 0
@@ -129,7 +131,7 @@ class Replay:
     @property
     def is_calm(self) -> bool:
         """Whether no member has anything to learn from a heartbeat."""
-        return self.group.state is GroupState.STABLE
+        return self.members.data.state is ClassicState.STABLE
 
     def after(self, delay_ms: int, act: Act) -> None:
         self._at(self.now_ms + max(delay_ms, 0), act)
@@ -237,7 +239,7 @@ class Replay:
         self.gone(member)
         by_admin = end is End.REMOVED and member.instance_id is not None
         entry = LeaveEntry("" if by_admin else member.member_id, member.instance_id)
-        self.group.leave([entry], None, self.clock)
+        self.members.leave([entry], None, self.clock)
 
     def _go_silently(self, member: SimulatedMember) -> None:
         self.silent(member)
@@ -255,7 +257,7 @@ class Replay:
 
     def _rejoin(self, rejoin: Rejoin) -> None:
         if rejoin.slot is None:
-            leader = self.group.roster.leader_id
+            leader = self.members.roster.leader_id
             member = self._by_id.get(leader or "")
         else:
             member = self.alive.get(rejoin.slot)
@@ -267,7 +269,7 @@ class Replay:
     def join(self, member: SimulatedMember, request: JoinRequest, ticket: Ticket) -> None:
         """JoinGroup; an id that is made for it is known to be its own at once."""
         self._joiner = member
-        self.group.join(request, ticket, self.clock)
+        self.members.join(request, ticket, self.clock)
 
     def gone(self, member: SimulatedMember) -> None:
         """Note that the process of a member has ended."""
@@ -280,13 +282,13 @@ class Replay:
 
     def silent(self, member: SimulatedMember) -> None:
         """Note that a member sends no more heartbeats: its session counts from its last one."""
-        known = self.group.roster.get(member.member_id)
+        known = self.members.roster.get(member.member_id)
         if known is None or not member.beats_now:
             self._arm(TimerKey(SESSION, member.member_id), must=True)
             return
         last_ms = member.beats.last_before(self.now_ms)
         if last_ms + known.session_timeout_ms > known.session_deadline_ms:
-            self.group.data.start_session(known, last_ms)
+            self.members.data.start_session(known, last_ms)
         self._arm(TimerKey(SESSION, member.member_id), must=True)
 
     def when_awake(self, member: SimulatedMember, act: Act) -> None:
@@ -381,9 +383,9 @@ class Replay:
         for one in keys:
             del self._timers[one]
             member = self._by_id.get(one.member_id) if one.kind == SESSION else None
-            known = self.group.roster.get(one.member_id)
+            known = self.members.roster.get(one.member_id)
             if known is not None and member is not None and member.beats_now:
-                self.group.data.start_session(known, member.beats.last_before(self.now_ms))
+                self.members.data.start_session(known, member.beats.last_before(self.now_ms))
         if keys:
             self.group.on_deadlines(keys, self.clock)
 

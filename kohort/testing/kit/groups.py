@@ -11,16 +11,14 @@ from typing import Any, Final
 
 from kohort.admin.groups import Member, partitions_in
 from kohort.broker.app import Broker
-from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.coordinator.command import Command
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.broker.runtime.later import Later
 from kohort.cli.groups.why import lines as why_lines
 from kohort.groups.classic import rebalance
-from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.classic.leave import ADMIN_REASON
-from kohort.groups.classic.member import Member as GroupMember
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.history.model import RebalanceRecord
@@ -48,23 +46,23 @@ class Groups:
 
     def state(self, group_id: str) -> str | None:
         """Return the state as Kafka names it; None if there is no such group."""
-        group = classic_group(self._coordinator.host, group_id)
-        return None if group is None else group.state.value
+        group = self._coordinator.host.group(group_id)
+        return None if group is None else group.describe().state
 
     def members(self, group_id: str) -> list[Member]:
         """Return the members, with the partitions of each while the group is stable."""
-        description = self._coordinator.describe(group_id)
-        if description is None:
+        group = self._coordinator.host.group(group_id)
+        if group is None:
             return []
         return [
             Member(
-                member_id=one.member_id,
-                instance_id=one.instance_id,
-                client_id=one.client_id,
-                host=one.client_host.removeprefix("/"),
-                partitions=partitions_in(one.assignment),
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                host=member.client_host.removeprefix("/"),
+                partitions=partitions_in(member.assignment),
             )
-            for one in description.members
+            for member in group.describe_members()
         ]
 
     def lag(self, group_id: str) -> int:
@@ -82,8 +80,7 @@ class Groups:
         if group is None:
             return None
         wanted = {topic for (topic, _), _ in group.offsets.items()}
-        if isinstance(group, ClassicGroup):
-            wanted |= group.subscribed_topics() or frozenset()
+        wanted |= group.subscribed_topics() or frozenset()
         return sum(self._lag_of(group, name) for name in wanted) if wanted else None
 
     def _lag_of(self, group: Group, name: str) -> int:
@@ -151,25 +148,26 @@ class Groups:
         timeout.
         """
 
-        def step(group: ClassicGroup, now: Now) -> list[str]:
+        def step(group: Group, now: Now) -> list[str]:
+            classic = _classic(group)
             chosen = _chosen(group, who)
-            for member in chosen:
+            members = [member for member in classic.roster if member.member_id in chosen]
+            for member in members:
                 member.session_timer_ms = member.session_deadline_ms = now.ms
-            group.on_deadlines([member.session_key for member in chosen], now)
-            gone = [one for one in chosen if group.roster.get(one.member_id) is None]
-            if len(gone) < len(chosen):
-                raise ValueError("a member that waits for an answer has no session that could end")
-            return [one.member_id for one in chosen]
+            group.on_deadlines([member.session_key for member in members], now)
+            if any(member_id in classic.roster for member_id in chosen):
+                raise ValueError("a member that waits for a response has no session that could end")
+            return chosen
 
         expired: list[str] = await self._step(group_id, step)
         return expired
 
     async def remove(self, group_id: str, **who: str | None) -> list[str]:
         """Remove members like an administrator."""
-        group = classic_group(self._coordinator.host, group_id)
+        group = self._coordinator.host.group(group_id)
         if group is None:
             raise LookupError(f"there is no group {group_id!r}")
-        chosen = [member.member_id for member in _chosen(group, who)]
+        chosen = _chosen(group, who)
         entries = [LeaveEntry(member_id, None, ADMIN_REASON) for member_id in chosen]
         await self._broker.services.classic_groups.leave(group_id, entries)
         return chosen
@@ -177,20 +175,19 @@ class Groups:
     async def enforce(self, group_id: str) -> None:
         """Begin a rebalance without any other cause."""
 
-        def step(group: ClassicGroup, now: Now) -> None:
-            if not group.member_count:
+        def step(group: Group, now: Now) -> None:
+            if not group.describe().member_count:
                 raise LookupError(f"group {group_id!r} has no members")
             trigger = Trigger(TriggerKind.FORCED_BY_REASON, detail="the test")
-            rebalance.cause(group.data, trigger, now)
+            rebalance.cause(_classic(group).data, trigger, now)
 
         await self._step(group_id, step)
 
-    async def _step(self, group_id: str, step: Callable[[ClassicGroup, Now], Any]) -> Any:  # noqa: ANN401
+    async def _step(self, group_id: str, step: Callable[[Group, Now], Any]) -> Any:  # noqa: ANN401
         """Run a step; return or raise its outcome. Raises LookupError without such a group."""
         ticket: Later[Callable[[], Any]] = Later()
 
         def take(group: Group, now: Now) -> None:
-            assert isinstance(group, ClassicGroup)
             try:
                 returned = step(group, now)
             except (LookupError, ValueError) as error:
@@ -207,12 +204,22 @@ class Groups:
         return outcome[0]
 
 
-def _chosen(group: ClassicGroup, who: dict[str, str | None]) -> list[GroupMember]:
-    """Return the members that match all arguments. Raises LookupError if there are none."""
+def _classic(group: Group) -> ClassicMembership:
+    """Return the membership. Raises ValueError if it is not classic."""
+    membership = group.membership
+    if not isinstance(membership, ClassicMembership):
+        raise ValueError(f"group {group.group_id!r} is not a classic group with members")  # noqa: TRY004 - the user's mistake.
+    return membership
+
+
+def _chosen(group: Group, who: dict[str, str | None]) -> list[str]:
+    """Return the ids of the members that match all arguments. Raises LookupError if there are
+    none.
+    """
     wanted = {name: value for name, value in who.items() if value is not None}
     found = [
-        member
-        for member in group.roster
+        member.member_id
+        for member in group.describe_members()
         if all(getattr(member, name) == value for name, value in wanted.items())
     ]
     if not found:

@@ -3,7 +3,7 @@
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from kohort.broker.coordinator.classic_requests import classic_group
+from kohort.broker.coordinator.classic_requests import classic_membership
 from kohort.groups.events import TriggerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -151,9 +151,9 @@ def test_a_member_that_waits_in_a_rebalance_has_no_session_to_end(kafka: Kafka) 
 
 
 def parked_joins(kafka: Kafka) -> int:
-    group = kafka._do(lambda: classic_group(kafka._kit.broker.services.groups.host, "billing"))
+    group = kafka._do(lambda: classic_membership(kafka._kit.broker.services.groups.host, "billing"))
     assert group is not None
-    return group.parked_join_count
+    return group.roster.parked_joins
 
 
 def test_groups_and_their_history_survive_a_restart(kafka: Kafka) -> None:

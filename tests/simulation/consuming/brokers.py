@@ -1,7 +1,7 @@
 """A cluster of brokers that are not there: logs, leaders and one group, behind real requests.
 
-The group is the broker's own (`ClassicGroup`), so that who is a member, and whose commit is taken,
-is decided as in production. Brokers come back under other addresses, lead other partitions, and
+The group is the broker's own, so that membership and permission to commit are decided as in
+production. Brokers come back under other addresses, lead other partitions, and
 look after the group in turn.
 """
 

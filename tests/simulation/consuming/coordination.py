@@ -77,7 +77,7 @@ class Coordination:
         )
         host = self._host
         host.ask(
-            lambda ticket: host.group.join(asked, ticket, host.now),
+            lambda ticket: host.classic.join(asked, ticket, host.now),
             lambda result: answer(joined(result)),
         )
 
@@ -96,7 +96,7 @@ class Coordination:
         )
         host = self._host
         host.ask(
-            lambda ticket: host.group.sync(asked, ticket, host.now),
+            lambda ticket: host.classic.sync(asked, ticket, host.now),
             lambda result: answer(synced(result)),
         )
 
@@ -127,7 +127,7 @@ class Coordination:
 
         host = self._host
         if self._is_coordinator():
-            host.ask(lambda ticket: host.group.leave(entries, ticket, host.now), left)
+            host.ask(lambda ticket: host.classic.leave(entries, ticket, host.now), left)
         else:
             left(LeaveResult(ErrorCode.NOT_COORDINATOR))
 

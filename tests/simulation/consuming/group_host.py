@@ -49,9 +49,9 @@ class GroupHost(Scenario):
         """The partitions that a member may commit for: those that it was given, and those that it
         had when it joined and may not have given up yet.
         """
-        (member,) = [one for one in self.group.roster if one.member_id == member_id]
+        (member,) = [one for one in self.classic.roster if one.member_id == member_id]
         given = decode_share(member.assignment) if member.assignment else ()
-        claimed = self._claimed.get((self.group.generation, member_id), ())
+        claimed = self._claimed.get((self.classic.data.generation, member_id), ())
         return {one.partition for one in given}.union(claimed)
 
     def catch_up(self) -> None:
@@ -89,7 +89,8 @@ class GroupHost(Scenario):
         for one in map(decode_member, result.members):
             known = claimed.setdefault((result.generation, one.member_id), set())
             known.update(partition.partition for partition in one.owned)
-        self._claimed = {key: claimed[key] for key in claimed if key[0] == self.group.generation}
+        generation = self.classic.data.generation
+        self._claimed = {key: claimed[key] for key in claimed if key[0] == generation}
 
     def _due(self) -> None:
         self.catch_up()

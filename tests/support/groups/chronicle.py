@@ -97,7 +97,7 @@ class Chronicle(Scenario):
 
     def assign(self, shares: dict[str, tuple[int, ...]], *, late: tuple[str, ...] = ()) -> None:
         """All sync, the leader last; `late` do not sync yet."""
-        leader = self.group.roster.leader_id
+        leader = self.classic.roster.leader_id
         assert leader is not None
         for member_id in shares:
             if member_id not in {leader, *late}:

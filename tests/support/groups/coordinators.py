@@ -9,7 +9,7 @@ from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
-from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
 from kohort.groups.kinds import GroupKind
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
@@ -39,10 +39,9 @@ def group_coordinator(
             log=log or MemoryOffsetsLog(),
             purgatory=purgatory,
             clock=clock,
-            new_group={
+            new_membership={
                 GroupKind.CLASSIC: partial(
-                    ClassicGroup,
-                    config=config,
+                    ClassicMembership,
                     new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
                 )
             },

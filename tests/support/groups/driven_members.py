@@ -208,7 +208,7 @@ class DrivenMember:
             can_skip_assignment=True,
             reason=state_reason(request.join_reason, request.reason),
         )
-        scenario.step(lambda: scenario.group.join(asked, ticket, scenario.now))
+        scenario.step(lambda: scenario.classic.join(asked, ticket, scenario.now))
         return ticket
 
     def _sync(self, request: SyncGroupRequest) -> Ticket:
@@ -221,7 +221,7 @@ class DrivenMember:
             protocol_name=request.protocol_name,
             assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
         )
-        scenario.step(lambda: scenario.group.sync(asked, ticket, scenario.now))
+        scenario.step(lambda: scenario.classic.sync(asked, ticket, scenario.now))
         return ticket
 
     def _take_answer(self) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import (
     Append,
@@ -25,6 +25,7 @@ from kohort.groups.effects import (
     TimerKey,
 )
 from kohort.groups.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
+from kohort.groups.group import Group
 from kohort.groups.reasons import NO_REASON, state_reason
 from kohort.groups.records import (
     DurableRecord,
@@ -160,10 +161,12 @@ class Scenario:
         self._in_turn = False
         self.group = self.make_group()
 
-    def make_group(self) -> ClassicGroup:
-        return ClassicGroup(
-            "g",
-            self.config,
+    def make_group(self) -> Group:
+        return Group("g", self.config, {GroupRecord: self.make_membership})
+
+    def make_membership(self, group: Group) -> ClassicMembership:
+        return ClassicMembership(
+            group,
             new_member_id=lambda prefix: f"{prefix}-{next(self.ids)}",
             partition_count=self.partition_counts.get,
             grown_since=lambda wall_ms: {
@@ -177,7 +180,15 @@ class Scenario:
 
     @property
     def state(self) -> str:
-        return self.group.state.value
+        return self.group.describe().state
+
+    @property
+    def classic(self) -> ClassicMembership:
+        """The membership of the group, which gets one if it has none yet."""
+        if self.group.membership is None:
+            self.group.membership = self.make_membership(self.group)
+        assert isinstance(self.group.membership, ClassicMembership)
+        return self.group.membership
 
     # Steps.
 
@@ -245,7 +256,9 @@ class Scenario:
         self.take_effects()
 
     def check(self) -> None:
-        group = self.group
+        if self.group.membership is None:
+            return
+        group = self.classic
         parked = [member for member in group.roster if member.join_ticket is not None]
         assert group.roster.parked_joins == len(parked)
         kept_bytes = [member.metadata_bytes + len(member.assignment) for member in group.roster]
@@ -262,7 +275,7 @@ class Scenario:
             elif member.sync_ticket is not None:
                 assert (
                     TimerKey("sync") in self.timers
-                    or group.outbox.in_flight
+                    or self.group.outbox.in_flight
                     or not group.data.pending_sync
                 )
             else:
@@ -308,7 +321,7 @@ class Scenario:
             reason=state_reason(int(reason), text) if reason or text else NO_REASON,
         )
         ticket = self.ticket()
-        self.step(lambda: self.group.join(request._replace(**changes), ticket, self.now))
+        self.step(lambda: self.classic.join(request._replace(**changes), ticket, self.now))
         return ticket
 
     def new_id(self, **changes: Change) -> str:
@@ -326,18 +339,18 @@ class Scenario:
         request = SyncRequest(
             member_id=member_id,
             instance_id=changes.pop("instance", None),
-            generation=self.group.generation if generation is None else generation,
+            generation=self.classic.data.generation if generation is None else generation,
             **changes,
         )
         ticket = self.ticket()
-        self.step(lambda: self.group.sync(request, ticket, self.now))
+        self.step(lambda: self.classic.sync(request, ticket, self.now))
         return ticket
 
     def heartbeat(
         self, member_id: str, generation: int | None = None, *, instance: str | None = None
     ) -> ErrorCode:
-        generation = self.group.generation if generation is None else generation
-        error = self.group.heartbeat(member_id, instance, generation, self.ms)
+        generation = self.classic.data.generation if generation is None else generation
+        error = self.classic.heartbeat(member_id, instance, generation, self.ms)
         self.take_effects()
         return error
 
@@ -348,7 +361,7 @@ class Scenario:
     def send_leave(self, *entries: LeaveEntry | str) -> Ticket:
         listed = [LeaveEntry(entry) if isinstance(entry, str) else entry for entry in entries]
         ticket = self.ticket()
-        self.step(lambda: self.group.leave(listed, ticket, self.now))
+        self.step(lambda: self.classic.leave(listed, ticket, self.now))
         return ticket
 
     def commit(
@@ -434,7 +447,7 @@ class Scenario:
 
     def settle(self, members: list[str]) -> None:
         """All of them sync, the leader first."""
-        leader = self.group.roster.leader_id
+        leader = self.classic.roster.leader_id
         assert leader is not None
         assignments = {member_id: f"of {member_id}".encode() for member_id in members}
         order = sorted(members, key=lambda member_id: member_id != leader)
@@ -442,8 +455,8 @@ class Scenario:
         for member_id, ticket in tickets.items():
             assert ticket.answer == SyncResult(
                 ErrorCode.NONE,
-                self.group.protocol_type,
-                self.group.protocol_name,
+                self.classic.data.protocol_type,
+                self.classic.data.protocol_name,
                 assignments[member_id],
             )
         assert self.state == "Stable"

@@ -39,7 +39,7 @@ def test_an_id_that_no_one_used_is_told_before_the_join_phase_that_waited_for_it
     unused = s.new_id()
     s.join(leader)
     s.events.clear()
-    s.join(next(m.member_id for m in s.group.roster if m.member_id != leader))
+    s.join(next(m.member_id for m in s.classic.roster if m.member_id != leader))
     assert s.told(JoinPhaseEnded) == []
     s.advance(10 * SECOND)
     kinds = [type(event) for event in s.events]

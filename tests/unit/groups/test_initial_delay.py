@@ -92,7 +92,7 @@ def test_a_member_that_goes_neither_shortens_nor_extends_the_delay(goes: str) ->
     # The second member has extended the delay before it left, an unused id never does.
     s.advance(3_001 if goes == "member" else 1)
     assert ticket.answer.error == 0
-    assert [member.member_id for member in s.group.roster] == [first]
+    assert [member.member_id for member in s.classic.roster] == [first]
     assert s.ms - start_ms == (6_000 if goes == "member" else 3_000)
 
 
@@ -102,7 +102,7 @@ def test_an_unused_id_does_not_hold_an_initial_rebalance_up() -> None:
     unused = s.new_id()
     s.advance(3 * SECOND)
     assert ticket.answer.generation == 1
-    assert unused in s.group.roster.pending
+    assert unused in s.classic.roster.pending
     assert s.told(JoinPhaseEnded)[-1].pending == (unused,)
 
 
@@ -121,9 +121,9 @@ def test_if_everybody_leaves_the_group_becomes_empty_at_the_next_expiry() -> Non
     s.leave(member_id)
     assert s.state == "PreparingRebalance"
     s.advance(3 * SECOND - 1)
-    assert (s.state, s.group.generation) == ("PreparingRebalance", 0)
+    assert (s.state, s.classic.data.generation) == ("PreparingRebalance", 0)
     s.advance(1)
-    assert (s.state, s.group.generation) == ("Empty", 1)
+    assert (s.state, s.classic.data.generation) == ("Empty", 1)
 
 
 def test_a_group_that_emptied_waits_again() -> None:

@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from kohort.groups.classic.decisions import Decision, Joiner, decide
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import CauseAdded, RebalanceAvoided, TriggerKind
 from kohort.groups.reasons import FORCING
 from kohort.groups.requests import JoinResult
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.scenario import SECOND, Scenario, subscription
@@ -23,7 +23,7 @@ WEAK = [
 """Neither forcing nor TOPIC_METADATA_CHANGE."""
 UNRECOGNISED = 77
 CHANGED = (("range", subscription("t", "u")),)
-COMPLETING, STABLE = GroupState.COMPLETING_REBALANCE, GroupState.STABLE
+COMPLETING, STABLE = ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE
 any_reason = pytest.mark.parametrize("reason", ANY)
 any_force = pytest.mark.parametrize("reason", sorted(FORCING))
 
@@ -42,7 +42,7 @@ class TestRowByRow:
         s = Scenario()
         s.join_dynamic(reason=reason)
         assert s.state == "PreparingRebalance"
-        assert s.group.data.initial is not None
+        assert s.classic.data.initial is not None
         assert s.trigger().kind is TriggerKind.MEMBER_ADDED
         assert s.trigger().reason.decisive is reason
 
@@ -54,7 +54,7 @@ class TestRowByRow:
         s.stable(2)
         member_id = s.new_id(reason=reason)
         assert s.state == "Stable"
-        assert s.group.roster.pending[member_id].reason.decisive is reason
+        assert s.classic.roster.pending[member_id].reason.decisive is reason
         s.join(member_id)
         assert s.trigger().reason.decisive is reason
 
@@ -168,7 +168,7 @@ class TestRowByRow:
         assert s.state == "Stable"
         (avoided,) = s.avoided()
         assert (avoided.row, avoided.was_leader) == (13, True)
-        member = s.group.roster.get(leader)
+        member = s.classic.roster.get(leader)
         assert member is not None
         assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 30_000)
         assert member.session_deadline_ms == s.ms + 20_000
@@ -252,7 +252,7 @@ REBALANCING_ROWS = {5, 6, 7, 9, 10, 11, 14}
     list(itertools.product((COMPLETING, STABLE), Joiner, (False, True), (False, True))),
 )
 def test_the_first_row_that_matches_decides(
-    state: GroupState, joiner: Joiner, differs: bool, leads: bool, reason: JoinReason
+    state: ClassicState, joiner: Joiner, differs: bool, leads: bool, reason: JoinReason
 ) -> None:
     kind = 3
     if reason in FORCING:

@@ -5,12 +5,13 @@ from collections import Counter
 
 import pytest
 
-from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.membership import ClassicMembership
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.timers import JOIN_TIMER
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import Append
+from kohort.groups.group import Group
 from kohort.groups.requests import JoinRequest, Now
-from kohort.groups.states import GroupState
 from tests.support.groups.scenario import Scenario, subscription
 from tests.support.measures.bytecodes import Meter, metered
 
@@ -22,9 +23,11 @@ class Large:
 
     def __init__(self) -> None:
         ids = itertools.count()
-        self.group = ClassicGroup(
-            "g", GroupConfig(), new_member_id=lambda prefix: f"{prefix}-{next(ids)}"
+        self.group = Group("g", GroupConfig())
+        self.members = ClassicMembership(
+            self.group, new_member_id=lambda prefix: f"{prefix}-{next(ids)}"
         )
+        self.group.membership = self.members
         for _ in range(SIZE):
             request = JoinRequest(
                 member_id="",
@@ -37,7 +40,7 @@ class Large:
                 protocols=(("range", subscription("t")),),
                 requires_known_id=False,
             )
-            self.group.join(request, object(), Now(0, 0))
+            self.members.join(request, object(), Now(0, 0))
             if any(isinstance(effect, Append) for effect in self.group.take_effects()):
                 self.group.on_appended(Now(0, 0))
 
@@ -45,7 +48,7 @@ class Large:
         self.group.on_deadlines([JOIN_TIMER], Now(3_000, 3_000))
         with metered() as meter:
             self.group.on_deadlines([JOIN_TIMER], Now(6_000, 6_000))
-        assert self.group.state is GroupState.COMPLETING_REBALANCE
+        assert self.members.data.state is ClassicState.COMPLETING_REBALANCE
         return meter
 
 
@@ -66,8 +69,8 @@ def test_the_lists_of_protocols_are_counted_as_members_come_change_and_go() -> N
     s.join(second, protocols=(("range", subscription("t")), ("other", b"")))
     s.leave(third)
     s.join(first)
-    lists = Counter(member.protocol_names for member in s.group.roster)
+    lists = Counter(member.protocol_names for member in s.classic.roster)
     assert lists[("range", "other")] == 1
-    assert s.group.roster._lists == lists
+    assert s.classic.roster._lists == lists
     s.leave(first, second)
-    assert s.group.roster._lists == {}
+    assert s.classic.roster._lists == {}

@@ -15,7 +15,7 @@ def test_a_join_that_a_second_one_supersedes() -> None:
     again = s.join(first)
     assert parked.answer == JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, first)
     assert again.is_parked
-    assert s.group.roster.parked_joins == 1
+    assert s.classic.roster.parked_joins == 1
 
 
 def test_a_sync_that_a_second_one_supersedes() -> None:

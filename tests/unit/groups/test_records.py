@@ -5,8 +5,7 @@ definitions of the topic.
 import pytest
 
 from kohort.groups.encoding import (
-    decode_key,
-    decode_record,
+    decode,
     encode_headers,
     encode_key,
     encode_value,
@@ -34,6 +33,8 @@ MEMBER = StoredMember("m-1", "i", "c", "/h", 10_000, 60_000, b"sub", b"share")
 GROUP = GroupRecord("g", "consumer", 3, "range", "m-1", 99, (MEMBER,), b"12345678")
 OFFSET = OffsetRecord("g", "t", 5, CommittedOffset(42, 7, "note", 99, -1, A_TOPIC_ID))
 EXPIRING = OffsetRecord("g", "t", 5, CommittedOffset(42, -1, "note", 99, 1_000))
+GROUP_KEY = encode_key(GroupTombstone("g"))
+OFFSET_KEY = encode_key(OffsetTombstone("g", "t", 0))
 RECORDS: list[DurableRecord] = [
     GROUP,
     GROUP._replace(topics_hash=None),
@@ -47,9 +48,7 @@ RECORDS: list[DurableRecord] = [
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_what_is_written_can_be_read(record: DurableRecord) -> None:
-    key = decode_key(encode_key(record))
-    assert key is not None
-    assert decode_record(key, encode_value(record), encode_headers(record)) == record
+    assert decode(encode_key(record), encode_value(record), encode_headers(record)) == record
 
 
 def test_keys_are_of_kafkas_types() -> None:
@@ -123,26 +122,26 @@ def test_the_fingerprint_of_the_topics_travels_in_a_header() -> None:
 
 
 def test_an_offset_key_of_the_first_version_is_read_as_well() -> None:
-    assert decode_key(b"\0\0\0\1g\0\1t\0\0\0\5") == ("g", "t", 5)
+    assert decode(b"\0\0\0\1g\0\1t\0\0\0\5", None) == OffsetTombstone("g", "t", 5)
 
 
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\3\0\1g", b"\0\x07", b"\xff\xff"])
 def test_keys_of_other_types_are_left_alone(key: bytes) -> None:
-    assert decode_key(key) is None
+    assert decode(key, b"") is None
 
 
 @pytest.mark.parametrize("key", [b"\0\1", b"\0\1\0\5g", b"\0\2", b"\0\2\xff\xff"])
 def test_a_key_that_is_cut_short_is_refused(key: bytes) -> None:
     with pytest.raises(DecodeError):
-        decode_key(key)
+        decode(key, None)
 
 
 @pytest.mark.parametrize("value", [b"", b"\0\3", b"\0\x63\0", b"\xff\xff\0\0"])
 def test_a_value_that_cannot_be_read_is_refused(value: bytes) -> None:
     with pytest.raises(DecodeError):
-        decode_record("g", value)
+        decode(GROUP_KEY, value)
     with pytest.raises(DecodeError):
-        decode_record(("g", "t", 0), value)
+        decode(OFFSET_KEY, value)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
@@ -158,7 +157,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=3, protocol="range", leader="m-1", members=[member]
     )
-    read = decode_record("g", encode_versioned(value, version))
+    read = decode(GROUP_KEY, encode_versioned(value, version))
     assert read == GroupRecord(
         "g",
         "consumer",
@@ -191,7 +190,7 @@ def test_a_group_with_a_member_twice_is_refused(twice: str) -> None:
         protocol_type="consumer", generation=3, protocol="range", leader="m-1", members=members
     )
     with pytest.raises(DecodeError):
-        decode_record("g", encode_versioned(value, 3))
+        decode(GROUP_KEY, encode_versioned(value, 3))
 
 
 def test_a_group_of_a_negative_generation_is_refused() -> None:
@@ -199,4 +198,4 @@ def test_a_group_of_a_negative_generation_is_refused() -> None:
         protocol_type="consumer", generation=-1, protocol=None, leader=None, members=[]
     )
     with pytest.raises(DecodeError):
-        decode_record("g", encode_versioned(value, 3))
+        decode(GROUP_KEY, encode_versioned(value, 3))

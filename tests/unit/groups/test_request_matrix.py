@@ -51,7 +51,7 @@ def a_world(state: str) -> World:
         s.settle(members)
     if state == "PreparingRebalance":
         s.leave(s.join_dynamic()[0])
-        assert s.group.roster.parked_joins == 0
+        assert s.classic.roster.parked_joins == 0
     pending = s.new_id(session_timeout_ms=1_000_000)
     assert s.state == state
     return World(s, leader, follower, static.answer.member_id, pending)
@@ -64,15 +64,15 @@ def world(request: pytest.FixtureRequest) -> World:
 
 def test_join_without_identity_gets_an_id_and_changes_nothing(world: World) -> None:
     s = world.scenario
-    generation, state = s.group.generation, s.state
+    generation, state = s.classic.data.generation, s.state
     answer = s.join().answer
     if state == "Dead":
         assert answer == JoinResult(UNAVAILABLE)
     else:
         assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
         assert answer.member_id not in {"", world.pending}
-    assert (s.group.generation, s.state) == (generation, state)
-    assert answer.member_id not in s.group.roster
+    assert (s.classic.data.generation, s.state) == (generation, state)
+    assert answer.member_id not in s.classic.roster
 
 
 NEWCOMERS: dict[str, Callable[[World], Ticket]] = {
@@ -92,13 +92,13 @@ def test_join_of_somebody_new_parks_and_rebalances(world: World, newcomer: str) 
         return
     assert ticket.is_parked
     assert s.state == "PreparingRebalance"
-    assert (s.group.data.initial is not None) == (before == "Empty")
+    assert (s.classic.data.initial is not None) == (before == "Empty")
 
 
 def test_join_of_a_replacement(world: World) -> None:
     s = world.scenario
     if s.state == "Empty":
-        assert s.group.roster.holder_of("i") is None
+        assert s.classic.roster.holder_of("i") is None
         return
     before = s.state
     ticket = s.join(instance="i")
@@ -106,19 +106,19 @@ def test_join_of_a_replacement(world: World) -> None:
         assert ticket.answer.error is UNAVAILABLE
     elif before == "Stable":
         assert ticket.answer.error is NONE
-        assert ticket.answer.generation == s.group.generation
+        assert ticket.answer.generation == s.classic.data.generation
         assert s.state == "Stable"
     else:
         assert ticket.is_parked
         assert s.state == "PreparingRebalance"
-        assert world.static not in s.group.roster
+        assert world.static not in s.classic.roster
 
 
 @pytest.mark.parametrize("who", ["leader", "follower", "static"])
 def test_join_of_a_member_with_the_same_protocols(world: World, who: str) -> None:
     s = world.scenario
     member_id = getattr(world, who)
-    before, generation = s.state, s.group.generation
+    before, generation = s.state, s.classic.data.generation
     ticket = s.join(member_id, instance="i" if who == "static" else None)
     if before == "Empty":
         assert ticket.answer == JoinResult(UNKNOWN, member_id)
@@ -148,7 +148,7 @@ def test_join_of_a_member_with_changed_protocols(world: World, who: str) -> None
     else:
         assert ticket.is_parked
         assert s.state == "PreparingRebalance"
-        member = s.group.roster.get(member_id)
+        member = s.classic.roster.get(member_id)
         assert member is not None
         assert member.protocols == OTHER_PROTOCOLS
 
@@ -196,7 +196,7 @@ def test_heartbeat(world: World) -> None:
     }
     s.ms += 1_000
     assert s.heartbeat(world.follower) is expected[s.state]
-    member = s.group.roster.get(world.follower)
+    member = s.classic.roster.get(world.follower)
     if member is not None and s.state != "Dead":
         assert member.session_deadline_ms == s.ms + 10_000
 
@@ -212,7 +212,7 @@ def test_leave(world: World) -> None:
     else:
         assert result.entries == (NONE,)
         assert s.state == "PreparingRebalance"
-        assert world.follower not in s.group.roster
+        assert world.follower not in s.classic.roster
 
 
 def test_leave_of_a_pending_id(world: World) -> None:
@@ -223,7 +223,7 @@ def test_leave_of_a_pending_id(world: World) -> None:
         assert result.error is UNAVAILABLE
         return
     assert result.entries == (NONE,)
-    assert not s.group.roster.pending
+    assert not s.classic.roster.pending
     assert s.state == before
 
 
@@ -237,10 +237,10 @@ def test_commit_of_a_member(world: World) -> None:
         "Dead": UNAVAILABLE,
     }
     s.ms += 1_000
-    error = s.commit_error(member_id=world.follower, generation=s.group.generation)
+    error = s.commit_error(member_id=world.follower, generation=s.classic.data.generation)
     assert error is expected[s.state]
     assert (s.offset() == 42) == (error is NONE)
-    member = s.group.roster.get(world.follower)
+    member = s.classic.roster.get(world.follower)
     if error is NONE and member is not None:
         assert member.session_deadline_ms == s.ms + 10_000
 
@@ -258,7 +258,7 @@ def test_what_was_committed_is_found_except_in_a_dead_group(world: World) -> Non
     if s.state == "Empty":
         s.commit()
     elif s.state != "Dead":
-        s.commit(member_id=world.follower, generation=s.group.generation)
+        s.commit(member_id=world.follower, generation=s.classic.data.generation)
     assert s.offset() == (None if s.state == "Dead" else 42)
 
 
@@ -297,7 +297,7 @@ def test_a_wrong_generation_is_told_after_membership_and_before_the_state(
 ) -> None:
     s = world.scenario
     ask = WITH_GENERATION[request_name]
-    wrong = s.group.generation + offset
+    wrong = s.classic.data.generation + offset
     expected = {"Empty": UNKNOWN, "Dead": UNAVAILABLE}.get(s.state, ILLEGAL)
     if request_name == "commit" and s.state == "Empty" and wrong < 0:
         # Generation -1 is a commit from outside, whatever id comes with it.
@@ -313,7 +313,7 @@ FENCING: dict[str, Callable[[Scenario, str, str], ErrorCode]] = {
     "heartbeat": lambda s, member_id, instance: s.heartbeat(member_id, instance=instance),
     "leave": lambda s, member_id, instance: s.leave(LeaveEntry(member_id, instance)).entries[0],
     "commit": lambda s, member_id, instance: s.commit_error(
-        member_id=member_id, generation=s.group.generation, instance=instance
+        member_id=member_id, generation=s.classic.data.generation, instance=instance
     ),
 }
 
@@ -341,7 +341,8 @@ def test_a_static_member_may_leave_its_instance_out(state: str) -> None:
     world = a_world(state)
     s = world.scenario
     assert s.heartbeat(world.static) is not UNKNOWN
-    assert s.commit_error(member_id=world.static, generation=s.group.generation) is not UNKNOWN
+    error = s.commit_error(member_id=world.static, generation=s.classic.data.generation)
+    assert error is not UNKNOWN
 
 
 def test_a_heartbeat_is_answered_while_the_members_join_is_parked() -> None:
@@ -358,7 +359,7 @@ def test_a_pending_id_is_no_member(state: str) -> None:
     s = world.scenario
     assert s.heartbeat(world.pending) is UNKNOWN
     assert s.sync(world.pending).answer.error is UNKNOWN
-    assert world.pending not in {member.member_id for member in s.group.describe().members}
+    assert world.pending not in {member.member_id for member in s.group.describe_members()}
 
 
 def test_deadlines_of_a_dead_group_do_nothing() -> None:

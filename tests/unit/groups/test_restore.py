@@ -2,9 +2,9 @@
 
 import pytest
 
-from kohort.groups.classic.group import client_error
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import RebalanceStarted
+from kohort.groups.group import client_error
 from kohort.groups.records import (
     GroupRecord,
     GroupTombstone,
@@ -96,8 +96,8 @@ class TestRestored:
         s = Scenario()
         leader, follower = s.stable(2)
         s.restart()
-        assert (s.state, s.group.generation) == ("Stable", 1)
-        assert s.group.roster.leader_id == leader
+        assert (s.state, s.classic.data.generation) == ("Stable", 1)
+        assert s.classic.roster.leader_id == leader
         assert s.heartbeat(follower) is ErrorCode.NONE
         expected = SyncResult(ErrorCode.NONE, "consumer", "range", f"of {follower}".encode())
         assert s.sync(follower).answer == expected
@@ -117,7 +117,7 @@ class TestRestored:
         before = s.group.committed("t", 0)
         s.restart()
         assert s.group.committed("t", 0) == before
-        assert s.group.protocol_type is None
+        assert s.classic.data.protocol_type is None
 
     def test_a_member_with_one_protocol_that_joins_again_is_no_follower_of_change(self) -> None:
         s = Scenario()
@@ -146,22 +146,22 @@ class TestRestored:
         first, _ = s.preparing(2)
         s.join(first)
         s.restart()
-        assert (s.state, s.group.generation) == ("Stable", 1)
-        assert len(s.group.roster) == 3
+        assert (s.state, s.classic.data.generation) == ("Stable", 1)
+        assert len(s.classic.roster) == 3
 
     def test_a_group_that_was_completing_comes_back_in_its_previous_generation(self) -> None:
         s = Scenario()
         for member_id in s.preparing(2):
             s.join(member_id)
-        assert (s.state, s.group.generation) == ("CompletingRebalance", 2)
+        assert (s.state, s.classic.data.generation) == ("CompletingRebalance", 2)
         s.restart()
-        assert (s.state, s.group.generation) == ("Stable", 1)
+        assert (s.state, s.classic.data.generation) == ("Stable", 1)
 
     def test_a_group_that_had_never_synced_comes_back_empty_in_generation_zero(self) -> None:
         s = Scenario()
         s.completing(2)
         s.restart()
-        assert (s.state, s.group.generation) == ("Empty", 0)
+        assert (s.state, s.classic.data.generation) == ("Empty", 0)
 
     def test_unused_ids_are_lost(self) -> None:
         s = Scenario()
@@ -174,7 +174,7 @@ class TestRestored:
         s = Scenario()
         s.leave(*s.stable(2))
         s.restart()
-        assert (s.state, s.group.generation) == ("Empty", 2)
+        assert (s.state, s.classic.data.generation) == ("Empty", 2)
 
     def test_a_missing_rebalance_timeout_is_the_session_timeout(self) -> None:
         s = Scenario()
@@ -183,14 +183,14 @@ class TestRestored:
         old = record.members[0]._replace(rebalance_timeout_ms=-1)
         s.log.append(record._replace(members=(old,)))
         s.restart()
-        assert s.group.roster.rebalance_timeout_ms() == 10_000
+        assert s.classic.roster.rebalance_timeout_ms() == 10_000
 
     def test_a_stored_leader_that_is_no_member_is_replaced_by_the_first(self) -> None:
         s = Scenario()
         first, _ = s.stable(2)
         s.log.append(s.last_group_record()._replace(leader_id="gone"))
         s.restart()
-        assert s.group.roster.leader_id == first
+        assert s.classic.roster.leader_id == first
 
     def test_too_many_members_for_the_limit_of_now_start_a_rebalance(self) -> None:
         s = Scenario()

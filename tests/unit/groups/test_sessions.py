@@ -19,7 +19,7 @@ SESSION = 10 * SECOND
 
 
 def member(s: Scenario, member_id: str) -> Member:
-    found = s.group.roster.get(member_id)
+    found = s.classic.roster.get(member_id)
     assert found is not None
     return found
 
@@ -110,7 +110,7 @@ class TestTheEnd:
         assert s.state == "Stable"
         s.advance(1)
         assert s.state == "PreparingRebalance"
-        assert follower not in s.group.roster
+        assert follower not in s.classic.roster
         trigger = s.trigger()
         assert trigger.kind is TriggerKind.SESSION_EXPIRED
         assert trigger.removed == (follower,)
@@ -124,7 +124,7 @@ class TestTheEnd:
         s.advance(SESSION)
         assert parked.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
         assert s.trigger().removed == (leader,)
-        assert s.group.roster.leader_id == follower
+        assert s.classic.roster.leader_id == follower
 
     def test_the_silent_leader_is_followed_by_the_first_that_remains(self) -> None:
         s = Scenario()
@@ -134,8 +134,8 @@ class TestTheEnd:
         s.heartbeat(third)
         s.advance(9 * SECOND)
         assert s.trigger().was_leader
-        assert s.group.roster.leader_id == second
-        assert leader not in s.group.roster
+        assert s.classic.roster.leader_id == second
+        assert leader not in s.classic.roster
 
     def test_members_that_die_together_make_one_rebalance(self) -> None:
         s = Scenario()
@@ -149,7 +149,7 @@ class TestTheEnd:
         causes = [start.trigger, *(event.trigger for event in s.told(CauseAdded))]
         assert [cause.removed for cause in causes] == [(member_id,) for member_id in others]
         assert s.timers_fired - fired == 50
-        assert [one.member_id for one in s.group.roster] == [leader]
+        assert [one.member_id for one in s.classic.roster] == [leader]
 
     def test_while_preparing_it_may_complete_the_phase(self) -> None:
         s = Scenario()
@@ -163,7 +163,7 @@ class TestTheEnd:
         s = Scenario()
         s.stable(2)
         s.advance(SESSION)
-        assert (s.state, s.group.generation) == ("Empty", 2)
+        assert (s.state, s.classic.data.generation) == ("Empty", 2)
         assert not s.timers
 
 
@@ -176,7 +176,7 @@ class TestParkedMembers:
             s.heartbeat(second)
             s.advance(9 * SECOND)
         assert ticket.is_parked
-        assert first in s.group.roster
+        assert first in s.classic.roster
 
     def test_a_member_whose_sync_is_parked_does_not_expire(self) -> None:
         s = Scenario()
@@ -186,7 +186,7 @@ class TestParkedMembers:
             s.heartbeat(leader)
             s.advance(9 * SECOND)
         assert parked.is_parked
-        assert follower in s.group.roster
+        assert follower in s.classic.roster
 
     def test_its_session_starts_again_when_it_is_answered(self) -> None:
         s = Scenario()
@@ -197,9 +197,9 @@ class TestParkedMembers:
             s.advance(9 * SECOND)
         s.join(second)
         s.advance(SESSION - 1)
-        assert first in s.group.roster
+        assert first in s.classic.roster
         s.advance(1)
-        assert first not in s.group.roster
+        assert first not in s.classic.roster
 
     def test_a_new_member_whose_join_is_parked_is_answered_when_it_expires(self) -> None:
         s = Scenario(GroupConfig(new_member_join_timeout_ms=8 * SECOND))
@@ -207,7 +207,7 @@ class TestParkedMembers:
         ticket = s.join(instance="new")
         s.advance(8 * SECOND)
         assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        assert s.group.roster.holder_of("new") is None
+        assert s.classic.roster.holder_of("new") is None
 
 
 class TestLaziness:
@@ -215,7 +215,7 @@ class TestLaziness:
         s = Scenario()
         _, follower = s.stable(2)
         s.ms += SECOND
-        assert s.group.heartbeat(follower, None, 1, s.ms) is ErrorCode.NONE
+        assert s.classic.heartbeat(follower, None, 1, s.ms) is ErrorCode.NONE
         assert not s.group.has_effects
 
     def test_a_timer_that_comes_too_early_looks_again_at_the_end_of_the_session(self) -> None:
@@ -273,7 +273,7 @@ class TestLaziness:
         events = len(s.events)
         s.step(lambda: s.group.on_deadlines(keys, s.now))
         assert len(s.events) == events
-        assert leader in s.group.roster
+        assert leader in s.classic.roster
 
     def test_an_expired_join_timer_that_was_cancelled_does_nothing(self) -> None:
         s = Scenario()
@@ -283,4 +283,4 @@ class TestLaziness:
         s.join(second)
         assert s.state == "CompletingRebalance"
         s.step(lambda: s.group.on_deadlines(keys, s.now))
-        assert (s.state, s.group.generation) == ("CompletingRebalance", 2)
+        assert (s.state, s.classic.data.generation) == ("CompletingRebalance", 2)

@@ -61,13 +61,13 @@ class TestReplacementInAStableGroup:
         assert answer.leader == members["a"]
         assert not answer.members
         assert not answer.skip_assignment
-        assert s.group.roster.leader_id == answer.member_id
+        assert s.classic.roster.leader_id == answer.member_id
 
     def test_the_new_client_is_shown_not_the_old_one(self) -> None:
         s = Scenario()
         s.stable_static("a")
         s.join(instance="a", client_id="other", client_host="/10.0.0.9")
-        (shown,) = s.group.describe().members
+        (shown,) = s.group.describe_members()
         assert (shown.client_id, shown.client_host) == ("other", "/10.0.0.9")
 
     def test_protocols_and_timeouts_become_those_of_the_request(self) -> None:
@@ -75,7 +75,7 @@ class TestReplacementInAStableGroup:
         s.stable_static("a")
         new = (("range", subscription("u")),)
         s.join(instance="a", protocols=new, session_timeout_ms=20_000, rebalance_timeout_ms=30_000)
-        (member,) = s.group.roster
+        (member,) = s.classic.roster
         assert member.protocols == new
         assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 30_000)
 
@@ -122,9 +122,9 @@ class TestReplacementInAStableGroup:
         s.advance(6 * SECOND)
         s.sync(tickets["a"].answer.member_id)
         answer = s.join(instance="b", session_timeout_ms=LONG).answer
-        assert s.group.waiting_for()[0] == (answer.member_id,)
+        assert s.classic.waiting_for()[0] == (answer.member_id,)
         s.advance(60 * SECOND)
-        assert s.group.roster.holder_of("b") is None
+        assert s.classic.roster.holder_of("b") is None
 
 
 class TestDurability:
@@ -146,10 +146,10 @@ class TestDurability:
         answer = s.join(instance="a", protocols=other, session_timeout_ms=77_000).answer
         assert answer == JoinResult(ErrorCode.NOT_COORDINATOR)
         assert s.heartbeat(members["a"], instance="a") is ErrorCode.NONE
-        member = s.group.roster.get(members["a"])
+        member = s.classic.roster.get(members["a"])
         assert member is not None
         assert (member.protocols, member.session_timeout_ms) == (RANGE, 10 * SECOND)
-        assert s.group.roster.leader_id == members["a"]
+        assert s.classic.roster.leader_id == members["a"]
         assert s.sync(members["a"]).answer.assignment == f"of {members['a']}".encode()
 
     def test_many_that_return_in_one_turn_are_stored_by_one_record(self) -> None:
@@ -159,7 +159,7 @@ class TestDurability:
         tickets = [s.ticket() for _ in names]
         written = len(s.appends)
         for name, ticket in zip(names, tickets, strict=True):
-            s.group.join(join_request(name), ticket, s.now)
+            s.classic.join(join_request(name), ticket, s.now)
         s.take_effects()
         assert len(s.appends) == written + 1
         assert len(s.appends[-1]) == 1
@@ -171,11 +171,11 @@ class TestDurability:
         s = Scenario()
         s.stable_static("a", "b")
         first, second = s.ticket(), s.ticket()
-        s.group.join(join_request("b"), first, s.now)
-        s.group.join(join_request("b"), second, s.now)
+        s.classic.join(join_request("b"), first, s.now)
+        s.classic.join(join_request("b"), second, s.now)
         s.take_effects()
         assert first.answer.error is FENCED
-        holder = s.group.roster.holder_of("b")
+        holder = s.classic.roster.holder_of("b")
         assert holder is not None
         assert holder.member_id == second.answer.member_id
 
@@ -184,11 +184,11 @@ class TestDurability:
         members = s.stable_static("a", "b")
         s.fail_appends = ErrorCode.REQUEST_TIMED_OUT
         first, second = s.ticket(), s.ticket()
-        s.group.join(join_request("b"), first, s.now)
-        s.group.join(join_request("b"), second, s.now)
+        s.classic.join(join_request("b"), first, s.now)
+        s.classic.join(join_request("b"), second, s.now)
         s.take_effects()
         assert second.answer == JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        holder = s.group.roster.holder_of("b")
+        holder = s.classic.roster.holder_of("b")
         assert holder is not None
         assert holder.member_id == members["b"]
 
@@ -196,8 +196,8 @@ class TestDurability:
         s = Scenario()
         members = s.stable_static("a", "b", "c")
         ticket, left = s.ticket(), s.ticket()
-        s.group.join(join_request("b"), ticket, s.now)
-        s.group.leave([LeaveEntry(members["c"])], left, s.now)
+        s.classic.join(join_request("b"), ticket, s.now)
+        s.classic.leave([LeaveEntry(members["c"])], left, s.now)
         written = len(s.appends)
         s.take_effects()
         assert ticket.is_parked
@@ -210,16 +210,16 @@ class TestDurability:
         s.stable_static("a", "b", "c", protocols=BOTH)
         first, second, other = s.ticket(), s.ticket(), s.ticket()
         offers_both = join_request("b")._replace(protocols=BOTH)
-        s.group.join(offers_both, first, s.now)
-        s.group.join(offers_both._replace(instance_id="c"), other, s.now)
-        s.group.join(offers_both._replace(protocols=BOTH[1:]), second, s.now)
+        s.classic.join(offers_both, first, s.now)
+        s.classic.join(offers_both._replace(instance_id="c"), other, s.now)
+        s.classic.join(offers_both._replace(protocols=BOTH[1:]), second, s.now)
         s.take_effects()
         assert first.answer.error is FENCED
         assert s.state == "PreparingRebalance"
         assert second.is_parked
         assert other.is_parked
         s.join(instance="a", protocols=BOTH)
-        holder = s.group.roster.holder_of("b")
+        holder = s.classic.roster.holder_of("b")
         assert holder is not None
         assert holder.member_id == second.answer.member_id
         assert second.answer.generation == other.answer.generation == 2
@@ -228,12 +228,12 @@ class TestDurability:
         s = Scenario()
         s.stable_static("a", "b")
         ticket, left = s.ticket(), s.ticket()
-        s.group.join(join_request("b"), ticket, s.now)
-        s.group.leave([LeaveEntry("", "b")], left, s.now)
+        s.classic.join(join_request("b"), ticket, s.now)
+        s.classic.leave([LeaveEntry("", "b")], left, s.now)
         s.take_effects()
         assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
         assert left.answer.entries == (ErrorCode.NONE,)
-        assert s.group.roster.holder_of("b") is None
+        assert s.classic.roster.holder_of("b") is None
 
 
 class TestReplacementDuringARebalance:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kohort.groups.classic.stored_value import RecordHeaders
+from kohort.groups.record_codec import RecordHeaders
 from kohort.groups.records import DurableRecord
 from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,

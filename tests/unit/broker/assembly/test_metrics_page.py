@@ -30,7 +30,6 @@ from kohort.groups.events import (
 )
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
@@ -63,7 +62,7 @@ ORDERS = Topics(
 
 TRIGGER = Trigger(TriggerKind.MEMBER_ADDED)
 EVENTS: list[Event] = [
-    RebalanceStarted(TRIGGER, GroupState.EMPTY, 0, (), GroupKind.CLASSIC),
+    RebalanceStarted(TRIGGER, "Empty", 0, (), GroupKind.CLASSIC),
     RebalanceAvoided(TRIGGER),
     MemberRemoved(MemberRef("m", None, "c", "/127.0.0.1"), RemovalReason.LEFT),
 ]

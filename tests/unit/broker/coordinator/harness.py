@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from kohort.broker.coordinator.classic_requests import ClassicRequests
@@ -16,12 +17,12 @@ from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
-from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.classic.member_memory import MemberMemory
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import EVENTS, Event
-from kohort.groups.group import Group
+from kohort.groups.group import NewMembership
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import (
     CommitRequest,
@@ -68,9 +69,9 @@ class Harness:
         log: OffsetsLog,
         config: CoordinatorConfig | None = None,
         unused_ids: UnusedIds | None = None,
-        as_group: Callable[[ClassicGroup], Group] = lambda group: group,
+        others: Mapping[GroupKind, NewMembership] = MappingProxyType({}),
     ) -> None:
-        """`as_group` is what the host gets for each group that it creates."""
+        """`others` are further kinds of groups."""
         self.clock = clock
         self.purgatory = Purgatory(report=report)
         self.shell = PurgatoryShell(self.purgatory, clock)
@@ -80,8 +81,7 @@ class Harness:
         self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
         self.member_memory = MemberMemory()
         new_classic = partial(
-            ClassicGroup,
-            config=config.group,
+            ClassicMembership,
             new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
             partition_count={"t": 3}.get,
             unused_ids=self.unused_ids,
@@ -92,7 +92,7 @@ class Harness:
             log=log,
             purgatory=self.purgatory,
             clock=clock,
-            new_group={GroupKind.CLASSIC: lambda group_id: as_group(new_classic(group_id))},
+            new_membership={GroupKind.CLASSIC: new_classic, **others},
             unused_ids=self.unused_ids,
             topic_id={"t": TOPIC_ID}.get,
             observers=(self.watcher,),
@@ -164,7 +164,7 @@ class Harness:
 
     def state(self, group_id: str = "g") -> str | None:
         group = self.groups.host.group(group_id)
-        return None if group is None else group.state.value
+        return None if group is None else group.describe().state
 
     async def stable_static(self, *instances: str) -> dict[str, str]:
         """A stable group "g" of static members: instance -> member id; the first one leads."""
@@ -187,11 +187,11 @@ async def running(
     log: OffsetsLog | None = None,
     config: CoordinatorConfig | None = None,
     unused_ids: UnusedIds | None = None,
-    as_group: Callable[[ClassicGroup], Group] = lambda group: group,
+    others: Mapping[GroupKind, NewMembership] = MappingProxyType({}),
 ) -> AsyncIterator[Harness]:
     """Started at the beginning, closed at the end."""
     log = MemoryOffsetsLog() if log is None else log
-    harness = Harness(clock, log, config, unused_ids, as_group)
+    harness = Harness(clock, log, config, unused_ids, others)
     await harness.groups.host.start()
     try:
         yield harness

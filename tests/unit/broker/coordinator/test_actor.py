@@ -193,7 +193,7 @@ class TestAppends:
             await turns()
             assert not waiting.is_done
             # A member that is alive is told so, whatever the disk does.
-            assert h.groups.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
+            assert h.classic.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
             log.release()
             assert (await waiting).assignment == b"share"
             assert isinstance(leaders, Later)

@@ -66,7 +66,7 @@ class TestFaults:
             assert raised.value.code is UNAVAILABLE
             assert h.groups.host.group("g") is not before
             assert (h.state(), h.offset()) == ("Stable", 7)
-            assert h.groups.heartbeat("g", members["b"], "b", 1) is ErrorCode.NONE
+            assert h.classic.heartbeat("g", members["b"], "b", 1) is ErrorCode.NONE
 
     @virtual
     async def test_sessions_go_on_ending_in_the_new_group(self, clock: VirtualClock) -> None:
@@ -151,7 +151,7 @@ class TestFaults:
             with pytest.raises(KafkaError) as raised:
                 await h.do_commit()
             assert raised.value.code is UNAVAILABLE
-            assert h.groups.heartbeat("g", "m", None, 1) is UNAVAILABLE
+            assert h.classic.heartbeat("g", "m", None, 1) is UNAVAILABLE
             assert h.groups.read_error("g") is UNAVAILABLE
             await h.groups.host.sweep()
             # Other groups do not notice.

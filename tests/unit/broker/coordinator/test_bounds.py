@@ -85,11 +85,11 @@ class TestBounds:
             await asyncio.sleep(0.1)
             group = h.groups.host.group("a")
             assert group is not None
-            assert group.unused_id_count == 1
+            assert group.gauges()["unused_ids"] == 1
             log.release()
             assert (await committed).errors == (ErrorCode.NONE,)
             await asyncio.sleep(0.1)
-            assert group.unused_id_count == 0
+            assert group.gauges()["unused_ids"] == 0
             assert h.offset("a") == 42
             assert len(ids) == 1
 
@@ -125,7 +125,7 @@ class TestBounds:
             await asyncio.sleep(0.1)
             group = h.groups.host.group("a")
             assert group is not None
-            assert group.unused_id_count == len(ids) == 0
+            assert group.gauges()["unused_ids"] == len(ids) == 0
 
     @virtual
     async def test_members_of_a_group_that_is_dropped_take_no_memory_any_more(
@@ -143,7 +143,7 @@ class TestBounds:
             await asyncio.sleep(0.1)
             group = h.groups.host.group("a")
             assert group is not None
-            assert h.member_memory.used_bytes == group.member_count == 0
+            assert h.member_memory.used_bytes == group.describe().member_count == 0
             joined = await h.join("a", instance="i")
             assert h.member_memory.used_bytes > 0
             await h.classic.leave("a", [LeaveEntry(joined.member_id)])
@@ -171,7 +171,7 @@ class TestBounds:
         async with running(clock) as h:
             members = await h.stable_static("a")
             for _ in range(3):
-                h.groups.heartbeat("g", members["a"], "a", 1)
+                h.classic.heartbeat("g", members["a"], "a", 1)
             assert h.groups.host.stats() == {
                 "groups": 1,
                 "members": 1,

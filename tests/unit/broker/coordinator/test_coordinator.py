@@ -33,13 +33,13 @@ class TestAbsentGroups:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             assert h.ask_join(member_id="m") == JoinResult(unknown, "m")
             assert h.ask_sync("m", 1) == SyncResult(unknown)
-            assert h.groups.heartbeat("g", "m", None, 1) is unknown
+            assert h.classic.heartbeat("g", "m", None, 1) is unknown
             entries = [LeaveEntry("a"), LeaveEntry("b")]
             assert await h.classic.leave("g", entries) == LeaveResult(entries=(unknown, unknown))
             assert await h.groups.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
             absent = DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
             assert await h.groups.delete_offsets("g", []) == absent
-            assert h.groups.describe("g") is None
+            assert h.groups.host.group("g") is None
             assert h.offset() is None
             assert h.groups.read_error("g") is ErrorCode.NONE
             assert h.groups.host.stats()["groups"] == 0
@@ -68,7 +68,7 @@ class TestAbsentGroups:
             assert h.ask_join("") == JoinResult(invalid)
             sync = h.classic.sync("", SyncRequest("m", None, 1))
             assert await sync == SyncResult(invalid)
-            assert h.groups.heartbeat("", "m", None, 1) is invalid
+            assert h.classic.heartbeat("", "m", None, 1) is invalid
             assert await h.classic.leave("", [LeaveEntry("m")]) == LeaveResult(invalid)
             result = await h.groups.delete_offsets("", [TopicPartition("t", 0)])
             assert result == DeleteOffsetsResult(invalid)
@@ -110,7 +110,7 @@ class TestTime:
             members = await h.stable_static("a")
             for _ in range(20):
                 await asyncio.sleep(5)
-                assert h.groups.heartbeat("g", members["a"], "a", 1) is ErrorCode.NONE
+                assert h.classic.heartbeat("g", members["a"], "a", 1) is ErrorCode.NONE
             assert h.state() == "Stable"
 
     @virtual
@@ -195,7 +195,7 @@ class TestRestart:
                 with pytest.raises(KafkaError) as raised:
                     ask()
                 assert raised.value.code is unavailable
-            assert h.groups.heartbeat("g", "m", None, 1) is unavailable
+            assert h.classic.heartbeat("g", "m", None, 1) is unavailable
             assert h.groups.read_error("g") is unavailable
             assert h.groups.read_error("payments") is ErrorCode.NONE
             await h.do_commit(group_id="payments")
@@ -219,7 +219,7 @@ class TestStop:
             with pytest.raises(KafkaError) as raised:
                 h.ask_join()
             assert raised.value.code is ErrorCode.NOT_COORDINATOR
-            assert h.groups.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+            assert h.classic.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
             assert h.groups.read_error("g") is ErrorCode.NOT_COORDINATOR
 
     @virtual

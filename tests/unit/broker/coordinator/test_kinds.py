@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, cast
 
-from kohort.broker.coordinator.classic_requests import classic_group
+from kohort.broker.coordinator.classic_requests import classic_membership
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector
 from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.effects import (
     Cancel,
     Effect,
@@ -23,7 +24,6 @@ from kohort.groups.events import RebalanceStarted, Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import JoinResult, LeaveEntry, Now, SyncResult
-from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.virtual_time import virtual
@@ -84,7 +84,7 @@ async def test_it_commits_and_is_described(clock: VirtualClock) -> None:
         described = groups.groups.describe("g")
         assert described is not None
         assert described.state == "Empty"
-        assert classic_group(groups.groups.host, "g") is None
+        assert classic_membership(groups.groups.host, "g") is None
         assert await groups.groups.delete_group("g") == ErrorCode.NONE
         assert groups.state() is None
 
@@ -116,7 +116,7 @@ async def test_it_is_counted_under_its_own_label(clock: VirtualClock) -> None:
         host = groups.groups.host
         host.add_observer(metrics)
         trigger = Trigger(TriggerKind.MEMBER_ADDED)
-        started = RebalanceStarted(trigger, GroupState.EMPTY, 1, (), OtherGroup.kind)
+        started = RebalanceStarted(trigger, ClassicState.EMPTY, 1, (), OtherGroup.kind)
         await group_with(groups, Note(started))
         collector = GroupCollector(host, Topics([]), groups_max=9, group_partitions_max=9)
         await collector.refresh(Slice(clock))

@@ -10,9 +10,10 @@ from kohort.broker.coordinator.host import ANSWERS_MAX
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
-from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.classic.member import Member
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.events import MemberRemoved, RebalanceStarted
+from kohort.groups.group import Group
 from kohort.groups.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
@@ -23,7 +24,7 @@ from tests.unit.broker.coordinator.harness import Harness, running
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
 """Sizes of the groups."""
 
-COUNTED = (ClassicGroup, GroupActor, KeyedEntry, KeyedTimers, Member, Later)
+COUNTED = (Group, ClassicMembership, GroupActor, KeyedEntry, KeyedTimers, Member, Later)
 
 
 def count_objects() -> Counter[type]:
@@ -122,7 +123,7 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
             given = harness.ask_join("g")
             assert isinstance(given, Later), "the new one has to wait as well"
             while not left.is_done:
-                assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.NONE
+                assert harness.classic.heartbeat("g", staying, None, 1) is ErrorCode.NONE
                 before = meter.count
                 await asyncio.sleep(0)
                 spent.append(meter.count - before)
@@ -137,7 +138,7 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
         assert [event.member.member_id for event in removals] == going
         assert len(starts) == 1
         assert events.index(starts[0]) > events.index(removals[-1])
-        assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+        assert harness.classic.heartbeat("g", staying, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
         again = harness.join("g", staying)
         came = harness.ask_join("g", (await given).member_id)
         assert isinstance(came, JoinResult)

@@ -184,7 +184,7 @@ class TestWritesThatWaitForAnAppend:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
             commits = await two_commits_one_append(h, log)
-            assert h.groups.heartbeat("g", "m", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+            assert h.classic.heartbeat("g", "m", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
             assert log.append_count == 2
             log.release()
             assert [(await commit).errors for commit in commits] == [(NONE,), (NONE,)]

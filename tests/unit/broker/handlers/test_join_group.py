@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kohort.broker.coordinator.classic_requests import classic_group
+from kohort.broker.coordinator.classic_requests import classic_membership
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import (
@@ -54,11 +54,11 @@ async def test_the_leader_gets_its_members(version: int) -> None:
 async def test_the_first_version_waits_as_long_as_a_session_lasts() -> None:
     async with running_groups() as g:
         await g.join(0, session_timeout_ms=20_000)
-        group = classic_group(g.groups.host, "g")
+        group = classic_membership(g.groups.host, "g")
         assert group is not None
         assert group.roster.rebalance_timeout_ms() == 20_000
         await g.join(1, group_id="h", rebalance_timeout_ms=-1)
-        other = classic_group(g.groups.host, "h")
+        other = classic_membership(g.groups.host, "h")
         assert other is not None
         assert other.roster.rebalance_timeout_ms() == 0
 
@@ -109,7 +109,7 @@ async def test_a_tag_that_means_nothing_fails_nothing(value: int) -> None:
 async def test_the_reason_text_is_kept() -> None:
     async with running_groups() as g:
         await g.join(8, instance="i", reason="rebalance enforced by user")
-        group = classic_group(g.groups.host, "g")
+        group = classic_membership(g.groups.host, "g")
         assert group is not None
         assert [member.reason.text for member in group.roster] == ["rebalance enforced by user"]
 
@@ -117,17 +117,18 @@ async def test_the_reason_text_is_kept() -> None:
 async def test_who_is_there_is_shown_with_client_id_and_host() -> None:
     async with running_groups() as g:
         await g.lone_member()
-        described = g.groups.describe("g")
-        assert described is not None
-        assert [(m.client_id, m.client_host) for m in described.members] == [("c", "/127.0.0.1")]
+        group = g.groups.host.group("g")
+        assert group is not None
+        members = group.describe_members()
+        assert [(m.client_id, m.client_host) for m in members] == [("c", "/127.0.0.1")]
 
 
 async def parked(g: RunningGroups, count: int, group_id: str = "g") -> None:
     """Wait until so many joins wait for others."""
-    group = classic_group(g.groups.host, group_id)
+    group = classic_membership(g.groups.host, group_id)
     assert group is not None
     async with asyncio.timeout(60):
-        while group.parked_join_count != count:  # noqa: ASYNC110 - a group has no event for it.
+        while group.roster.parked_joins != count:  # noqa: ASYNC110 - a group has no event for it.
             await asyncio.sleep(0)
 
 
@@ -139,7 +140,7 @@ async def test_a_client_that_is_gone_cancels_its_answer_only() -> None:
         assert not joining.done()
         joining.cancel()
         await asyncio.wait([joining])
-        group = classic_group(g.groups.host, "g")
+        group = classic_membership(g.groups.host, "g")
         assert group is not None
         assert group.roster.holder_of("j") is not None
 

@@ -33,7 +33,6 @@ from kohort.groups.history.text import parse_text
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 from kohort.groups.steps import at_once
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
@@ -75,9 +74,7 @@ def rebalance(
     now = Now(at_ms, at_ms)
     refs = members(size)
     trigger = Trigger(TriggerKind.LEADER_REJOINED, refs[0])
-    history.observe(
-        group_id, RebalanceStarted(trigger, GroupState.STABLE, 1, refs, GroupKind.CLASSIC), now
-    )
+    history.observe(group_id, RebalanceStarted(trigger, "Stable", 1, refs, GroupKind.CLASSIC), now)
     for ref in refs:
         history.observe(group_id, JoinReceived(ref, NO_REASON, (("range", b""),)), now)
     end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), (), "consumer")
@@ -90,7 +87,7 @@ def rebalance(
 
 def start_one(history: RebalanceHistory, group_id: str = "g", *, at_ms: int = 0) -> None:
     trigger = Trigger(TriggerKind.MEMBER_LEFT)
-    started = RebalanceStarted(trigger, GroupState.STABLE, 1, members(2), GroupKind.CLASSIC)
+    started = RebalanceStarted(trigger, "Stable", 1, members(2), GroupKind.CLASSIC)
     history.observe(group_id, started, Now(at_ms, at_ms))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.coordinator.classic_requests import ClassicRequests, classic_group
+from kohort.broker.coordinator.classic_requests import ClassicRequests, classic_membership
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
@@ -94,10 +94,10 @@ class Asked:
 
     async def until_there_are(self, group: str, members: int) -> None:
         """Joins wait in the group's inbox while an append is under way."""
-        found = classic_group(self.groups.host, group)
+        found = classic_membership(self.groups.host, group)
         while found is None or len(found.roster) < members:
             await asyncio.sleep(0)
-            found = classic_group(self.groups.host, group)
+            found = classic_membership(self.groups.host, group)
 
     async def leave(self, group: str, member_id: str) -> None:
         await self.classic.leave(group, [LeaveEntry(member_id)])

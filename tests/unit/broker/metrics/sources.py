@@ -3,11 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import cast
 
 from prometheus_client.metrics_core import Metric
 
+from kohort.groups.classic.states import ClassicState
+from kohort.groups.description import GroupDescription
 from kohort.groups.kinds import GroupKind
-from kohort.groups.states import GroupState
 
 
 @dataclass
@@ -107,12 +109,21 @@ class OtherKind(Enum):
 class Group:
     group_id: str
     offsets: Offsets = field(default_factory=lambda: Offsets({}))
-    state: GroupState = GroupState.STABLE
+    state: ClassicState = ClassicState.STABLE
     member_count: int = 0
-    unused_id_count: int = 0
-    parked_join_count: int = 0
-    parked_sync_count: int = 0
     kind: Enum = GroupKind.CLASSIC
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def describe(self) -> GroupDescription:
+        return GroupDescription(
+            self.group_id,
+            cast(GroupKind, self.kind),
+            self.state.value,
+            member_count=self.member_count,
+        )
+
+    def gauges(self) -> Mapping[str, int]:
+        return self.counts
 
 
 class Groups:

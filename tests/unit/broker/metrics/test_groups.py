@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.runtime.slices import Slice
-from kohort.groups.states import GroupState
+from kohort.groups.classic.states import ClassicState
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import (
     Group,
@@ -74,8 +74,8 @@ async def test_a_group_is_shown_with_members_state_offsets_and_lag() -> None:
 async def test_groups_and_offsets_are_counted_in_all_and_by_state() -> None:
     groups = [
         Group("one", Offsets({("orders", 0): 1})),
-        Group("two", Offsets({("orders", 0): 1, ("orders", 1): 1}), GroupState.EMPTY),
-        Group("three", state=GroupState.EMPTY),
+        Group("two", Offsets({("orders", 0): 1, ("orders", 1): 1}), ClassicState.EMPTY),
+        Group("three", state=ClassicState.EMPTY),
     ]
     _, found = await collected(groups, groups_max=1)
     assert found[f"{MANAGER}_numgroups"] == {(): 3}
@@ -86,8 +86,8 @@ async def test_groups_and_offsets_are_counted_in_all_and_by_state() -> None:
 
 
 async def test_every_state_has_a_count_of_its_own() -> None:
-    _, found = await collected([Group(state.value, state=state) for state in GroupState])
-    for state in GroupState:
+    _, found = await collected([Group(state.value, state=state) for state in ClassicState])
+    for state in ClassicState:
         assert found[f"{MANAGER}_numgroups{state.value.lower()}"] == {(): 1}
 
 
@@ -172,15 +172,15 @@ async def test_a_group_that_took_the_name_of_the_sums_is_part_of_them() -> None:
 
 
 async def test_requests_that_wait_and_unused_ids_are_counted_over_all_groups() -> None:
-    preparing = GroupState.PREPARING_REBALANCE
+    preparing = ClassicState.PREPARING_REBALANCE
     groups = [
-        Group("one", state=preparing, member_count=1, parked_join_count=3, unused_id_count=1),
-        Group("two", state=preparing, member_count=1, parked_join_count=2),
+        Group("one", state=preparing, member_count=1, counts={"parked_joins": 3, "unused_ids": 1}),
+        Group("two", state=preparing, member_count=1, counts={"parked_joins": 2}),
         Group(
             "three",
-            state=GroupState.COMPLETING_REBALANCE,
+            state=ClassicState.COMPLETING_REBALANCE,
             member_count=3,
-            parked_sync_count=2,
+            counts={"parked_syncs": 2},
         ),
     ]
     _, found = await collected(groups, groups_max=1)

@@ -36,7 +36,6 @@ from kohort.groups.history.model import (
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.groups.requests import Now
-from kohort.groups.states import GroupState
 from kohort.protocol.join_reason import JoinReason
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import History, OtherKind, values
@@ -46,7 +45,7 @@ MEMBER = MemberRef("member", None, "client", "/127.0.0.1")
 
 def started(kind: TriggerKind, group_kind: Enum = GroupKind.CLASSIC) -> Event:
     as_kind = cast(GroupKind, group_kind)
-    return RebalanceStarted(Trigger(kind), GroupState.STABLE, 1, (MEMBER,), as_kind)
+    return RebalanceStarted(Trigger(kind), "Stable", 1, (MEMBER,), as_kind)
 
 
 def join_ended() -> Event:

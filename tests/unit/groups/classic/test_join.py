@@ -49,7 +49,7 @@ class TestOrder:
         s.stable(1)
         answer = s.join(protocols=ROUND_ROBIN).answer
         assert answer == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        assert not s.group.roster.pending
+        assert not s.classic.roster.pending
 
     def test_a_full_group_says_so_before_it_looks_at_protocols(self) -> None:
         s = Scenario(GroupConfig(max_size=1))
@@ -82,9 +82,9 @@ class TestIdentity:
         s = Scenario()
         member_id = s.new_id(session_timeout_ms=20 * SECOND)
         s.advance(20 * SECOND - 1)
-        assert member_id in s.group.roster.pending
+        assert member_id in s.classic.roster.pending
         s.advance(1)
-        assert not s.group.roster.pending
+        assert not s.classic.roster.pending
         assert s.join(member_id).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_an_id_that_is_used_has_no_pending_deadline(self) -> None:
@@ -96,25 +96,25 @@ class TestIdentity:
         s = Scenario()
         ticket = s.join(requires_known_id=False)
         assert ticket.is_parked
-        assert [member.member_id for member in s.group.roster] == ["c-1"]
+        assert [member.member_id for member in s.classic.roster] == ["c-1"]
 
     def test_static_members_never_see_member_id_required(self) -> None:
         s = Scenario()
         ticket = s.join(instance="i")
         assert ticket.is_parked
-        assert [member.member_id for member in s.group.roster] == ["i-1"]
+        assert [member.member_id for member in s.classic.roster] == ["i-1"]
 
     def test_a_pending_id_with_an_instance_id_is_unknown(self) -> None:
         s = Scenario()
         member_id = s.new_id()
         answer = s.join(member_id, instance="i").answer
         assert answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
-        assert member_id in s.group.roster.pending
+        assert member_id in s.classic.roster.pending
 
     def test_the_oldest_unused_id_makes_room_for_a_new_one(self) -> None:
         s = Scenario(GroupConfig(pending_ids_max=2))
         first, second, third = s.new_id(), s.new_id(), s.new_id()
-        assert list(s.group.roster.pending) == [second, third]
+        assert list(s.classic.roster.pending) == [second, third]
         assert s.join(first).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_stated_reason_is_kept_with_the_unused_id(self) -> None:
@@ -127,7 +127,7 @@ class TestIdentity:
     def test_negative_rebalance_timeouts_act_as_zero(self) -> None:
         s = Scenario()
         _, ticket = s.join_dynamic(rebalance_timeout_ms=-1)
-        assert s.group.roster.rebalance_timeout_ms() == 0
+        assert s.classic.roster.rebalance_timeout_ms() == 0
         s.advance(3 * SECOND)
         assert ticket.answer.generation == 1
 
@@ -137,13 +137,13 @@ class TestNewMembers:
         s = Scenario()
         s.join_dynamic(protocol_type="connect")
         s.join_dynamic(protocol_type="connect")
-        assert s.group.protocol_type == "connect"
-        assert s.group.roster.leader_id == "c-1"
+        assert s.classic.data.protocol_type == "connect"
+        assert s.classic.roster.leader_id == "c-1"
 
     def test_a_new_member_may_stay_parked_for_five_minutes_not_for_its_session(self) -> None:
         s = Scenario()
         member_id, ticket = s.join_dynamic(rebalance_timeout_ms=60 * MINUTE)
-        member = s.group.roster.get(member_id)
+        member = s.classic.roster.get(member_id)
         assert member is not None
         assert member.session_deadline_ms == s.ms + 5 * MINUTE
         assert ticket.is_parked
@@ -154,7 +154,7 @@ class TestNewMembers:
         _, ticket = s.join_dynamic(rebalance_timeout_ms=60 * MINUTE)
         s.advance(5 * MINUTE)
         assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        assert [member.member_id for member in s.group.roster] == old
+        assert [member.member_id for member in s.classic.roster] == old
         assert s.told(MemberRemoved)[-1].fate is RemovalReason.NEW_MEMBER_EXPIRED
 
     def test_a_group_made_by_a_join_is_stored_empty(self) -> None:
@@ -244,7 +244,7 @@ class TestSize:
         assert s.join(third).answer == FULL
         # No member is missing any more, so the refusal completes the phase.
         assert [ticket.answer.generation for ticket in tickets] == [2, 2]
-        assert third not in s.group.roster
+        assert third not in s.classic.roster
         assert s.told(CauseAdded)[-1].trigger.kind is TriggerKind.SIZE_REFUSED
         assert s.told(MemberRemoved)[-1].fate is RemovalReason.SIZE_REFUSED
 
@@ -256,16 +256,16 @@ class TestSize:
         ticket = s.join(members["a"], instance="a")
         assert s.join(instance="b").answer == FULL
         assert ticket.answer.error is ErrorCode.NONE
-        assert s.group.roster.holder_of("b") is None
+        assert s.classic.roster.holder_of("b") is None
 
     def test_a_refused_id_is_not_waited_for(self) -> None:
         s = Scenario(GroupConfig(max_size=1))
         member_id = s.stable(1)[0]
-        s.group.data.config = GroupConfig(max_size=2)
+        s.classic.data.config = GroupConfig(max_size=2)
         unused = s.new_id()
-        s.group.data.config = GroupConfig(max_size=1)
+        s.classic.data.config = GroupConfig(max_size=1)
         assert s.join(unused).answer == FULL
-        assert not s.group.roster.pending
+        assert not s.classic.roster.pending
         assert s.join(member_id).answer.error is ErrorCode.NONE
 
 
@@ -292,7 +292,7 @@ class TestMetadataBytes:
         s = Scenario(GroupConfig(metadata_bytes_max=1_000))
         first, second = s.stable(2)
         assert s.join(second, protocols=(("range", bytes(1_000)),)).answer == FULL
-        assert [member.member_id for member in s.group.roster] == [first]
+        assert [member.member_id for member in s.classic.roster] == [first]
         assert s.trigger().kind is TriggerKind.SIZE_REFUSED
 
     def test_long_names_count_too(self) -> None:
@@ -309,7 +309,7 @@ class TestMetadataBytes:
     def test_what_a_member_held_is_free_when_it_goes(self) -> None:
         s = Scenario(GroupConfig(metadata_bytes_max=1_000))
         s.leave(*s.stable(1, protocols=self.LARGE))
-        assert s.group.roster.metadata_bytes == 0
+        assert s.classic.roster.metadata_bytes == 0
         assert s.join(protocols=self.LARGE).answer.error is ErrorCode.MEMBER_ID_REQUIRED
 
 
@@ -329,10 +329,10 @@ class TestLongNames:
         s = Scenario()
         request = a_request(6_000)._replace(client_id="c" * 32_767)
         ticket = s.ticket()
-        s.step(lambda: s.group.join(request, ticket, s.now))
+        s.step(lambda: s.classic.join(request, ticket, s.now))
         assert ticket.answer.error is ErrorCode.MEMBER_ID_REQUIRED
         assert len(ticket.answer.member_id) < 300
-        (pending,) = s.group.roster.pending.values()
+        (pending,) = s.classic.roster.pending.values()
         assert not any(len(str(value)) > 400 for value in pending)
 
 
@@ -350,7 +350,7 @@ class TestCompatibility:
         s.leave(*s.stable(1))
         assert s.state == "Empty"
         s.join_dynamic(protocol_type="connect")
-        assert s.group.protocol_type == "connect"
+        assert s.classic.data.protocol_type == "connect"
 
     def test_another_type_is_refused_while_there_are_members(self) -> None:
         s = Scenario()

@@ -23,7 +23,7 @@ class TestEntries:
         s = Scenario()
         s.stable_static("a", "b")
         assert s.leave(LeaveEntry("", "a")).entries == (NONE,)
-        assert s.group.roster.holder_of("a") is None
+        assert s.classic.roster.holder_of("a") is None
         assert s.trigger().kind is TriggerKind.REMOVED_BY_ADMIN
         assert s.told(MemberRemoved)[-1].fate is RemovalReason.REMOVED_BY_ADMIN
 
@@ -53,7 +53,7 @@ class TestEntries:
         s = Scenario()
         members = s.stable_static("a", "b")
         assert s.leave(members["a"]).entries == (NONE,)
-        assert s.group.roster.holder_of("a") is None
+        assert s.classic.roster.holder_of("a") is None
 
     def test_a_stranger_is_unknown(self) -> None:
         s = Scenario()
@@ -119,7 +119,7 @@ class TestRemoval:
         s = Scenario()
         leader, second, _ = s.stable(3)
         s.leave(leader)
-        assert s.group.roster.leader_id == second
+        assert s.classic.roster.leader_id == second
         assert s.trigger().was_leader
 
 

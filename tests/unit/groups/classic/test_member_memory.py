@@ -16,7 +16,7 @@ def groups(memory: MemberMemory, count: int) -> list[Scenario]:
     """Groups that share the memory, as those of a broker."""
     made = [Scenario() for _ in range(count)]
     for one in made:
-        one.group.roster.memory = memory
+        one.classic.roster.memory = memory
     return made
 
 
@@ -66,10 +66,10 @@ def test_what_members_and_assignments_took_is_given_back() -> None:
     one.leave(*one.stable(2, protocols=LARGE))
     assert memory.used_bytes == 0
     other.stable(2, protocols=LARGE)
-    taken = other.group.roster.kept_bytes
+    taken = other.classic.roster.kept_bytes
     assert memory.used_bytes == taken > 2 * 2 * SMALL_BYTES
-    other.group.close_accounts()
+    other.group.close()
     assert memory.used_bytes == 0
     # It is dropped, and whatever becomes of it is on no account.
-    other.leave(*[member.member_id for member in list(other.group.roster)])
+    other.leave(*[member.member_id for member in list(other.classic.roster)])
     assert memory.used_bytes == 0

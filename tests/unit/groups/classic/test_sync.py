@@ -77,7 +77,7 @@ class TestCompleting:
         s.sync(second, assignments={second: b"mine"})
         assert s.state == "CompletingRebalance"
         s.sync(leader, assignments={second: b"leader's"})
-        assert s.group.roster.get(second).assignment == b"leader's"  # type: ignore[union-attr]
+        assert s.classic.roster.get(second).assignment == b"leader's"  # type: ignore[union-attr]
 
     def test_one_completed_rebalance_is_counted(self) -> None:
         s = Scenario()
@@ -105,7 +105,7 @@ class TestCompleting:
         assert any(key.kind == "sync" for key in s.timers)
         s.sync(second)
         assert not any(key.kind == "sync" for key in s.timers)
-        assert s.group.waiting_for() == ((), None)
+        assert s.classic.waiting_for() == ((), None)
 
 
 class TestStable:
@@ -127,7 +127,7 @@ class TestDurability:
         assert s.state == "CompletingRebalance"
         assert ticket.is_parked
         assert parked.is_parked
-        assert s.group.describe().members[0].assignment == b""
+        assert s.group.describe_members()[0].assignment == b""
         s.finish_append()
         assert s.state == "Stable"
         assert parked.answer == assigned(b"2")
@@ -161,14 +161,14 @@ class TestDurability:
         ticket, left = s.ticket(), s.ticket()
         # Both in one turn, before the append is even begun.
         request = SyncRequest(leader, None, 1, assignments={leader: b"1"})
-        s.group.sync(request, ticket, s.now)
-        s.group.leave([LeaveEntry(second)], left, s.now)
+        s.classic.sync(request, ticket, s.now)
+        s.classic.leave([LeaveEntry(second)], left, s.now)
         if outcome == "failed":
             s.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
         s.take_effects()
         assert ticket.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
         assert s.state == "PreparingRebalance"
-        member = s.group.roster.get(leader)
+        member = s.classic.roster.get(leader)
         assert member is not None
         assert member.assignment == b""
         assert s.trigger().kind is TriggerKind.MEMBER_LEFT
@@ -177,8 +177,8 @@ class TestDurability:
         s = Scenario()
         leader, _ = s.completing(2)
         first, second = s.ticket(), s.ticket()
-        s.group.sync(SyncRequest(leader, None, 1, assignments={leader: b"1"}), first, s.now)
-        s.group.sync(SyncRequest(leader, None, 1, assignments={leader: b"2"}), second, s.now)
+        s.classic.sync(SyncRequest(leader, None, 1, assignments={leader: b"1"}), first, s.now)
+        s.classic.sync(SyncRequest(leader, None, 1, assignments={leader: b"2"}), second, s.now)
         s.take_effects()
         assert len(s.appends[-1]) == 1
         assert first.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
@@ -196,7 +196,7 @@ class TestDeadline:
         assert s.state == "Stable"
         s.advance(1)
         assert s.state == "PreparingRebalance"
-        assert [member.member_id for member in s.group.roster] == [leader]
+        assert [member.member_id for member in s.classic.roster] == [leader]
         assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
         assert s.trigger().removed == (second, third)
         assert {event.fate for event in s.told(MemberRemoved)} == {RemovalReason.SYNC_EXPIRED}
@@ -207,8 +207,8 @@ class TestDeadline:
         parked = s.sync(second)
         s.advance(60 * SECOND)
         assert parked.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
-        assert leader not in s.group.roster
-        assert s.group.roster.leader_id == second
+        assert leader not in s.classic.roster
+        assert s.classic.roster.leader_id == second
         assert s.trigger().was_leader
 
     def test_static_members_go_too_even_those_that_never_joined_again(self) -> None:
@@ -219,14 +219,14 @@ class TestDeadline:
         assert ticket.answer.generation == 2
         s.sync(members["a"])
         s.advance(60 * SECOND)
-        assert s.group.roster.holder_of("b") is None
+        assert s.classic.roster.holder_of("b") is None
         assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
 
     def test_if_no_member_is_left_the_group_is_empty(self) -> None:
         s = Scenario()
         s.completing(2, session_timeout_ms=1_000 * SECOND)
         s.advance(60 * SECOND)
-        assert (s.state, s.group.generation) == ("Empty", 2)
+        assert (s.state, s.classic.data.generation) == ("Empty", 2)
 
     def test_it_does_nothing_to_a_later_generation(self) -> None:
         s = Scenario()
@@ -234,7 +234,7 @@ class TestDeadline:
         s.advance(59 * SECOND)
         s.join(leader, protocols=(("range", b"other"),), session_timeout_ms=1_000 * SECOND)
         s.join(second, session_timeout_ms=1_000 * SECOND)
-        assert s.group.generation == 2
+        assert s.classic.data.generation == 2
         s.advance(2 * SECOND)
         assert s.state == "CompletingRebalance"
-        assert len(s.group.roster) == 2
+        assert len(s.classic.roster) == 2

@@ -243,7 +243,7 @@ class TestPartitions:
         quiet = s.join(instance="two").answer.member_id
         s.join(members["one"], instance="one")
         s.join(instance="two")
-        new_id = next(m.member_id for m in s.group.roster if m.instance_id == "two")
+        new_id = next(m.member_id for m in s.classic.roster if m.instance_id == "two")
         assert new_id not in {quiet, members["two"]}
         s.assign({members["one"]: (0,), new_id: (1, 2)})
         counts = s.last.partitions
@@ -468,7 +468,7 @@ class TestBounds:
         s = Chronicle(GroupConfig(max_size=2))
         s.preparing(1)
         s.join_dynamic()
-        s.join(next(iter(s.group.roster)).member_id)
+        s.join(next(iter(s.classic.roster)).member_id)
         for number in range(300):
             s.join(f"stranger-{number}")
         assert s.fold.open is not None

@@ -169,7 +169,7 @@ class TestCauses:
         s = Chronicle()
         first, second, third = s.stable(3)
         s.leave(first)
-        s.group.data.config = s.config._replace(max_size=1)
+        s.classic.data.config = s.config._replace(max_size=1)
         s.join(second)
         s.join(third)
         record = s.running() if s.fold.open is not None else s.last
@@ -297,12 +297,12 @@ class TestOutcomes:
         for _ in range(3):
             s.join(leader)
             s.advance(MINUTE)
-            leader = next(iter(s.group.roster)).member_id if len(s.group.roster) else leader
+            leader = next(iter(s.classic.roster)).member_id if len(s.classic.roster) else leader
         s.fold.__init__()  # type: ignore[misc]  # As if nothing had been kept.
-        generation = s.group.generation
+        generation = s.classic.data.generation
         s.restart()
         s.join_dynamic()
-        assert s.fold.sequence == generation + 1 or not len(s.group.roster)
+        assert s.fold.sequence == generation + 1 or not len(s.classic.roster)
 
 
 class TestLeaders:
@@ -320,7 +320,7 @@ class TestLeaders:
         members = s.stable_static("one", "two")
         s.join(instance="one", reason=JoinReason.UPGRADE)
         s.join(members["two"], instance="two")
-        new_id = s.group.roster.leader_id
+        new_id = s.classic.roster.leader_id
         assert new_id is not None
         assert s.running().leader_change is LeaderChange.REPLACED
         assert s.running().leader == new_id

@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.groups.config import GroupConfig
-from kohort.groups.encoding import decode_record, encode_value
+from kohort.groups.encoding import decode, encode_key, encode_value
 from kohort.groups.events import OffsetsStored
 from kohort.groups.offsets.commit import TIMESTAMP_MAX, error_without_group
 from kohort.groups.records import OffsetRecord
@@ -59,7 +59,7 @@ class TestAccepted:
         expected = min(s.now.wall_ms + retention_ms, TIMESTAMP_MAX)
         assert committed.expire_timestamp_ms == expected
         record = OffsetRecord("g", "t", 0, committed)
-        assert decode_record(("g", "t", 0), encode_value(record)) == record._replace(
+        assert decode(encode_key(record), encode_value(record)) == record._replace(
             committed=committed._replace(leader_epoch=-1, topic_id=bytes(16))
         )
 
@@ -82,15 +82,15 @@ class TestAccepted:
     def test_a_simple_group_stays_without_protocol_type(self) -> None:
         s = Scenario()
         s.commit()
-        assert s.group.protocol_type is None
-        assert s.group.describe().protocol_type == ""
+        assert s.classic.data.protocol_type is None
+        assert s.group.describe().protocol_type is None
         assert len(s.log) == 1
 
     def test_a_simple_group_becomes_an_ordinary_one_when_a_member_joins(self) -> None:
         s = Scenario()
         s.commit()
         s.stable(1)
-        assert s.group.protocol_type == "consumer"
+        assert s.classic.data.protocol_type == "consumer"
         assert s.offset() == 42
 
 

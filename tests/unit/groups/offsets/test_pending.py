@@ -58,7 +58,7 @@ class TestWhoMay:
     def test_an_empty_group_takes_them_from_outside(self, member_id: str) -> None:
         s = Scenario()
         assert s.commit_error(producer_id=A, member_id=member_id) is NONE
-        assert (s.state, s.group.protocol_type) == ("Empty", None)
+        assert (s.state, s.classic.data.protocol_type) == ("Empty", None)
 
     def test_an_empty_group_takes_none_of_a_generation(self) -> None:
         s = Scenario()
@@ -72,10 +72,10 @@ class TestWhoMay:
     def test_the_session_of_the_member_does_not_start_again(self) -> None:
         s = Scenario()
         (member_id,) = s.stable(1)
-        before_ms = s.group.roster.get(member_id).session_deadline_ms  # type: ignore[union-attr]
+        before_ms = s.classic.roster.get(member_id).session_deadline_ms  # type: ignore[union-attr]
         s.advance(1_000)
         s.commit(member_id=member_id, generation=1, producer_id=A)
-        after_ms = s.group.roster.get(member_id).session_deadline_ms  # type: ignore[union-attr]
+        after_ms = s.classic.roster.get(member_id).session_deadline_ms  # type: ignore[union-attr]
         assert after_ms == before_ms
 
     def test_too_long_a_text_fails_alone(self) -> None:

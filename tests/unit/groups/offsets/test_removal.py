@@ -166,7 +166,7 @@ class TestExpiry:
     def test_if_that_is_not_known_from_the_commit(self) -> None:
         s, member_id = a_consumer_group("t")
         s.leave(member_id)
-        s.group.data.state_timestamp_ms = -1
+        s.classic.data.state_timestamp_ms = -1
         age(s, RETENTION - 1)
         s.sweep()
         assert s.offset() == 1

@@ -260,7 +260,7 @@ async def test_a_group_that_has_moved_outlives_its_former_partition(clock: Virtu
 
 async def expect_refused(h: Harness) -> None:
     assert h.groups.read_error(ONE) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert h.groups.heartbeat(ONE, "m", None, 3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert h.classic.heartbeat(ONE, "m", None, 3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError) as raised:
         await h.do_commit(group_id=ONE)
     assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -98,13 +98,13 @@ def group_amid_handover() -> tuple[Scenario, list[DrivenMember]]:
     live(scenario, [leader], 10 * SECOND)
     live(scenario, [leader, owner], 20 * SECOND)
     newcomer = DrivenMember(scenario, "t")
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     for _ in range(100):
         for one in (newcomer, leader, owner):
             # All that an owner has to be told is in the answer to its SyncGroup.
-            if one is not owner or scenario.group.generation == before:
+            if one is not owner or scenario.classic.data.generation == before:
                 one.run()
-        if scenario.group.generation == before + 1:
+        if scenario.classic.data.generation == before + 1:
             break
         scenario.advance(100)
     owner.run()
@@ -131,41 +131,41 @@ def test_a_leader_hands_out_what_an_owner_that_restarted_cannot_give_up() -> Non
     scenario, members = group_amid_handover()
     leader, _, newcomer = members
     members[1] = DrivenMember(scenario, "t", instance_id="b")
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     live(scenario, members, POLL_INTERVAL_MS - SECOND)
-    assert scenario.group.generation == before
+    assert scenario.classic.data.generation == before
     assert len(owned(members)) == COUNT - 1
     live(scenario, members, 10 * SECOND)
     assert owned(members) == list(partitions(*range(COUNT)))
     assert len(newcomer.owned) == 1
     assert reasons(leader) == [JoinReason.PARTITIONS_REVOKED]
     assert leader.joins[0].reason == "partitions that their owners did not give up in time: 1"
-    assert scenario.group.generation == before + 1
+    assert scenario.classic.data.generation == before + 1
     live(scenario, members, 5 * MINUTE)
-    assert scenario.group.generation == before + 1
+    assert scenario.classic.data.generation == before + 1
 
 
 def test_a_leader_leaves_it_to_an_owner_that_takes_its_time() -> None:
     scenario, members = group_amid_handover()
     leader, owner, _ = members
     owner.is_polling = False
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     live(scenario, members, POLL_INTERVAL_MS - 5 * SECOND)
-    assert scenario.group.generation == before
+    assert scenario.classic.data.generation == before
     owner.is_polling = True
     live(scenario, members, 5 * MINUTE)
     assert owned(members) == list(partitions(*range(COUNT)))
     assert reasons(owner) == [JoinReason.PARTITIONS_REVOKED]
     assert reasons(leader) == [JoinReason.GROUP_REBALANCING]
-    assert scenario.group.generation == before + 1
+    assert scenario.classic.data.generation == before + 1
 
 
 def test_a_leader_has_nothing_to_do_when_another_round_came_before() -> None:
     scenario, members = group_amid_handover()
     members[1] = DrivenMember(scenario, "t", instance_id="b")
     live(scenario, members, 10 * SECOND)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     members[2].membership.enforce_rebalance()
     live(scenario, members, 5 * MINUTE)
     assert owned(members) == list(partitions(*range(COUNT)))
-    assert scenario.group.generation == before + 1
+    assert scenario.classic.data.generation == before + 1

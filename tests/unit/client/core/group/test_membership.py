@@ -93,11 +93,11 @@ def test_a_mix_of_eager_and_cooperative_assignors_is_eager() -> None:
 def test_a_forced_rebalance_makes_exactly_one_generation_for_leader_and_follower() -> None:
     scenario, members = group_of(3)
     for member in members:
-        before = scenario.group.generation
+        before = scenario.classic.data.generation
         member.membership.enforce_rebalance("the weather changed")
-        assert scenario.group.generation == before
+        assert scenario.classic.data.generation == before
         live(scenario, members, 10 * SECOND)
-        assert scenario.group.generation == before + 1
+        assert scenario.classic.data.generation == before + 1
         assert reasons(member)[0] is JoinReason.ENFORCED
         assert member.joins[0].reason == "the weather changed"
         forget(*members)
@@ -105,11 +105,11 @@ def test_a_forced_rebalance_makes_exactly_one_generation_for_leader_and_follower
 
 def test_several_calls_before_a_poll_are_one_rebalance_and_the_last_reason() -> None:
     scenario, members = group_of(2)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     for text in ("a", "b", "c"):
         members[1].membership.enforce_rebalance(text)
     live(scenario, members, 10 * SECOND)
-    assert scenario.group.generation == before + 1
+    assert scenario.classic.data.generation == before + 1
     assert members[1].joins[0].reason == "c"
 
 
@@ -129,13 +129,13 @@ def test_a_changed_state_of_the_assignor_is_told_as_such() -> None:
 
 def test_forcing_while_a_rebalance_runs_adds_none() -> None:
     scenario, members = group_of(2)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     members[0].membership.enforce_rebalance("first")
     members[0].run()
     assert members[0].membership.state is MemberState.PREPARING_REBALANCE
     members[0].membership.enforce_rebalance("second")
     live(scenario, members, 10 * SECOND)
-    assert scenario.group.generation == before + 1
+    assert scenario.classic.data.generation == before + 1
 
 
 def test_forcing_needs_a_group() -> None:
@@ -241,11 +241,11 @@ def test_a_static_member_that_restarts_causes_no_rebalance() -> None:
     scenario = Scenario(partition_counts={"t": 6})
     members = [DrivenMember(scenario, "t", instance_id=f"i{number}") for number in range(3)]
     live(scenario, members, 30 * SECOND)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     for place in range(3):
         had = members[place].owned
         members[place].leave()
         members[place] = DrivenMember(scenario, "t", instance_id=f"i{place}")
         live(scenario, members, 10 * SECOND)
         assert members[place].owned == had
-    assert scenario.group.generation == before
+    assert scenario.classic.data.generation == before

@@ -40,12 +40,12 @@ def test_a_member_that_does_not_poll_leaves_and_finds_its_partitions_lost() -> N
 def test_a_blocked_application_keeps_its_membership_by_the_heartbeat_thread_alone() -> None:
     """Ten times the session, but within the poll interval."""
     scenario, members = group_of(2)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     members[1].is_polling = False
     live(scenario, members, 50 * SECOND)
     members[1].is_polling = True
     live(scenario, members, 10 * SECOND)
-    assert scenario.group.generation == before
+    assert scenario.classic.data.generation == before
     assert members[1].calls == []
 
 
@@ -64,12 +64,12 @@ def test_a_member_that_was_cut_off_for_longer_than_its_session_has_lost_its_part
 
 def test_a_short_cut_costs_nothing() -> None:
     scenario, members = group_of(2)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     members[1].is_cut_off = True
     live(scenario, members, 5 * SECOND)
     members[1].is_cut_off = False
     live(scenario, members, 30 * SECOND)
-    assert scenario.group.generation == before
+    assert scenario.classic.data.generation == before
     assert members[1].calls == []
 
 
@@ -108,11 +108,11 @@ def test_odd_answers_to_a_join_or_a_sync_are_tried_again(
 
 def test_an_odd_answer_to_a_heartbeat_costs_nothing() -> None:
     scenario, members = group_of(2)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     members[0].odd_answers.extend([ErrorCode.UNKNOWN_SERVER_ERROR] * 3)
     live(scenario, members, 20 * SECOND)
     assert not members[0].odd_answers
-    assert (scenario.group.generation, members[0].calls) == (before, [])
+    assert (scenario.classic.data.generation, members[0].calls) == (before, [])
 
 
 def test_a_join_that_is_refused_is_told_and_tried_by_the_next_poll() -> None:
@@ -135,7 +135,7 @@ def test_a_join_that_is_refused_is_told_and_tried_by_the_next_poll() -> None:
 
 def test_a_member_whose_heartbeat_is_refused_is_told_and_stays_one() -> None:
     scenario, members = group_of(2)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     members[0].odd_answers.extend([ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2)
     told = 0
     for _ in range(100):
@@ -144,7 +144,7 @@ def test_a_member_whose_heartbeat_is_refused_is_told_and_stays_one() -> None:
         except AuthorizationError:
             told += 1
     assert told == 2
-    assert (scenario.group.generation, members[0].calls) == (before, [])
+    assert (scenario.classic.data.generation, members[0].calls) == (before, [])
 
 
 def test_two_assignors_that_are_not_shared_are_an_error_that_says_so() -> None:
@@ -161,10 +161,10 @@ def test_assignors_without_a_common_mode_cannot_be_configured() -> None:
 
 def test_a_broker_that_restarts_costs_nothing() -> None:
     scenario, members = group_of(3)
-    before = scenario.group.generation
+    before = scenario.classic.data.generation
     scenario.restart()
     live(scenario, members, MINUTE)
-    assert scenario.group.generation == before
+    assert scenario.classic.data.generation == before
     assert all(member.calls == [] for member in members)
 
 

@@ -76,11 +76,11 @@ def _change(
 
 def _check_owners(scenario: Scenario, members: list[DrivenMember]) -> None:
     """Check members of the present generation, as the coordinator sees it."""
-    group = scenario.group
+    group = scenario.classic
     current = [
         member
         for member in members
-        if member.membership.identity.generation == group.generation
+        if member.membership.identity.generation == group.data.generation
         and any(member.membership.identity.member_id == one.member_id for one in group.roster)
     ]
     held = [partition for member in current for partition in member.owned]

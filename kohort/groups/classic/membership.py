@@ -1,0 +1,339 @@
+"""The membership of a classic group: members choose a leader, which assigns.
+
+This is the interface for a shell: the methods of every
+:class:`~kohort.groups.membership.Membership`, and the requests of the classic protocol. Every
+method is one atomic step, except `leave_steps`. Steps take effect at once, except for what must be
+durable first; see :mod:`kohort.groups.classic.data`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from kohort.groups.classic import durable, expiry, join, leave, rebalance, sync
+from kohort.groups.classic.data import ClassicData, NewMemberId
+from kohort.groups.classic.member import Member
+from kohort.groups.classic.member_memory import MemberMemory
+from kohort.groups.classic.protocols import GrownSince, PartitionCount
+from kohort.groups.classic.states import ClassicState
+from kohort.groups.classic.timers import JOIN_TIMER, SYNC_TIMER
+from kohort.groups.classic.unused_ids import UnusedIds
+from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+from kohort.groups.effects import Replies, Reply, TimerKey
+from kohort.groups.events import GroupRestored, Trigger, TriggerKind
+from kohort.groups.kinds import GroupKind
+from kohort.groups.membership import OffsetRetention
+from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.records import DurableRecord, GroupRecord, GroupTombstone
+from kohort.groups.requests import (
+    CONSUMER,
+    CommitRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    Now,
+    SyncRequest,
+    SyncResult,
+    Ticket,
+)
+from kohort.groups.steps import Steps, at_once
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+_EMPTY: Final = ClassicState.EMPTY
+_PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
+_COMPLETING_REBALANCE: Final = ClassicState.COMPLETING_REBALANCE
+_STABLE: Final = ClassicState.STABLE
+_DEAD: Final = ClassicState.DEAD
+
+PARKED_JOINS: Final = "parked_joins"
+"""Gauge: JoinGroup requests that wait for their response."""
+PARKED_SYNCS: Final = "parked_syncs"
+"""Gauge: SyncGroup requests that wait for their response."""
+UNUSED_IDS: Final = "unused_ids"
+"""Gauge: ids that were handed out and not used to join yet."""
+
+
+class ClassicMembership:
+    """See the module docstring; the state is in `data`."""
+
+    __slots__ = ("data", "roster")
+
+    kind = GroupKind.CLASSIC
+
+    def __init__(
+        self,
+        group: OffsetsOwner,
+        *,
+        new_member_id: NewMemberId,
+        partition_count: PartitionCount | None = None,
+        grown_since: GrownSince | None = None,
+        unused_ids: UnusedIds | None = None,
+        member_memory: MemberMemory | None = None,
+    ) -> None:
+        """Takes the arguments of `ClassicData`."""
+        self.data = ClassicData(
+            group,
+            new_member_id=new_member_id,
+            partition_count=partition_count,
+            grown_since=grown_since,
+            unused_ids=unused_ids,
+            member_memory=member_memory,
+        )
+        self.roster = self.data.roster
+
+    # Requests of the classic protocol.
+
+    def join(self, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+        """Execute a JoinGroup that `join.check_request` has accepted. Answer: JoinResult."""
+        data = self.data
+        is_fresh = data.state is _EMPTY and not data.generation and not data.is_stored
+        join.join(data, request, ticket, now)
+        if is_fresh:
+            durable.store_created(data, now)
+
+    def sync(self, request: SyncRequest, ticket: Ticket, now: Now) -> None:
+        """Execute a SyncGroup. Answer: SyncResult."""
+        sync.sync(self.data, request, ticket, now)
+
+    def heartbeat(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> ErrorCode:
+        """Execute a Heartbeat; may be called while an append is in progress.
+
+        Normally it has no effects: it moves the end of the session, not its timer.
+        """
+        data = self.data
+        found = data.find_member_of(member_id, instance_id, generation)
+        if not isinstance(found, Member):
+            return found
+        data.start_session(found, now_ms)
+        if data.state is _PREPARING_REBALANCE:
+            data.request_rejoin(found)
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return NO_ERROR
+
+    def leave(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> None:
+        """Execute a LeaveGroup. Answer: LeaveResult."""
+        at_once(self.leave_steps(entries, ticket, now))
+
+    def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
+        """Execute a LeaveGroup as `leave` does, in steps. Until the last step only heartbeats and
+        reads may be interleaved; effects may be taken after each step.
+        """
+        return leave.leave_steps(self.data, entries, ticket, now)
+
+    def drop_unused_id(self, member_id: str, now: Now) -> None:
+        """Forget a handed-out id, because there are too many in all groups. To be called while no
+        append is in progress.
+        """
+        if self.data.state is not _DEAD:
+            join.drop_id(self.data, member_id, now)
+
+    # Offsets.
+
+    def validate_commit(
+        self, request: CommitRequest, now: Now, *, transactional: bool
+    ) -> ErrorCode:
+        """Return whether the sender may commit: members may, in the current generation, which
+        restarts their session; others only while the group is Empty. `transactional` is a
+        TxnOffsetCommit, whose producer may not know the member id.
+        """
+        data = self.data
+        state = data.state
+        if request.generation < 0:
+            if state is _DEAD:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if state is _EMPTY:
+                return NO_ERROR
+            if not request.member_id and request.instance_id is None:
+                # A commit from a client without membership, to a group that has members.
+                # Transactional producers that send no member id (before KIP-447) are accepted.
+                return NO_ERROR if transactional else ErrorCode.UNKNOWN_MEMBER_ID
+        found = data.find_member_of(request.member_id, request.instance_id, request.generation)
+        if not isinstance(found, Member):
+            return found
+        if not transactional:
+            if state is _COMPLETING_REBALANCE:
+                data.request_rejoin(found)
+                return ErrorCode.REBALANCE_IN_PROGRESS
+            data.start_session(found, now.ms)
+        return NO_ERROR
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Accept every OffsetFetch, whatever its member id and epoch, as Kafka does."""
+        del self, member_id, member_epoch
+        return NO_ERROR
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """See `ClassicData.subscribed_topics`."""
+        return self.data.subscribed_topics()
+
+    def offset_retention(self) -> OffsetRetention:
+        """Return that offsets expire one by one before the first member joined; when the group is
+        Empty, together; of members that are consumers, those of topics that none subscribes to; and
+        none otherwise.
+        """
+        data = self.data
+        if data.protocol_type is None:
+            return OffsetRetention()
+        if data.state is _EMPTY:
+            return OffsetRetention(unused_since_ms=data.state_timestamp_ms)
+        if data.state is _STABLE and data.protocol_type == CONSUMER:
+            return OffsetRetention(data.subscribed_topics())
+        return OffsetRetention(kept_topics=None)
+
+    # Records.
+
+    def restore(
+        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[GroupRecord]
+    ) -> None:
+        """Restore the members. Parked requests, unused ids, and a rebalance whose assignment had
+        not been stored are lost.
+        """
+        generations = [*earlier]
+        for record in records:
+            if isinstance(record, GroupRecord):
+                durable.apply(self.data, record, now)
+                generations.append(record)
+        assignments = {member.member_id: member.assignment for member in self.roster}
+        data = self.data
+        data.outbox.note(
+            GroupRestored(
+                data.generation,
+                data.protocol_type,
+                self.roster.leader_id,
+                assignments,
+                tuple(generations),
+            )
+        )
+
+    def start(self, now: Now) -> None:
+        """Start all sessions; rebalance if there are more members than the settings allow now."""
+        self.data.start_sessions(now.ms)
+        if len(self.roster) > self.data.config.max_size:
+            rebalance.begin(self.data, Trigger(TriggerKind.OVER_CAPACITY), now)
+            rebalance.proceed(self.data, now)
+
+    def tombstones(self) -> tuple[DurableRecord, ...]:
+        return (GroupTombstone(self.data.group_id),)
+
+    # Time, and the end.
+
+    def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
+        expiry.on_deadlines(self.data, keys, now)
+
+    def end(self, error: ErrorCode, now: Now) -> None:
+        """Answer parked requests with `error`, and move to Dead."""
+        replies: list[Reply] = []
+        for member in self.roster:
+            ticket = self.roster.unpark_join(member)
+            if ticket is not None:
+                replies.append(Reply(ticket, JoinResult(error, member.member_id)))
+            ticket, member.sync_ticket = member.sync_ticket, None
+            if ticket is not None:
+                replies.append(Reply(ticket, SyncResult(error)))
+        if replies:
+            self.data.outbox.emit(Replies(iter(replies), len(replies)))
+        self.data.move_to(_DEAD, now)
+
+    def close(self) -> None:
+        data = self.data
+        for member_id in self.roster.pending:
+            data.unused_ids.discard(member_id)
+        for key in list(data.deadlines):
+            data.cancel(key)
+        for member in self.roster:
+            data.stop_session(member)
+        self.roster.close_account()
+
+    # Reads.
+
+    @property
+    def is_empty(self) -> bool:
+        return self.data.state is _EMPTY
+
+    @property
+    def is_unused(self) -> bool:
+        return self.data.state is _EMPTY and not self.roster.pending
+
+    def gauges(self) -> Mapping[str, int]:
+        parked_syncs = 0
+        if self.data.state is _COMPLETING_REBALANCE:
+            parked_syncs = sum(member.sync_ticket is not None for member in self.roster)
+        return {
+            PARKED_JOINS: self.roster.parked_joins,
+            PARKED_SYNCS: parked_syncs,
+            UNUSED_IDS: len(self.roster.pending),
+        }
+
+    def describe(self) -> GroupDescription:
+        data = self.data
+        state = data.state
+        return GroupDescription(
+            data.group_id,
+            GroupKind.CLASSIC,
+            state.value,
+            data.protocol_type,
+            data.generation,
+            data.protocol_name,
+            self.roster.leader_id,
+            data.state_timestamp_ms,
+            len(self.roster),
+            is_stable=state is _STABLE,
+            is_rebalancing=state is _PREPARING_REBALANCE or state is _COMPLETING_REBALANCE,
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        """Return the first `count_max` members, or all; with their metadata only while Stable."""
+        name = self.data.protocol_name if self.data.state is _STABLE else None
+        return [
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                member.protocol_names,
+                b"" if name is None else member.metadata(name),
+                member.assignment,
+            )
+            for member in islice(self.roster, count_max)
+        ]
+
+    def describe_waiting(self) -> WaitingFor | None:
+        member_ids, until_ms = self.waiting_for()
+        if until_ms is None and not member_ids:
+            return None
+        found = [self.roster.get(member_id) for member_id in member_ids]
+        return WaitingFor(
+            self.phase,
+            self.data.state_timestamp_ms,
+            until_ms,
+            tuple([member.ref for member in found if member is not None]),
+            tuple([member_id for member_id in member_ids if member_id not in self.roster]),
+        )
+
+    @property
+    def phase(self) -> str:
+        """What has to happen next, as named by GET /groups."""
+        data = self.data
+        if data.state is _PREPARING_REBALANCE:
+            return "join" if data.initial is None else "initial_delay"
+        if data.state is _COMPLETING_REBALANCE:
+            return "store" if data.assignment_on_its_way == data.generation else "assign"
+        return "sync"
+
+    def waiting_for(self) -> tuple[tuple[str, ...], int | None]:
+        """Ids that the group is waiting for, and until when (monotonic).
+
+        Members and unused ids in the join phase, members in the sync phase; otherwise no ids and
+        None. During the initial delay it waits only for time.
+        """
+        data = self.data
+        if data.state is _PREPARING_REBALANCE:
+            missing = [m.member_id for m in self.roster if m.join_ticket is None]
+            return (*missing, *self.roster.pending), data.deadlines.get(JOIN_TIMER)
+        if data.pending_sync:
+            return tuple(data.pending_sync), data.deadlines.get(SYNC_TIMER)
+        return (), None

@@ -1,0 +1,63 @@
+"""What a group shows of itself, in the same terms for all kinds of groups.
+
+DescribeGroups, ListGroups, the pages of the HTTP port, the console, the metrics and the test kit
+all start from these types.
+"""
+
+from typing import NamedTuple
+
+from kohort.groups.events import MemberRef
+from kohort.groups.kinds import GroupKind
+
+
+class GroupDescription(NamedTuple):
+    """A group without its members, of which there may be thousands."""
+
+    group_id: str
+    kind: GroupKind
+    state: str
+    """Name of the state in the protocol; each kind of group has its own."""
+    protocol_type: str | None = None
+    """None if only offsets were committed to the group."""
+    generation: int = 0
+    """Generation of a classic group, epoch of another."""
+    assignor: str | None = None
+    """Name of the assignor, which a classic group calls its protocol; None if none is chosen."""
+    leader_id: str | None = None
+    since_ms: int = -1
+    """Wall-clock time at which the group entered its state; -1 if unknown."""
+    member_count: int = 0
+    is_stable: bool = False
+    """Whether each member has its assignment."""
+    is_rebalancing: bool = False
+
+
+class DescribedMember(NamedTuple):
+    """One member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: tuple[str, ...]
+    """Names of the assignors that it supports, in order of preference."""
+    metadata: bytes
+    """Metadata for the chosen assignor of a classic group; empty unless Stable."""
+    assignment: bytes
+    """In the encoding of the member's protocol type."""
+
+
+class WaitingFor(NamedTuple):
+    """What a running rebalance waits for."""
+
+    phase: str
+    """What has to happen next, as named by GET /groups."""
+    since_ms: int
+    """Wall-clock time."""
+    until_ms: int | None
+    """Monotonic time at which the group stops waiting."""
+    members: tuple[MemberRef, ...]
+    unused_ids: tuple[str, ...] = ()
+    """Ids that were handed out and not used to join yet."""

@@ -1,0 +1,106 @@
+"""Groups as JSON values, in the shapes that docs/groups.md documents, for the pages of the HTTP
+port and the console.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+from kohort.groups.events import MemberRef
+from kohort.groups.history.limits import IDS_LISTED, cut_id
+from kohort.groups.history.shares import parse_share
+from kohort.groups.requests import CONSUMER, Now
+
+Json: TypeAlias = dict[str, Any]
+
+_PARSED_BYTES_MAX: Final = 32 * 1024
+"""The largest assignment that is parsed: for larger ones only the size is given. One of a thousand
+partitions has 4 KiB."""
+
+
+def group_json(group: GroupDescription, totals: tuple[int, int]) -> Json:
+    """Return a group's entry in GET /groups, except what it waits for; `totals` are its numbers of
+    rebalances and of avoided ones.
+    """
+    rebalances, avoided = totals
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "generation": group.generation,
+        "members": group.member_count,
+        "rebalances": rebalances,
+        "avoided": avoided,
+    }
+
+
+def waiting_json(waiting: WaitingFor | None, now: Now, *, with_members: bool) -> Json | None:
+    """Return what a running rebalance waits for; None if no rebalance is running.
+
+    Args:
+        with_members: whether the clients of the listed members are included.
+    """
+    if waiting is None:
+        return None
+    until_ms = waiting.until_ms
+    view: Json = {
+        "phase": waiting.phase,
+        "since_ms": waiting.since_ms,
+        "until_ms": None if until_ms is None else now.wall_ms + until_ms - now.ms,
+        "member_ids": _listed(member.member_id for member in waiting.members),
+        "member_count": len(waiting.members),
+        "pending_ids": _listed(waiting.unused_ids),
+        "pending_count": len(waiting.unused_ids),
+    }
+    if with_members:
+        view["members"] = [_client_json(member) for member in waiting.members[:IDS_LISTED]]
+    return view
+
+
+def _listed(ids: Iterable[str]) -> list[str]:
+    return [cut_id(member_id) for member_id in islice(ids, IDS_LISTED)]
+
+
+def _client_json(member: DescribedMember | MemberRef) -> Json:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+    }
+
+
+def member_json(
+    group: GroupDescription,
+    member: DescribedMember,
+    is_visible: Callable[[str], bool] = lambda _: True,
+) -> Json:
+    """Return one member. `assignment` is partitions by topic, of visible topics, and null if it is
+    not known to be a consumer's.
+    """
+    is_leader = group.leader_id == member.member_id
+    return {
+        **_client_json(member),
+        "role": "leader" if is_leader else "follower",
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "protocols": list(member.assignors),
+        "assignment": _assignment(group, member.assignment, is_visible),
+        "assignment_bytes": len(member.assignment),
+    }
+
+
+def _assignment(
+    group: GroupDescription, assignment: bytes, is_visible: Callable[[str], bool]
+) -> dict[str, list[int]] | None:
+    if group.protocol_type != CONSUMER or len(assignment) > _PARSED_BYTES_MAX:
+        return None
+    share = parse_share(assignment)
+    if share is None:
+        return None
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(share):
+        if is_visible(topic):
+            by_topic.setdefault(topic, []).append(partition)
+    return by_topic
