@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from kohort.broker.core.transaction.encoding import decode_key, decode_value
 from kohort.broker.core.transaction.records import TransactionRecord
-from kohort.groups.encoding import decode_key as decode_group_key
+from kohort.groups.encoding import decode as decode_group_record
+from kohort.groups.records import OffsetTombstone
 from kohort.protocol.codec import decode_versioned
 from kohort.protocol.messages.offsets_topic import OffsetCommitValue
 from kohort.protocol.records.batch import BatchHeader, split_batches
@@ -210,10 +211,11 @@ class Offsets:
                 continue
             fate = partition.fate(header)
             for record in decode_records(content, header):
-                key = decode_group_key(bytes(record.key or b""))
-                if not isinstance(key, tuple) or fate is ControlType.ABORT:
+                # Without its value, the record of a key is its tombstone.
+                key = decode_group_record(bytes(record.key or b""), None)
+                if not isinstance(key, OffsetTombstone) or fate is ControlType.ABORT:
                     continue
-                group = key[0]
+                group = key.group_id
                 if fate is None:
                     self.unstable.add(group)
                 elif record.offset > last.get(group, -1):

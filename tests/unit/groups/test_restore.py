@@ -6,6 +6,7 @@ from kohort.groups.config import GroupConfig
 from kohort.groups.events import RebalanceStarted
 from kohort.groups.group import client_error
 from kohort.groups.records import (
+    DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
@@ -13,7 +14,7 @@ from kohort.groups.records import (
 )
 from kohort.groups.requests import JoinResult, OffsetToCommit, SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
+from tests.support.groups.scenario import RANGE, SECOND, Ended, Scenario, subscription
 
 
 @pytest.mark.parametrize(
@@ -75,11 +76,12 @@ class TestWritten:
         s = Scenario()
         s.commit(OffsetToCommit("t", 0, 1), OffsetToCommit("u", 2, 1))
         s.delete()
-        assert s.log[-3:] == [
+        expected: list[DurableRecord | Ended] = [
             OffsetTombstone("g", "t", 0),
             OffsetTombstone("g", "u", 2),
             GroupTombstone("g"),
         ]
+        assert s.log[-3:] == expected
 
     def test_a_group_that_could_not_be_stored_empty_is_stored_with_the_next_join(self) -> None:
         s = Scenario()

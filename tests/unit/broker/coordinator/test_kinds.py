@@ -1,144 +1,207 @@
-"""A group of another kind than the classic one is served by the shell as it is."""
+"""A group with a membership of another kind than classic is served by the same shell, and groups
+change their membership.
+"""
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, cast
+
+import pytest
 
 from kohort.broker.coordinator.classic_requests import classic_membership
+from kohort.broker.coordinator.command import Command
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector
 from kohort.broker.metrics.rebalances import RebalanceMetrics
+from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Slice
-from kohort.groups.classic.group import ClassicGroup
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
-from kohort.groups.classic.states import ClassicState
-from kohort.groups.effects import (
-    Cancel,
-    Effect,
-    Note,
-    Schedule,
-    ScheduleSessions,
-    TimerKey,
-)
 from kohort.groups.events import RebalanceStarted, Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
-from kohort.groups.requests import JoinResult, LeaveEntry, Now, SyncResult
-from kohort.protocol.errors import ErrorCode
+from kohort.groups.outbox import Answers
+from kohort.groups.requests import (
+    CommitResult,
+    JoinResult,
+    LeaveEntry,
+    Now,
+    SyncResult,
+)
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.groups.rota import ROTA, Rota, convert_to_rota, join_rota, rota_codec
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness, running
-from tests.unit.broker.metrics.sources import OtherKind, Topics, values
+from tests.unit.broker.metrics.sources import Topics, values
 
-UNACKNOWLEDGED = "unacknowledged"
-"""Kind of the timer of a member that was told of its new assignment."""
+__all__ = ["rota_codec"]
 
-TARGET_TIMER = TimerKey("target assignment")
+pytestmark = pytest.mark.usefixtures("rota_codec")
 
-
-class OtherGroup:
-    """Does what a group of any kind does, as a classic one would, and is none: it has timers and a
-    label of its own.
-    """
-
-    kind = cast(GroupKind, OtherKind.OTHER)
-
-    def __init__(self, classic: ClassicGroup) -> None:
-        self._classic = classic
-        self.due: list[TimerKey] = []
-
-    def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
-        del now
-        self.due.extend(keys)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        assert hasattr(Group, name) or name in Group.__annotations__, f"{name} is of classic groups"
-        return getattr(self._classic, name)
+KINDS = {ROTA: Rota}
+STALE = ErrorCode.STALE_MEMBER_EPOCH
 
 
-def other(classic: ClassicGroup) -> Group:
-    return cast(Group, OtherGroup(classic))
+def rota_of(h: Harness) -> Rota:
+    group = h.groups.host.group("g")
+    assert group is not None
+    assert isinstance(group.membership, Rota)
+    return group.membership
 
 
-async def group_with(groups: Harness, *effects: Effect) -> OtherGroup:
-    """A group whose last step had these effects besides."""
-    await groups.do_commit(42)
-    group = cast(OtherGroup, groups.groups.host.group("g"))
-    for effect in effects:
-        group.outbox.emit(effect)
-    await groups.do_commit(43)
-    assert not group.outbox.has_effects
-    return group
-
-
-async def leave(groups: Harness, count: int) -> tuple[ErrorCode, ...]:
+async def leave(h: Harness, count: int) -> tuple[ErrorCode, ...]:
     entries = [LeaveEntry(f"m-{number}") for number in range(count)]
-    return (await groups.classic.leave("g", entries)).entries
+    return (await h.classic.leave("g", entries)).entries
 
 
 @virtual
-async def test_it_commits_and_is_described(clock: VirtualClock) -> None:
-    async with running(clock, as_group=other) as groups:
-        await groups.do_commit(42)
-        assert groups.offset() == 42
-        described = groups.groups.describe("g")
-        assert described is not None
-        assert described.state == "Empty"
-        assert classic_membership(groups.groups.host, "g") is None
-        assert await groups.groups.delete_group("g") == ErrorCode.NONE
-        assert groups.state() is None
+async def test_its_members_join_and_commit_and_others_may_not(clock: VirtualClock) -> None:
+    async with running(clock, others=KINDS) as h:
+        assert await join_rota(h.groups.host, "a") == 1
+        assert await join_rota(h.groups.host, "b") == 2
+        answer = await h.do_commit(42, member_id="a", generation=2)
+        assert answer == CommitResult((ErrorCode.NONE,))
+        assert (await h.do_commit(43, member_id="a", generation=1)).errors == (STALE,)
+        assert (await h.do_commit(43)).errors == (ErrorCode.UNKNOWN_MEMBER_ID,)
+        assert h.offset() == 42
+        assert h.groups.validate_fetch("g", "a", 2) is ErrorCode.NONE
+        assert h.groups.validate_fetch("g", "a", 1) is STALE
+        assert await h.groups.delete_group("g") == ErrorCode.NON_EMPTY_GROUP
 
 
 @virtual
-async def test_it_is_told_of_timers_of_its_own(clock: VirtualClock) -> None:
-    """The timers of members can be set many at a time, and each moved and cancelled."""
-    members = [TimerKey(UNACKNOWLEDGED, f"m-{number}") for number in range(3)]
-    kept, moved, cancelled = members
-    async with running(clock, as_group=other) as groups:
-        at_ms = clock.monotonic_ms() + 5_000
-        group = await group_with(
-            groups,
-            Schedule(TARGET_TIMER, at_ms),
-            ScheduleSessions(dict.fromkeys(members, at_ms)),
-            Schedule(moved, at_ms + 10_000),
-            Cancel(cancelled),
-        )
+async def test_its_sessions_end_and_its_offsets_are_kept(clock: VirtualClock) -> None:
+    async with running(clock, others=KINDS) as h:
+        await join_rota(h.groups.host, "a")
+        await h.do_commit(42, member_id="a", generation=1)
+        assert h.state() == "Rotating"
         await asyncio.sleep(6)
-        assert sorted(group.due) == sorted([TARGET_TIMER, kept])
-        await asyncio.sleep(60)
-        assert sorted(group.due) == sorted([TARGET_TIMER, kept, moved])
+        assert h.state() == "Empty"
+        assert h.offset() == 42
+        assert await h.groups.delete_group("g") == ErrorCode.NONE
+        assert h.state() is None
+
+
+@virtual
+async def test_it_is_restored_and_deleted_by_records_of_its_own(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log, others=KINDS) as h:
+        await join_rota(h.groups.host, "a")
+        await h.do_commit(42, member_id="a", generation=1)
+    async with running(clock, log, others=KINDS) as h:
+        assert (rota_of(h).epoch, rota_of(h).members, h.offset()) == (1, ["a"], 42)
+        await asyncio.sleep(6)
+        assert h.state() == "Empty"
+        assert await h.groups.delete_group("g") == ErrorCode.NONE
+    async with running(clock, log, others=KINDS) as h:
+        assert h.state() is None
+
+
+@virtual
+async def test_a_classic_group_is_converted_and_keeps_its_offsets(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log, others=KINDS) as h:
+        members = await h.stable_static("a")
+        await h.do_commit(42, member_id=members["a"], generation=1)
+        group = h.groups.host.group("g")
+        assert await convert_to_rota(h.groups.host, members["a"]) is ErrorCode.NONE
+        assert h.groups.host.group("g") is group
+        assert h.member_memory.used_bytes == 0
+        assert (rota_of(h).epoch, h.offset()) == (2, 42)
+        # Both kinds call the timer of the session by the same name.
+        await asyncio.sleep(4)
+        assert h.state() == "Rotating"
+        assert h.classic.heartbeat("g", members["a"], None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await h.do_commit(43, member_id=members["a"], generation=2)).errors == (
+            ErrorCode.NONE,
+        )
+    async with running(clock, log, others=KINDS) as h:
+        assert (rota_of(h).epoch, h.offset()) == (2, 43)
+
+
+@virtual
+async def test_it_is_converted_to_a_classic_group(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log, others=KINDS) as h:
+        await join_rota(h.groups.host, "a")
+        await h.do_commit(42, member_id="a", generation=1)
+        await asyncio.sleep(6)
+        ticket: Later[ErrorCode] = Later()
+
+        def to_offsets_alone(group: Group, now: Now) -> None:
+            del now
+            group.convert(None, (), Answers(ticket, ErrorCode.NONE, lambda error: error))
+
+        h.groups.host.submit("g", Command(to_offsets_alone, ticket, is_exclusive=True))
+        assert await ticket is ErrorCode.NONE
+        await h.stable_static("b")
+        assert classic_membership(h.groups.host, "g") is not None
+    async with running(clock, log, others=KINDS) as h:
+        restored = classic_membership(h.groups.host, "g")
+        assert restored is not None
+        assert [member.instance_id for member in restored.roster] == ["b"]
+        assert h.offset() == 42
+
+
+@virtual
+async def test_a_conversion_that_cannot_be_stored_changes_nothing(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log, others=KINDS) as h:
+        members = await h.stable_static("a")
+        log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        assert await convert_to_rota(h.groups.host, "m") is ErrorCode.NOT_COORDINATOR
+        log.failure = None
+        assert h.classic.heartbeat("g", members["a"], "a", 1) is ErrorCode.NONE
+        assert h.state() == "Stable"
 
 
 @virtual
 async def test_it_is_counted_under_its_own_label(clock: VirtualClock) -> None:
-    async with running(clock, as_group=other) as groups:
+    async with running(clock, others=KINDS) as h:
         metrics = RebalanceMetrics()
-        host = groups.groups.host
-        host.add_observer(metrics)
-        trigger = Trigger(TriggerKind.MEMBER_ADDED)
-        started = RebalanceStarted(trigger, ClassicState.EMPTY, 1, (), OtherGroup.kind)
-        await group_with(groups, Note(started))
-        collector = GroupCollector(host, Topics([]), groups_max=9, group_partitions_max=9)
+        h.groups.host.add_observer(metrics)
+        await join_rota(h.groups.host, "a")
+        started = RebalanceStarted(Trigger(TriggerKind.MEMBER_ADDED), "Empty", 1, (), ROTA)
+        rota_of(h).outbox.note(started)
+        await join_rota(h.groups.host, "b")
+        collector = GroupCollector(h.groups.host, Topics([]), groups_max=9, group_partitions_max=9)
         await collector.refresh(Slice(clock))
         found = values(collector.collect())
         assert found["kafka_server_group_coordinator_metrics_group_count"] == {
             ("classic",): 0,
-            ("other",): 1,
+            ("rota",): 1,
         }
+        assert found["kohort_consumergroup_state"] == {("g", "Rotating"): 1}
+        assert found["kafka_consumergroup_members"] == {("g",): 2}
         found = values(RebalanceCollector(metrics).collect())
-        assert found["kafka_consumergroup_rebalances_total"] == {("g", "member_added", "other"): 1}
+        assert found["kafka_consumergroup_rebalances_total"] == {("g", "member_added", "rota"): 1}
 
 
 @virtual
-async def test_requests_to_classic_groups_are_refused_by_it(clock: VirtualClock) -> None:
-    """By an answer, as Kafka does: an error in a step would cost the group its memory."""
-    async with running(clock, as_group=other) as groups:
-        await groups.do_commit(42)
+async def test_requests_of_the_classic_protocol_are_refused_by_it(clock: VirtualClock) -> None:
+    """By an answer, as Kafka does: an exception in a step would cost the group its memory."""
+    async with running(clock, others=KINDS) as h:
+        await join_rota(h.groups.host, "a")
         refused = JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
-        assert groups.ask_join() == refused
-        assert groups.ask_sync("m-0", 1) == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        assert h.ask_join() == refused
+        assert h.ask_sync("m-0", 1) == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
         for count in (2, ENTRIES_PER_STEP + 1):
-            assert await leave(groups, count) == (ErrorCode.UNKNOWN_MEMBER_ID,) * count
-        assert groups.groups.host.stats()["faults"] == 0
-        await groups.do_commit(43)
-        assert groups.offset() == 43
+            assert await leave(h, count) == (ErrorCode.UNKNOWN_MEMBER_ID,) * count
+        assert h.groups.host.stats()["faults"] == 0
+
+
+@virtual
+async def test_a_group_with_offsets_alone_is_shown_as_an_empty_classic_one(
+    clock: VirtualClock,
+) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log) as h:
+        await h.do_commit(42)
+    async with running(clock, log) as h:
+        group = h.groups.host.group("g")
+        assert group is not None
+        assert group.membership is None
+        assert (group.describe().kind, group.describe().state) == (GroupKind.CLASSIC, "Empty")
+        assert h.classic.heartbeat("g", "m", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert h.ask_sync("m", 1) == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        await h.stable_static("a")
+        assert h.offset() == 42

@@ -124,7 +124,8 @@ async def test_one_group_is_read_without_its_neighbours() -> None:
     neighbour = next(f"n{i}" for i in range(1_000) if partition_of(f"n{i}", 50) == 3)
     assert partition_of("g", 50) == 3
     log.write(group("g", 1), group(neighbour, 9), offset("g", 4), group("g", 2))
-    assert read_group(log, "g") == [group("g", 2), offset("g", 4)]
+    expected: list[DurableRecord] = [group("g", 2), offset("g", 4)]
+    assert read_group(log, "g") == expected
     assert read_group(log, "nobody") == []
 
 
