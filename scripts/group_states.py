@@ -7,16 +7,15 @@ so that the table is not extended without saying when the move is made.
 from pathlib import Path
 from typing import Final
 
-from kohort.groups.classic.states import LEGAL_PREVIOUS
-from kohort.groups.states import GroupState
+from kohort.groups.classic.states import LEGAL_PREVIOUS, ClassicState
 
 ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "ARCHITECTURE.md"
 BEGIN: Final = "<!-- made from groups/classic/states.py by `make docs` -->\n"
 END: Final = "<!-- end of what is made -->\n"
 
-_EMPTY, _PREPARING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE
-_COMPLETING, _STABLE = GroupState.COMPLETING_REBALANCE, GroupState.STABLE
+_EMPTY, _PREPARING = ClassicState.EMPTY, ClassicState.PREPARING_REBALANCE
+_COMPLETING, _STABLE = ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE
 _CHANGE: Final = "a member comes, goes, changes or stays silent"
 _UNLOADED: Final = "unloaded"
 
@@ -27,10 +26,10 @@ REASONS: Final = {
     (_COMPLETING, _STABLE): "the leader's assignment is durable",
     (_COMPLETING, _PREPARING): f"{_CHANGE}, or the assignment cannot be stored",
     (_STABLE, _PREPARING): _CHANGE,
-    (_EMPTY, GroupState.DEAD): "deleted, expired or unloaded",
-    (_PREPARING, GroupState.DEAD): _UNLOADED,
-    (_COMPLETING, GroupState.DEAD): _UNLOADED,
-    (_STABLE, GroupState.DEAD): _UNLOADED,
+    (_EMPTY, ClassicState.DEAD): "deleted, expired or unloaded",
+    (_PREPARING, ClassicState.DEAD): _UNLOADED,
+    (_COMPLETING, ClassicState.DEAD): _UNLOADED,
+    (_STABLE, ClassicState.DEAD): _UNLOADED,
 }
 
 
@@ -38,10 +37,10 @@ def diagram() -> str:
     """The diagram, in the language that code hosts draw."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {_EMPTY.value}: created or restored"]
     lines.append(f"    [*] --> {_STABLE.value}: restored with members")
-    for state in GroupState:
+    for state in ClassicState:
         lines += [
             f"    {state.value} --> {following.value}: {REASONS[state, following]}"
-            for following in GroupState
+            for following in ClassicState
             if state in LEGAL_PREVIOUS[following]
         ]
     return "\n".join([*lines, "```", ""])

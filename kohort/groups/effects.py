@@ -56,7 +56,8 @@ class Append(NamedTuple):
 
     records: tuple[DurableRecord, ...]
     is_paced: bool = False
-    """Whether the next append that holds the whole group should wait; see `WritePacing`."""
+    """Whether the next append that holds the whole group should wait; see
+    `kohort.broker.coordinator.pacing`."""
 
 
 class Schedule(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from kohort.broker.app import Broker
 from kohort.broker.assembly import coordinators
 from kohort.broker.config import load
-from kohort.broker.coordinator.classic_requests import classic_membership
+from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.groups.classic.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
 from kohort.groups.requests import CommitRequest, JoinRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError

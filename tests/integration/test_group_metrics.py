@@ -13,7 +13,7 @@ import yaml
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.app import Broker
-from kohort.broker.coordinator.classic_requests import classic_membership
+from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.groups.history.model import RebalanceRecord
 from kohort.protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from kohort.broker.coordinator.classic_requests import classic_membership
+from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.protocol.join_reason import JoinReason
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.network import Weather

@@ -29,9 +29,9 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
-from kohort.broker.coordinator.group_timers import GroupTimers
 from kohort.broker.coordinator.inbox import Batch, Inbox
-from kohort.broker.coordinator.paused_commands import PausedCommands
+from kohort.broker.coordinator.pacing import PacedCommands
+from kohort.broker.coordinator.timers import GroupTimers
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Slice, let_others_run
@@ -96,8 +96,8 @@ class GroupActor:
         "_faults",
         "_host",
         "_inbox",
+        "_paced",
         "_partition",
-        "_paused",
         "_phase",
         "_timers",
         "_unfinished",
@@ -116,15 +116,15 @@ class GroupActor:
         self._answers = AnswerQueue(self._waiting, host.answer_slices)
         self._phase: _Phase = _IDLE
         self._unfinished: _Unfinished | None = None
-        self._paused = PausedCommands()
-        """Commands that wait for a pause between GroupRecords to end."""
+        self._paced = PacedCommands()
+        """Commands that wait for the pause after a paced append to end."""
         self._faults = 0
         self._timers: GroupTimers | None = None
 
     @property
     def waiting_count(self) -> int:
         """Requests that wait for an answer of the group."""
-        return len(self._waiting) + len(self._inbox) + len(self._paused)
+        return len(self._waiting) + len(self._inbox) + len(self._paced)
 
     @property
     def fault_count(self) -> int:
@@ -139,7 +139,7 @@ class GroupActor:
     @property
     def is_at_rest(self) -> bool:
         """Whether the group is idle."""
-        return self._phase is _IDLE and not (self._inbox or self._paused)
+        return self._phase is _IDLE and not (self._inbox or self._paced)
 
     def begin(self) -> None:
         """Carry out the effects of creating the group."""
@@ -159,7 +159,7 @@ class GroupActor:
         """
         phase = self._phase
         if phase is not _UNAVAILABLE:
-            if command.writes_group_record and self._paused.put(
+            if command.writes_group_record and self._paced.put(
                 command,
                 self._host.monotonic_ms(),
                 count_max=self._host.inbox_max,
@@ -311,7 +311,7 @@ class GroupActor:
         """
         try:
             now = self._host.now()
-            self._paused.note_end(now.ms)
+            self._paced.end_append(now.ms)
             try:
                 outcome.result()
             except KafkaError as error:
@@ -337,11 +337,12 @@ class GroupActor:
             except KafkaError as error:
                 self._report_outcome(error, now)
                 continue
+            if append.is_paced:
+                self._paced.begin_append(now.ms)
             if pending is not None:
-                self._paused.note_writing(now.ms, paced=append.is_paced)
                 return pending
             if append.is_paced:
-                self._paused.note_written(now.ms, self._host.monotonic_ms())
+                self._paced.end_append(self._host.monotonic_ms())
             self.group.on_appended(now)
         return None
 
@@ -398,7 +399,7 @@ class GroupActor:
 
     def _end_pause(self) -> None:
         """Step the commands that waited for the end of the pause, in batches."""
-        commands = self._paused.take()
+        commands = self._paced.take()
         if self.group.is_dead:
             for command in commands:
                 self._host.submit(self.group.group_id, command)
@@ -468,5 +469,5 @@ class GroupActor:
 
     def _fail_inbox(self, error: KafkaError) -> None:
         """Answer requests that were not stepped; commands without a ticket stay in the inbox."""
-        self._inbox += self._paused.take()
+        self._inbox += self._paced.take()
         self._inbox.fail_requests(error)

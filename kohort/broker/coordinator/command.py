@@ -20,10 +20,6 @@ from kohort.protocol.errors import KafkaError
 Step = Callable[[Group, Now], Steps[None] | None]
 
 
-def _nothing() -> None:
-    """The response to a command without a ticket."""
-
-
 @dataclass(slots=True, eq=False)
 class Command:
     """One operation on a group; commands are executed in the order of arrival."""
@@ -33,8 +29,8 @@ class Command:
     slices."""
     ticket: Later[Any] | None = None
     """Answered by the step, or by a later one."""
-    answer_absent: Callable[[], object] = _nothing
-    """Creates the ticket's response if the group does not exist when the command is executed."""
+    answer_absent: object = None
+    """The ticket's answer if the group does not exist when the command is executed."""
     creates_group: bool = False
     """Whether a group, without a membership, is created instead if there is none."""
     is_exclusive: bool = False

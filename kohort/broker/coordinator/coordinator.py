@@ -46,7 +46,7 @@ class GroupCoordinator:
         command = Command(
             lambda group, now: group.commit(request, ticket, now),
             ticket,
-            answer_absent=lambda: CommitResult((error,) * len(request.offsets)),
+            answer_absent=CommitResult((error,) * len(request.offsets)) if error else None,
             creates_group=not error,
             is_gathered=True,
         )
@@ -66,7 +66,6 @@ class GroupCoordinator:
         """
         ticket: Later[CommitResult] = Later()
         absent = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)
-        count = len(request.offsets)
 
         def check() -> ErrorCode:
             error = transaction.check()
@@ -78,7 +77,7 @@ class GroupCoordinator:
         command = Command(
             lambda group, now: group.commit_in_transaction(request, checked, ticket, now),
             ticket,
-            answer_absent=lambda: CommitResult((absent,) * count),
+            answer_absent=CommitResult((absent,) * len(request.offsets)) if absent else None,
             creates_group=not absent,
         )
         preparing = self.host.prepare_log()
@@ -105,7 +104,7 @@ class GroupCoordinator:
         command = Command(
             lambda group, _: group.delete(ticket),
             ticket,
-            answer_absent=lambda: ErrorCode.GROUP_ID_NOT_FOUND,
+            answer_absent=ErrorCode.GROUP_ID_NOT_FOUND,
             is_exclusive=True,
         )
         self.host.submit(group_id, command)
@@ -122,7 +121,7 @@ class GroupCoordinator:
         command = Command(
             lambda group, _: group.delete_offsets(partitions, ticket),
             ticket,
-            answer_absent=lambda: DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND),
+            answer_absent=DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND),
             is_exclusive=True,
         )
         self.host.submit(group_id, command)

@@ -289,7 +289,7 @@ class GroupHost:
             error = self.error_without_actor(group_id)
             if not error and not command.creates_group:
                 if ticket is not None:
-                    ticket.give(command.answer_absent())
+                    ticket.give(command.answer_absent)
                 return
             if not error and len(group_id) > ID_CHARACTERS_MAX:
                 error = ErrorCode.INVALID_GROUP_ID

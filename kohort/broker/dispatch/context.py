@@ -27,7 +27,7 @@ from kohort.protocol.schema import VersionRange
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
-    from kohort.broker.coordinator.classic_requests import ClassicRequests
+    from kohort.broker.coordinator.requests.classic import ClassicRequests
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.security.client_quotas import ClientQuotas

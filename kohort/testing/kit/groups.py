@@ -196,7 +196,7 @@ class Groups:
                 group.outbox.reply(ticket, (returned,))
 
         absent = LookupError(f"there is no group {group_id!r}")
-        command = Command(take, ticket, answer_absent=lambda: absent, is_exclusive=True)
+        command = Command(take, ticket, answer_absent=absent, is_exclusive=True)
         self._coordinator.host.submit(group_id, command)
         outcome: Any = await ticket
         if isinstance(outcome, Exception):

@@ -3,7 +3,7 @@
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from kohort.broker.coordinator.classic_requests import classic_membership
+from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.groups.events import TriggerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from kohort.broker.console.paths import console_pages
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.coordinator.requests.classic import ClassicRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.messages import HttpRequest, HttpResponse, ResponseOrStream

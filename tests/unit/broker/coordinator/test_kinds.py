@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kohort.broker.coordinator.classic_requests import classic_membership
 from kohort.broker.coordinator.command import Command
+from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector
 from kohort.broker.metrics.rebalances import RebalanceMetrics

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kohort.broker.coordinator.classic_requests import classic_membership
+from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.coordinator.classic_requests import ClassicRequests, classic_membership
 from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.coordinator.requests.classic import ClassicRequests, classic_membership
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http import group_pages, json_parts

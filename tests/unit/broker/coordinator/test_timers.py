@@ -1,8 +1,10 @@
 """Thousands of sessions that start together have their timers in slices."""
 
 import asyncio
+from typing import cast
 
-from kohort.broker.coordinator.session_timers import SessionTimers
+from kohort.broker.coordinator.command import ActorHost
+from kohort.broker.coordinator.timers import GroupTimers
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.slices import SLICE_MS, RoundRobin
@@ -25,12 +27,20 @@ def new_queue() -> RoundRobin:
 
 
 class Sessions:
+    """The timers of a group of `count` members, and what the host of groups gives them."""
+
     def __init__(self, count: int, queue: RoundRobin | None = None) -> None:
         self.keys = [TimerKey("session", f"m{number}") for number in range(count)]
         self.inner: KeyedTimers[TimerKey] = Purgatory(report=report).keyed_timers(
             lambda keys, now_ms: None, kind="Heartbeat"
         )
-        self.timers = SessionTimers(self.inner, queue or new_queue())
+        self.session_slices = queue or new_queue()
+        self.timers = GroupTimers(cast(ActorHost, self), lambda keys, now_ms: None)
+
+    def new_timers(self, on_expired: object, kind: str) -> KeyedTimers[TimerKey]:
+        del on_expired
+        assert kind == "Heartbeat"
+        return self.inner
 
 
 async def test_no_turn_schedules_more_than_its_share() -> None:

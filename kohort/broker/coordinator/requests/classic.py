@@ -6,10 +6,10 @@ Groups of other kinds answer them with errors, as in Kafka. Requests to groups o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
-from kohort.broker.coordinator.command import Command, Step
+from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.runtime.later import Later
 from kohort.groups.classic.join import check_request
@@ -72,18 +72,19 @@ class ClassicRequests:
         """Execute a JoinGroup. A group without a membership gets a classic one."""
         ticket: Later[JoinResult] = Later()
         error = check_request(group_id, request, self._host.config.group)
+        member_id = request.member_id
         if error:
-            ticket.give(JoinResult(error, request.member_id))
+            ticket.give(JoinResult(error, member_id))
             return ticket
         command = Command(
             lambda group, now: self._join(group, request, ticket, now),
             ticket,
-            answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
-            creates_group=not request.member_id,
-            writes_group_record=not request.member_id and request.instance_id is not None,
+            answer_absent=JoinResult(_UNKNOWN, member_id) if member_id else None,
+            creates_group=not member_id,
+            writes_group_record=not member_id and request.instance_id is not None,
         )
         self._host.submit(group_id, command)
-        if not request.member_id:
+        if not member_id:
             # It may have been given an id; if the group hands that out later, the next join looks.
             self._host.drop_excess_ids()
         return ticket
@@ -106,14 +107,15 @@ class ClassicRequests:
         if not group_id:
             ticket.give(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
-        command = Command(
-            _classic_step(
-                lambda members, now: members.sync(request, ticket, now), ticket, _no_member_to_sync
-            ),
-            ticket,
-            answer_absent=_no_member_to_sync,
-        )
-        self._host.submit(group_id, command)
+
+        def step(group: Group, now: Now) -> None:
+            membership = group.membership
+            if isinstance(membership, ClassicMembership):
+                membership.sync(request, ticket, now)
+            else:
+                group.outbox.reply(ticket, _NO_MEMBER_TO_SYNC)
+
+        self._host.submit(group_id, Command(step, ticket, answer_absent=_NO_MEMBER_TO_SYNC))
         return ticket
 
     def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Later[LeaveResult]:
@@ -122,45 +124,21 @@ class ClassicRequests:
         if not group_id:
             ticket.give(LeaveResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
-
-        def answer_absent() -> LeaveResult:
-            return LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
-
+        no_members = LeaveResult(entries=(_UNKNOWN,) * len(entries))
         is_few = len(entries) <= ENTRIES_PER_STEP
         leave = ClassicMembership.leave if is_few else ClassicMembership.leave_steps
-        command = Command(
-            _classic_step(
-                lambda members, now: leave(members, entries, ticket, now), ticket, answer_absent
-            ),
-            ticket,
-            answer_absent=answer_absent,
-            is_exclusive=not is_few,
-        )
+
+        def step(group: Group, now: Now) -> Steps[None] | None:
+            membership = group.membership
+            if isinstance(membership, ClassicMembership):
+                return leave(membership, entries, ticket, now)
+            group.outbox.reply(ticket, no_members)
+            return None
+
+        command = Command(step, ticket, answer_absent=no_members, is_exclusive=not is_few)
         self._host.submit(group_id, command)
         return ticket
 
 
-def _classic_step(
-    step: Callable[[ClassicMembership, Now], Steps[None] | None],
-    ticket: Later[Any],
-    answer_absent: Callable[[], object],
-) -> Step:
-    """Return a step of classic groups. Groups without a classic membership answer as if they did
-    not exist.
-    """
-
-    def execute(group: Group, now: Now) -> Steps[None] | None:
-        membership = group.membership
-        if isinstance(membership, ClassicMembership):
-            return step(membership, now)
-        group.outbox.reply(ticket, answer_absent())
-        return None
-
-    return execute
-
-
-def _no_member_to_sync() -> SyncResult:
-    """Return the answer of a group without the member. No lambda in `sync`: thousands of commands
-    may wait while a group is being written.
-    """
-    return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+_UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
+_NO_MEMBER_TO_SYNC: Final = SyncResult(_UNKNOWN)
