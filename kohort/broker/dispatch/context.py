@@ -12,11 +12,11 @@ from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
-from kohort.broker.dispatch.long_requests import LongRequests
 from kohort.broker.dispatch.timed import Timed
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.activity import Activity
 from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.later import Later, Tasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.errors import KafkaError
@@ -72,11 +72,8 @@ class BrokerServices:
     """The rate-limited log for errors of clients; None only in tests."""
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request that validates a large batch over several loop iterations."""
-    long_requests: LongRequests = field(default_factory=LongRequests)
-    """Schedules requests that are executed over several loop iterations."""
-    long_description: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one CreateTopics request that describes its topics over several loop iterations,
-    because of the memory for its unfinished response."""
+    long_requests: FairLock = field(default_factory=FairLock)
+    """Held by the one request that is executed over several loop iterations."""
     reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
     """Held by requests that read logs in other threads, so that fsyncs find a thread as well."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)

@@ -1,57 +1,224 @@
-"""Long requests are executed one at a time, so that an event loop iteration has at most one slice.
+"""Executes long requests in time slices, over several event loop iterations.
 
-Clients are served round robin: a client with a thousand connections delays the request of another
-by only one of its own. One at a time also bounds memory: a request with many small elements takes
-thirty times its bytes when it is decoded.
+The first slice runs at once. The others, and all of a request that is long from the start, run
+under one lock, so that an iteration has at most one slice. The lock is granted round robin by
+client: one with a thousand connections delays the request of another by only one of its own. One
+request at a time also bounds memory: a request with many small elements takes thirty times its
+bytes when it is decoded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Coroutine
+from functools import partial
+from time import perf_counter
+from types import GeneratorType
+from typing import Any, Final, TypeVar
 
-from kohort.broker.core.security.fair_queue import FairQueue
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.encoded import EncodedResponse
+from kohort.broker.dispatch.failures import error_response
+from kohort.broker.dispatch.parts import join, parts_of
+from kohort.broker.dispatch.registry import Route
+from kohort.broker.dispatch.responses import Call, Responder, encode_in_steps, interrupted
+from kohort.broker.network.service import ResponseBuffers
+from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice, run
+from kohort.groups.steps import Steps
+from kohort.protocol.codec import Buffer
+from kohort.protocol.errors import DecodeError, EncodeError, KafkaError
+from kohort.protocol.framing import skip_header_tags
 
-LONG_BYTES: Final = 8 * 1024
-"""Larger requests are decoded, executed and answered in slices. Smaller ones have at most a few
-thousand elements, which take a few milliseconds."""
+T = TypeVar("T")
+
+_UNFINISHED: Final = object()
+"""Returned in place of a result if there are more steps."""
+
+
+async def run_in_slices(ctx: RequestContext, steps: Steps[T]) -> T:
+    """Run a request's steps: one slice at once, the others when no other long request runs."""
+    result = _run_slice(ctx, steps)
+    if result is _UNFINISHED:
+        async with ctx.broker.long_requests.held_by(_client_key(ctx)):
+            return await run(steps, Slice(ctx.broker.clock))
+    finished: T = result
+    return finished
+
+
+def _run_slice(ctx: RequestContext, steps: Steps[Any]) -> Any:  # noqa: ANN401 - the steps' result.
+    time_slice = Slice(ctx.broker.clock)
+    try:
+        while not time_slice.is_over():
+            next(steps)
+    except StopIteration as stop:
+        return stop.value
+    return _UNFINISHED
+
+
+def _client_key(ctx: RequestContext) -> tuple[str, str]:
+    """Return what all connections of one client have in common."""
+    return ctx.session.principal.name, ctx.connection.peer_host
 
 
 class LongRequests:
-    """Schedules the long requests of all clients."""
+    """Executes the long requests of all clients, for the dispatcher."""
 
-    def __init__(self) -> None:
-        self._waiting: FairQueue[Hashable, asyncio.Future[None]] = FairQueue(sys.maxsize)
-        """Futures by client. Bounded by the number of connections, each of which executes one
-        request at a time."""
-        self._is_taken = False
+    def __init__(self, broker: BrokerServices, responder: Responder) -> None:
+        self._lock = broker.long_requests
+        self._clock = broker.clock
+        self._responder = responder
 
-    @asynccontextmanager
-    async def turn(self, client: Hashable) -> AsyncIterator[None]:
-        """Wait until no other long request is being executed; others wait until the context
-        ends.
+    def serve(
+        self, ctx: RequestContext, frame: Buffer, route: Route, position: int, started_s: float
+    ) -> Later[ResponseBuffers]:
+        """Decode, execute and answer a long request in a task. If its client disconnects, the
+        remaining parts are not executed.
         """
-        if self._is_taken:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.add(client, waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                self._waiting.remove(client, waiter)
-                if waiter.done() and not waiter.cancelled():
-                    self._end_turn()
-                raise
-        self._is_taken = True
-        try:
-            yield
-        finally:
-            self._end_turn()
+        work = self._serve(ctx, frame, route, position, started_s)
+        return self._run(ctx, work, route, started_s)
 
-    def _end_turn(self) -> None:
-        if self._waiting.count:
-            self._waiting.take().set_result(None)
+    def begin(self, call: Call, steps: Steps[Any]) -> ResponseBuffers | Later[ResponseBuffers]:
+        """Run a handler's steps for one slice; if there are more, continue in a task."""
+        try:
+            result = _run_slice(call[0], steps)
+        except Exception as error:  # noqa: BLE001 - every error gets a response.
+            return self._responder.fail(call, error)
+        if result is _UNFINISHED:
+            return self._run_call(call, self._continue(call, steps))
+        if isinstance(result, Later):
+            return self._responder.respond_later(call, result)
+        return self._responder.respond(call, result)
+
+    def finish(self, call: Call, result: Later[Any]) -> Later[ResponseBuffers]:
+        """Wait for the result of a handler that runs as a task, and encode it in slices."""
+        return self._run_call(call, self._respond(call, result))
+
+    def fail(self, call: Call, error: Exception) -> Later[ResponseBuffers]:
+        """Respond to a long request with an error, in slices."""
+        return self._run_call(call, self._fail(call, error))
+
+    def _run_call(
+        self, call: Call, work: Coroutine[Any, Any, ResponseBuffers]
+    ) -> Later[ResponseBuffers]:
+        ctx, route, _, started_s, _ = call
+        return self._run(ctx, work, route, started_s, call)
+
+    def _run(
+        self,
+        ctx: RequestContext,
+        work: Coroutine[Any, Any, ResponseBuffers],
+        route: Route,
+        started_s: float,
+        call: Call | None = None,
+    ) -> Later[ResponseBuffers]:
+        """Run a coroutine that serves a request; `call` is None if that is not decoded yet."""
+        ctx.connection.worked_s = perf_counter() - started_s
+        return ctx.run(work, name=route.api.name).settle(partial(self._end, call))
+
+    def _end(self, call: Call | None, response: Later[ResponseBuffers]) -> ResponseBuffers:
+        try:
+            return response.result()
+        except asyncio.CancelledError:
+            if call is None:
+                raise self._responder.rejected("not_answerable", "interrupted") from None
+            return self._responder.fail(call, interrupted())
+
+    async def _serve(
+        self, ctx: RequestContext, frame: Buffer, route: Route, position: int, started_s: float
+    ) -> ResponseBuffers:
+        responder = self._responder
+        async with self._lock.held_by(_client_key(ctx)):
+            time_slice = Slice(self._clock)
+            try:
+                if route.request_header_has_tags:
+                    position = skip_header_tags(frame, position)
+                decoding = route.request_codec.decode_in_steps(frame, position)
+                request, end = await run(decoding, time_slice)
+            except DecodeError as error:
+                raise responder.malformed(route, ctx.header, error) from None
+            size = len(frame)
+            if end != size:
+                responder.log_extra_bytes(route, ctx.header, ctx.connection, size - end)
+            call = (ctx, route, request, started_s, size)
+            try:
+                result = await _handle_parts(ctx, route, request, time_slice)
+                if isinstance(result, GeneratorType):
+                    result = await run(result, time_slice)
+            except Exception as error:  # noqa: BLE001 - every error gets a response.
+                steps = responder.fail_in_steps(call, error, _waited_s(call))
+                return await run(steps, time_slice)
+        return await self._respond(call, result)
+
+    async def _continue(self, call: Call, steps: Steps[Any]) -> ResponseBuffers:
+        try:
+            async with self._lock.held_by(_client_key(call[0])):
+                result = await run(steps, Slice(self._clock))
+        except Exception as error:  # noqa: BLE001 - every error gets a response.
+            return await self._fail(call, error)
+        return await self._respond(call, result)
+
+    async def _respond(self, call: Call, result: Any) -> ResponseBuffers:  # noqa: ANN401
+        """Wait for the response if necessary, and encode it in slices."""
+        responder = self._responder
+        try:
+            response = await result if isinstance(result, Later) else result
+        except Exception as error:  # noqa: BLE001 - every error gets a response.
+            return await self._fail(call, error)
+        if response is None:
+            return responder.respond(call, response, _waited_s(call))
+        if isinstance(response, EncodedResponse):
+            return responder.respond_encoded(call, response, _waited_s(call))
+        ctx, route, _, _, _ = call
+        try:
+            buffers = await run_in_slices(ctx, encode_in_steps(ctx.header, route, response))
+        except EncodeError as error:
+            return responder.fail(call, error, _waited_s(call))
+        return responder.account(call, response, buffers, _waited_s(call))
+
+    async def _fail(self, call: Call, error: Exception) -> ResponseBuffers:
+        steps = self._responder.fail_in_steps(call, error, _waited_s(call))
+        return await run_in_slices(call[0], steps)
+
+
+def _waited_s(call: Call) -> float:
+    """Return the time during which nothing was done for a request that is executed in slices."""
+    ctx, _, _, started_s, _ = call
+    return perf_counter() - started_s - ctx.connection.worked_s
+
+
+async def _handle_parts(
+    ctx: RequestContext,
+    route: Route,
+    request: Any,  # noqa: ANN401
+    time_slice: Slice,
+) -> Any:  # noqa: ANN401
+    """Call the handler with each part of the request; return the joined responses. A request whose
+    API has no parts is given to its handler as a whole.
+    """
+    lists = route.lists
+    if lists is None:
+        return route.handler(ctx, request)
+    route.api.prepare(ctx, request)
+    whole: Any = None
+    for part, continues in parts_of(request, lists.request, route.api.part_max):
+        try:
+            response: Any = route.handler(ctx, part)
+            if isinstance(response, GeneratorType):
+                response = await run(response, time_slice)
+            if isinstance(response, Later):
+                # Other long requests wait as well, up to offsets.commit.timeout.ms: otherwise
+                # any number of decoded requests could be in memory.
+                response = await response
+        except KafkaError as error:
+            response = error_response(
+                route.api.on_error, part, route.version, error.code, error.message
+            )
+        if isinstance(response, EncodedResponse):
+            response, _ = route.response_codec.decode(response.body, 0)
+        if whole is None:
+            whole = response
         else:
-            self._is_taken = False
+            join(whole, response, lists.response, continues=continues)
+        await time_slice.pause()
+    return whole

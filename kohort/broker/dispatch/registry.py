@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import OnError
-from kohort.broker.dispatch.long_requests import LONG_BYTES
 from kohort.broker.dispatch.parts import Lists
 from kohort.broker.runtime.later import Later
 from kohort.groups.steps import Steps
@@ -25,6 +24,10 @@ from kohort.protocol.schema import VersionRange
 
 Reply: TypeAlias = Message | EncodedResponse | None
 """A response, or None if the request has none."""
+
+LONG_BYTES: Final = 8 * 1024
+"""Larger requests are decoded, executed and answered in slices. Smaller ones have at most a few
+thousand elements, which take a few milliseconds."""
 
 PART_MAX: Final = 200
 """Elements in a part of a long request, if an element takes a few microseconds."""

@@ -10,17 +10,20 @@ FindCoordinator.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.long_requests import run_in_slices
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.changes import PlannedTopic
 from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
@@ -47,7 +50,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     times = Counter(topic.name for topic in request.topics)
     may_all = ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     too_many = _partitions_asked(request.topics) > PARTITIONS_PER_REQUEST_MAX
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
@@ -66,23 +69,31 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
             wanted.append(_wanted(topic))
         except KafkaError as error:
             outcomes[topic.name] = _failed(topic.name, error)
-        await piece.pause()
+        await time_slice.pause()
     mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     planned = await ctx.broker.topics.changes.create_topics(
         wanted, validate_only=request.validate_only, charge=mutations.take
     )
-    # One at a time, since what was put together so far is kept for each.
-    async with ctx.broker.long_description:
-        known = _Described()
-        for new, outcome in zip(wanted, planned, strict=True):
-            if isinstance(outcome, KafkaError):
-                outcomes[new.name] = _failed(new.name, outcome)
-            else:
-                outcomes[new.name] = _created(ctx, outcome, known)
-            await piece.pause()
+    await run_in_slices(ctx, _describe(ctx, wanted, planned, outcomes))
     return CreateTopicsResponse(
         throttle_time_ms=mutations.throttle_ms, topics=[outcomes[name] for name in times]
     )
+
+
+def _describe(
+    ctx: RequestContext,
+    wanted: Sequence[NewTopic],
+    planned: Sequence[PlannedTopic | KafkaError],
+    outcomes: dict[str, CreatableTopicResult],
+) -> Steps[None]:
+    """Add the result of each planned topic to `outcomes`."""
+    known = _Described()
+    for new, outcome in zip(wanted, planned, strict=True):
+        if isinstance(outcome, KafkaError):
+            outcomes[new.name] = _failed(new.name, outcome)
+        else:
+            outcomes[new.name] = _created(ctx, outcome, known)
+        yield
 
 
 def _partitions_asked(topics: list[CreatableTopic]) -> int:

@@ -14,11 +14,11 @@ from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.encoded import EncodedResponse
-from kohort.broker.dispatch.long_requests import LongRequests
 from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router
 from kohort.broker.handlers import load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
+from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.protocol.codec import codec
@@ -103,7 +103,7 @@ class Side:
                     tasks=set(),
                     quotas=None,
                     clock=VirtualClock(),
-                    long_requests=LongRequests(),
+                    long_requests=FairLock(),
                 ),
             ),
             self.metrics,
@@ -409,7 +409,7 @@ def test_a_failed_produce_names_each_partition() -> None:
 )
 def test_a_failed_produce_without_acks_closes_the_connection(error: Exception) -> None:
     side = Side(produce=raising(error))
-    with pytest.raises(CloseConnection, match="Produce v9 of 'client', which asks for no answer"):
+    with pytest.raises(CloseConnection, match="Produce v9 of 'client', which expects no response"):
         side.serve(request_frame(produce(acks=0), 9))
     assert side.metrics.rejected == {"not_answerable": 1}
 

@@ -15,11 +15,11 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
-from kohort.broker.dispatch.long_requests import LONG_BYTES, LongRequests
 from kohort.broker.dispatch.parts import lists
-from kohort.broker.dispatch.registry import Api, Router
+from kohort.broker.dispatch.registry import LONG_BYTES, Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo
+from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.groups.steps import Steps
@@ -55,7 +55,7 @@ class World:
             quotas=None,
             access=None,
             clock=WorkingClock(),
-            long_requests=LongRequests(),
+            long_requests=FairLock(),
         )
         self.dispatcher = Dispatcher(
             Router({api.key: api for api in apis}),
@@ -189,22 +189,3 @@ async def test_a_malformed_long_request_closes_its_connection() -> None:
     answer = world.dispatcher.serve(ConnectionInfo("/127.0.0.1"), frame)
     with pytest.raises(CloseConnection):
         await cast("Later[Any]", answer)
-
-
-async def test_a_waiter_cancelled_when_its_turn_comes_passes_it_on() -> None:
-    requests = LongRequests()
-    order: list[str] = []
-
-    async def take(name: str) -> None:
-        async with requests.turn(name):
-            order.append(name)
-            await asyncio.sleep(0)
-
-    async with requests.turn("a"):
-        second, third = asyncio.create_task(take("b")), asyncio.create_task(take("c"))
-        await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.gather(second, third, return_exceptions=True)
-    assert order == ["c"]
-    async with requests.turn("d"):
-        pass

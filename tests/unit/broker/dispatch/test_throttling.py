@@ -12,12 +12,14 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.security.quotas import REQUEST, Entity, Quotas
 from kohort.broker.core.security.session import Principal
 from kohort.broker.dispatch import dispatcher as dispatchers
+from kohort.broker.dispatch import long_requests, responses
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import ConnectionInfo, ResponseBuffers
+from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.client_quotas import ClientQuotas
@@ -46,10 +48,15 @@ class Side:
         self.work_s = 0.0
         self.returned: Any = None
         self.now_s = 5.0
-        monkeypatch.setattr(dispatchers, "perf_counter", lambda: self.now_s)
+        for module in (dispatchers, long_requests, responses):
+            monkeypatch.setattr(module, "perf_counter", lambda: self.now_s)
         clock = VirtualClock()
         services = SimpleNamespace(
-            quotas=quotas, clock=clock, tasks=set(), purgatory=Purgatory(report=lambda *_: None)
+            quotas=quotas,
+            clock=clock,
+            tasks=set(),
+            purgatory=Purgatory(report=lambda *_: None),
+            long_requests=FairLock(),
         )
         api = Api(HeartbeatRequest, self._handle, versions="0-4")
         self._dispatcher = Dispatcher(

@@ -1,0 +1,48 @@
+"""A lock that is granted round robin by owner, so that no owner delays another by more than one of
+its own uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+from kohort.broker.core.security.fair_queue import FairQueue
+
+
+class FairLock:
+    """A mutual exclusion lock for tasks, like `asyncio.Lock`; waiters of one owner are served in
+    order.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: FairQueue[Hashable, asyncio.Future[None]] = FairQueue(sys.maxsize)
+        """Futures by owner; unbounded, so users have to bound their number."""
+        self._is_locked = False
+
+    @asynccontextmanager
+    async def held_by(self, owner: Hashable) -> AsyncIterator[None]:
+        """Wait for the lock, and hold it until the context ends."""
+        if self._is_locked:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.add(owner, waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self._waiting.remove(owner, waiter)
+                if waiter.done() and not waiter.cancelled():
+                    self._release()
+                raise
+        self._is_locked = True
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._waiting.count:
+            self._waiting.take().set_result(None)
+        else:
+            self._is_locked = False
