@@ -1,6 +1,6 @@
 """Where mkdocs reads the documents from: the tree's own pages, under their own names.
 
-``python -m scripts.docs_site DIRECTORY`` copies README, CHANGELOG, CONTRIBUTING and docs/, so that
+``python -m scripts.docs_site DIRECTORY`` copies the documents at the top and docs/, so that
 the same links lead to the same things in a checkout and on the site. Links to folders and to
 sources, which a site has not, lose their target; one that leads nowhere is an error.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FIRST: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+FIRST: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 LINK: Final = re.compile(r"(?<!\!)\[([^\]\[]*)\]\(([^)\s]+)\)")
 FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -54,6 +54,7 @@ NAVIGATION: Final = {
         "docs/upgrade.md",
         "docs/kubernetes.md",
         "docs/outgrowing-one-machine.md",
+        "SECURITY.md",
     ],
     "Understand": [
         "docs/ARCHITECTURE.md",
@@ -119,13 +120,14 @@ def as_page(content: str, folder: Path, known: set[str]) -> str:
 
 
 def navigation(known: set[str]) -> str:
-    """What stands beside the pages, as YAML."""
+    """The list of pages, as YAML."""
     listed = {name for names in NAVIGATION.values() for name in names}
     decisions = sorted(name for name in known if name.startswith("docs/adr/"))
     rest = sorted(known - listed - set(decisions))
     lines = []
     for title, names in {**NAVIGATION, "More": rest, "Decisions": decisions}.items():
-        lines.append(f"  - {title}:")
+        if names:
+            lines.append(f"  - {title}:")
         lines += [f"    - {name}" for name in names]
     return "\n".join(lines) + "\n"
 
