@@ -63,7 +63,7 @@ TOLD_OTHERWISE: Final = {
     "DescribeAcls": SHORT_TEXT,
     "CreateAcls": SHORT_TEXT,
     "DeleteAcls": SHORT_TEXT,
-    "Fetch": differences.NOT_THERE,
+    "Fetch": differences.UNKNOWN_PARTITION,
     "DescribeTopicPartitions": Difference(
         "Kafka tells of topics that are denied in the order of a hash table",
         [("topics.name", ANY, ANY)],

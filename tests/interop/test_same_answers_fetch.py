@@ -54,8 +54,8 @@ def test_topics_and_partitions_that_are_not_there(pair: Pair, filled: Topic) -> 
     for version in VERSIONS:
         request = fetch_request(filled, {0: 0, 2: 0, -1: 0}, max_wait_ms=0, min_bytes=10_000)
         request.topics += fetch_request(NOWHERE).topics
-        pair.ask(request, version, differs=differences.NOT_THERE)
-        pair.ask(fetch_request(NOWHERE), version, differs=differences.NOT_THERE)
+        pair.ask(request, version, differs=differences.UNKNOWN_PARTITION)
+        pair.ask(fetch_request(NOWHERE), version, differs=differences.UNKNOWN_PARTITION)
 
 
 def test_nothing_asked_for(pair: Pair, filled: Topic) -> None:

@@ -84,7 +84,9 @@ def test_records_without_a_time(pair: Pair) -> None:
     produce(pair, topic, batch(Record(b"value"), Record(b"value")))
     for version in VERSIONS:
         for timestamp in (*SPECIAL, 0, TIME_MS):
-            differs = differences.NO_TIMES if timestamp == LARGEST and version >= 7 else None
+            differs = (
+                differences.WITHOUT_TIMESTAMPS if timestamp == LARGEST and version >= 7 else None
+            )
             pair.ask(offsets_request(topic, timestamp), version, differs=differs)
     produce(pair, topic, timed(0))
     for version in VERSIONS:
@@ -125,7 +127,7 @@ def test_after_records_were_deleted(pair: Pair, filled: Topic) -> None:
         for version in (1, 7, 8, 11):
             for timestamp in (*SPECIAL, *range(TIME_MS, TIME_MS + 100, 10)):
                 is_gone = offset == 16 and timestamp == LARGEST and version >= 7
-                differs = differences.ALL_DELETED if is_gone else None
+                differs = differences.DELETED_RECORDS if is_gone else None
                 pair.ask(offsets_request(filled, timestamp), version, differs=differs)
 
 
@@ -189,6 +191,6 @@ def test_the_ends_of_leader_epochs(pair: Pair, filled: Topic) -> None:
                 for replica_id in (-1, -2):
                     request = epochs_request(filled, current_epoch, epoch, replica_id)
                     is_odd = epoch == -2 and current_epoch in {-1, 0}
-                    differs = differences.BELOW_EVERY_EPOCH if is_odd else None
+                    differs = differences.NEGATIVE_EPOCH if is_odd else None
                     pair.ask(request, version, differs=differs)
         pair.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=[]), version)

@@ -104,8 +104,8 @@ def test_topics_by_id(pair: Pair) -> None:
             ),
             ([MetadataRequestTopic(name=topic.name, topic_id=topic.id)], None),
             ([MetadataRequestTopic(name=NOWHERE.name, topic_id=topic.id)], None),
-            ([by_id, MetadataRequestTopic(name=topic.name)], differences.NAMES_BESIDE_IDS),
-            ([by_id, MetadataRequestTopic(name=NOWHERE.name)], differences.NAMES_BESIDE_IDS),
+            ([by_id, MetadataRequestTopic(name=topic.name)], differences.NAMES_AND_IDS),
+            ([by_id, MetadataRequestTopic(name=NOWHERE.name)], differences.NAMES_AND_IDS),
         ):
             request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
             pair.ask(request, version, differs=differs if version >= BY_ID_SINCE else None)

@@ -124,7 +124,7 @@ BAD_BATCHES: dict[str, Callable[[], bytes]] = {
 
 
 REFUSED_DIFFERENTLY = {
-    "records of nonsense": differences.UNREADABLE,
+    "records of nonsense": differences.INVALID_BATCH,
     "first offset delta is not 0": differences.STRAY_OFFSET,
 }
 REFUSED_AS_A_WHOLE = {
@@ -245,7 +245,7 @@ def test_payloads_that_do_not_decompress(pair: Pair, codec: CompressionType) -> 
     for version in (7, 9, 13):
         pair.ask(produce_request(topic, broken), version)
         for bad in (plain, cut):
-            pair.ask(produce_request(topic, bad), version, differs=differences.UNREADABLE)
+            pair.ask(produce_request(topic, bad), version, differs=differences.INVALID_BATCH)
 
 
 @pytest.mark.parametrize("codec_id", [5, 6, 7])
@@ -253,7 +253,7 @@ def test_codecs_that_do_not_exist(pair: Pair, codec_id: int) -> None:
     topic = create_topic(pair)
     for version in VERSIONS:
         bad = with_header(batch(), attributes=codec_id)
-        pair.ask(produce_request(topic, bad), version, differs=differences.UNREADABLE)
+        pair.ask(produce_request(topic, bad), version, differs=differences.INVALID_BATCH)
 
 
 def test_null_records(pair: Pair) -> None:

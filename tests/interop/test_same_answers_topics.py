@@ -146,7 +146,7 @@ def test_odd_topics(pair: Pair, name: str) -> None:
         for validate_only in (True, False):
             topic = wanted(**ODD_TOPICS[name])
             request = CreateTopicsRequest(topics=[topic], validate_only=validate_only)
-            differs = differences.AS_UNDERSTOOD if name in SHOWN_AS_UNDERSTOOD else None
+            differs = differences.PARSED_CONFIGS if name in SHOWN_AS_UNDERSTOOD else None
             pair.ask(request, version, differs=differs if version >= 5 else None)
     pair.ask_until_equal(described(topic.name), 7)
 
@@ -173,7 +173,7 @@ def test_names_twice_in_a_request(pair: Pair) -> None:
         pair.ask(request, version)
         name = fresh_name("a.b")
         request = CreateTopicsRequest(topics=[wanted(name), wanted(name.replace(".", "_"))])
-        pair.ask(request, version, differs=differences.COLLIDING_AT_ONCE)
+        pair.ask(request, version, differs=differences.COLLIDING_NAMES)
         pair.ask(CreateTopicsRequest(topics=[]), version)
 
 
@@ -273,8 +273,8 @@ def test_topics_are_deleted(pair: Pair) -> None:
         pair.ask(delete_request(version, one.name, NOWHERE.name, two.name), version)
         pair.ask_until_equal(described(one.name, two.name), 7)
         pair.ask(delete_request(version, one.name), version)
-        pair.ask(fetch_request(one), 12, differs=differences.NOT_THERE)
-        pair.ask(fetch_request(one), 13, differs=differences.NOT_THERE)
+        pair.ask(fetch_request(one), 12, differs=differences.UNKNOWN_PARTITION)
+        pair.ask(fetch_request(one), 13, differs=differences.UNKNOWN_PARTITION)
 
 
 def test_a_deleted_topic_comes_again_without_its_records(pair: Pair) -> None:
@@ -284,7 +284,7 @@ def test_a_deleted_topic_comes_again_without_its_records(pair: Pair) -> None:
     pair.ask_until_equal(described(topic.name), 7)
     again = create_topic(pair, name=topic.name)
     pair.ask(fetch_request(again), 12)
-    pair.ask(fetch_request(topic), 13, differs=differences.NOT_THERE)
+    pair.ask(fetch_request(topic), 13, differs=differences.UNKNOWN_PARTITION)
 
 
 def test_topics_that_are_not_deleted(pair: Pair) -> None:

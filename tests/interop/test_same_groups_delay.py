@@ -90,7 +90,7 @@ def an_id_that_expires_does_not_cut_it_short(pair: Pair) -> None:
     group.member("two", session_ms=1500).ask_for_id()
     watch = Stopwatch(pair)
     waiting = watch.watch(group.member("one").join(3))
-    watch.answers(waiting, 3, later=differences.not_cut_short(1.5))
+    watch.answers(waiting, 3, later=differences.full_initial_delay(1.5))
 
 
 @scripts

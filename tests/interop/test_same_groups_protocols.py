@@ -87,14 +87,14 @@ def test_a_tie(pair: Pair) -> None:
     one.joined()
     waiting = two.park()
     group.wait_members(2)
-    one.join().answers(differs=differences.TIE)
-    waiting.answers(differs=differences.TIE)
+    one.join().answers(differs=differences.TIED_VOTES)
+    waiting.answers(differs=differences.TIED_VOTES)
 
 
 def test_one_assignor_is_offered_twice(pair: Pair) -> None:
     one = Group(pair).member("one", patience_s=1).ask_for_id()
     twice = [JoinGroupRequestProtocol(name="range", metadata=data) for data in (b"1", b"2")]
-    one.join(protocols=twice).answers(differs=differences.OFFERED_TWICE)
+    one.join(protocols=twice).answers(differs=differences.ASSIGNOR_LISTED_TWICE)
 
 
 def test_a_lone_member_moves_to_another_assignor_in_two_steps(group: Group) -> None:
@@ -181,7 +181,7 @@ def test_a_follower_with_a_reason(pair: Pair, reason: JoinReason) -> None:
     for version in range(6, 10):
         group, _, two = settled(pair, NEWEST._replace(join=version))
         leave_open(two.join(join_reason=reason))
-        group.describe(differs=differences.FORCED)
+        group.describe(differs=differences.FORCED_REBALANCE)
 
 
 TAG = b"\xb0\x3c"

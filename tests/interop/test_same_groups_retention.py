@@ -133,8 +133,8 @@ def an_unused_id(pair: Pair) -> None:
     one = group.member("one", session_ms=3000).ask_for_id()
     watch = Stopwatch(pair)
     watch.until(1.5)
-    group.describe(differs=differences.KEPT_FOR_ITS_ID)
-    one.join().answers(differs=differences.KEPT_FOR_ITS_ID)
+    group.describe(differs=differences.GROUP_WITH_AN_UNUSED_ID)
+    one.join().answers(differs=differences.GROUP_WITH_AN_UNUSED_ID)
 
 
 @scripts

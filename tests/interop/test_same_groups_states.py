@@ -191,7 +191,7 @@ def test_leaving_by_id(pair: Pair, state: str) -> None:
             member_id = getattr(scene, name).id if hasattr(scene, name) else name
             scene.group.leave(MemberIdentity(member_id=member_id), version=version)
             if name == "newcomer" and state in {"CompletingRebalance", "Stable"}:
-                scene.group.describe(differs=differences.UNUSED_ID_GIVEN_BACK)
+                scene.group.describe(differs=differences.RETURNED_UNUSED_ID)
             else:
                 scene.group.describe()
 

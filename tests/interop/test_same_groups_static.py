@@ -300,7 +300,7 @@ def test_it_restarts_in_a_full_group(group: Group) -> None:
     members = [static(group, name) for name in ("one", "two", "three", "four")]
     group.settle(*members)
     new = restarted(members[3])
-    new.join().answers(differs=differences.REPLACED_IN_A_FULL_GROUP)
+    new.join().answers(differs=differences.STATIC_MEMBER_OF_A_FULL_GROUP)
 
 
 def test_it_restarts_under_another_client_id(pair: Pair) -> None:

@@ -354,7 +354,7 @@ def a_member_that_is_removed_is_waited_for_no_longer(pair: Pair) -> None:
     refused_s = watch.elapsed_s
     members[2].join().answers()
     for pending in joins:
-        later = differences.goes_on_without_the_refused(3)
+        later = differences.refused_member(3)
         watch.answers(pending, refused_s, later=later)
     group.show(*members, *waiting, late)
 
@@ -433,7 +433,7 @@ def a_replacement_has_its_own_session(pair: Pair) -> None:
     watch = Stopwatch(pair)
     new = group.member("two", instance="two", session_ms=4000)
     new.joined()
-    watch.state(group, "PreparingRebalance", 4, later=differences.its_own_session(2))
+    watch.state(group, "PreparingRebalance", 4, later=differences.session_of_the_new_process(2))
     group.show(one, two, new)
 
 

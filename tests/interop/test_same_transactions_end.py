@@ -148,7 +148,7 @@ def test_markers_with_numbers_below_zero(pair: Pair, transaction_topic: Topic) -
     one = producer(pair)
     for epoch, version in ((-1, 0), (0, -1)):
         marker = one.marker({transaction_topic: [0]}, epoch=epoch, transaction_version=version)
-        pair.ask(write_markers(marker), 2, differs=differences.MARKER_BELOW_ZERO)
+        pair.ask(write_markers(marker), 2, differs=differences.NEGATIVE_MARKER_EPOCH)
 
 
 def test_a_marker_that_came_too_early_holds_up_only_kafka(pair: Pair) -> None:
@@ -158,5 +158,5 @@ def test_a_marker_that_came_too_early_holds_up_only_kafka(pair: Pair) -> None:
         marker = one.marker({topic: [0]}, epoch=one.off(5), transaction_version=2)
         pair.ask(write_markers(marker), 2)
         pair.ask(one.end_request(commit=True), version)
-        one.describe(differs=differences.STUCK)
-        pair.ask(one.init_request(5), 5, differs=differences.STUCK)
+        one.describe(differs=differences.SUPERSEDED_MARKER)
+        pair.ask(one.init_request(5), 5, differs=differences.SUPERSEDED_MARKER)

@@ -209,7 +209,7 @@ def test_batches_whose_id_is_not_their_producers(pair: Pair, version: int) -> No
         {0: one.batch(1)},
         version,
         transactional_id=two.id,
-        differs=differences.ID_OF_ANOTHER,
+        differs=differences.FOREIGN_TRANSACTIONAL_ID,
     )
 
 
@@ -219,7 +219,7 @@ def test_transactional_batches_of_no_producer(pair: Pair, version: int) -> None:
     one = producer(pair)
     one.add({topic: [0]})
     nobody = batch(b"value", is_transactional=True)
-    one.produce(topic, {0: nobody}, version, differs=differences.NOBODYS_TRANSACTION)
+    one.produce(topic, {0: nobody}, version, differs=differences.NO_PRODUCER_ID)
 
 
 @pytest.mark.parametrize("version", [12, 13])
@@ -227,7 +227,7 @@ def test_refused_batches_add_nothing(pair: Pair, version: int) -> None:
     topic = create_topic(pair)
     one = producer(pair)
     one.send(topic, 1, version)
-    one.describe(differs=differences.ADDED_FOR_NOTHING)
+    one.describe(differs=differences.REJECTED_BATCH)
 
 
 @pytest.mark.parametrize("version", [3, 10, 11, 12, 13])

@@ -133,7 +133,7 @@ def read_everywhere(
         for version in versions:
             for offset in range(-1, last + 2):
                 request = fetch_request(topic, offset, isolation_level=isolation_level)
-                pair.ask(request, version, differs=differences.EXACTLY_ABORTED)
+                pair.ask(request, version, differs=differences.LISTED_ABORTED_TRANSACTIONS)
         for timestamp in times:
             offsets = offsets_request(topic, timestamp)
             offsets.isolation_level = isolation_level
@@ -196,9 +196,9 @@ def test_levels_that_do_not_exist(pair: Pair, transaction_topic: Topic) -> None:
     for isolation_level in (2, -1):
         request = offsets_request(transaction_topic, END)
         request.isolation_level = isolation_level
-        pair.ask(request, 11, differs=differences.NO_SUCH_LEVEL)
+        pair.ask(request, 11, differs=differences.UNKNOWN_ISOLATION_LEVEL)
         fetch = fetch_request(transaction_topic, isolation_level=isolation_level)
-        pair.ask(fetch, 12, differs=differences.NO_SUCH_LEVEL)
+        pair.ask(fetch, 12, differs=differences.UNKNOWN_ISOLATION_LEVEL)
 
 
 def test_a_reader_of_committed_records_waits_for_the_marker(pair: Pair) -> None:

@@ -64,7 +64,7 @@ FAILS_ALONE: Final = Difference(
         ("error_message", TEXT, None),
     ],
 )
-UNREADABLE: Final = Difference(
+INVALID_BATCH: Final = Difference(
     "an invalid batch is answered with INVALID_RECORD; Kafka fails internally and "
     "reports a server error",
     [
@@ -99,7 +99,7 @@ NEGATIVE_LIMIT: Final = Difference(
         ("records", [], ANY),
     ],
 )
-NOT_THERE: Final = Difference(
+UNKNOWN_PARTITION: Final = Difference(
     "aborted transactions are null unless they were requested; for a partition that "
     "does not exist, Kafka sends an empty list",
     [("aborted_transactions", [], None)],
@@ -127,17 +127,17 @@ def watermark_before_the_append(end: int) -> Difference:
 
 
 # ListOffsets and OffsetForLeaderEpoch.
-NO_TIMES: Final = Difference(
+WITHOUT_TIMESTAMPS: Final = Difference(
     "if no record has a timestamp, there is no record with the largest one; Kafka "
     "answers with the first record",
     [("offset", 0, -1), ("leader_epoch", 0, -1)],
 )
-ALL_DELETED: Final = Difference(
+DELETED_RECORDS: Final = Difference(
     "a deleted record never counts as the one with the largest timestamp, even if "
     "it is still in the file",
     [("timestamp", ANY, -1), ("offset", ANY, -1), ("leader_epoch", 0, -1)],
 )
-BELOW_EVERY_EPOCH: Final = Difference(
+NEGATIVE_EPOCH: Final = Difference(
     "no leader has an epoch below 0, so such an epoch has no end offset",
     [("leader_epoch", -2, -1), ("end_offset", 0, -1)],
 )
@@ -162,7 +162,7 @@ NEITHER_NAME_NOR_ID: Final = Difference(
         ("controller_id", -1, 1),
     ],
 )
-NAMES_BESIDE_IDS: Final = Difference(
+NAMES_AND_IDS: Final = Difference(
     "a request for topics by id and by name gets all of them; Kafka ignores the names",
     [("topics", ANY, ANY)],
 )
@@ -182,7 +182,7 @@ NOT_SERVED: Final = {
     "clusters of more than one node": {64, 80, 81, 94},
 }
 """Apis by what they are about; this broker does not do that (yet)."""
-SERVED: Final = Difference(
+SERVED_APIS: Final = Difference(
     "the response lists the APIs and features that this broker has",
     [
         *((f"api_keys.{key}", ANY, MISSING) for keys in NOT_SERVED.values() for key in keys),
@@ -207,7 +207,7 @@ SERVED: Final = Difference(
 )
 
 # Topics.
-AS_UNDERSTOOD: Final = Difference(
+PARSED_CONFIGS: Final = Difference(
     "a new topic's configs are returned as parsed, as in DescribeConfigs; Kafka "
     "returns what was sent",
     [
@@ -215,7 +215,7 @@ AS_UNDERSTOOD: Final = Difference(
         ("configs.retention.ms.value", " 1000 ", "1000"),
     ],
 )
-COLLIDING_AT_ONCE: Final = Difference(
+COLLIDING_NAMES: Final = Difference(
     "two names that collide cannot be created in the same request; Kafka checks "
     "only against existing topics",
     [
@@ -242,7 +242,7 @@ NO_METADATA_LOG: Final = Difference(
 )
 
 # Transactions.
-MARKER_BELOW_ZERO: Final = Difference(
+NEGATIVE_MARKER_EPOCH: Final = Difference(
     "an epoch or a transaction version below 0 is an error of the client; Kafka "
     "fails internally and reports a server error",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
@@ -250,7 +250,7 @@ MARKER_BELOW_ZERO: Final = Difference(
 NO_TRANSACTIONS: Final = Difference(
     "every request is answered; Kafka never answers one without transactions", [("", SILENT, ANY)]
 )
-ID_OF_ANOTHER: Final = Difference(
+FOREIGN_TRANSACTIONAL_ID: Final = Difference(
     "the transactional id of a request must belong to its producer, because "
     "authorization depends on it; Kafka checks this only before the first batch of "
     "a transaction",
@@ -260,7 +260,7 @@ ID_OF_ANOTHER: Final = Difference(
         ("log_start_offset", 0, -1),
     ],
 )
-NOBODYS_TRANSACTION: Final = Difference(
+NO_PRODUCER_ID: Final = Difference(
     "a transactional batch without a producer id is refused, because no marker "
     "could ever end its transaction; Kafka appends it",
     [
@@ -269,7 +269,7 @@ NOBODYS_TRANSACTION: Final = Difference(
         ("log_start_offset", 0, -1),
     ],
 )
-NO_SUCH_LEVEL: Final = Difference(
+UNKNOWN_ISOLATION_LEVEL: Final = Difference(
     "an unknown isolation level is an error of the client; Kafka fails internally "
     "and reports a server error",
     [
@@ -279,7 +279,7 @@ NO_SUCH_LEVEL: Final = Difference(
         ("aborted_transactions", [], None),
     ],
 )
-EXACTLY_ABORTED: Final = Difference(
+LISTED_ABORTED_TRANSACTIONS: Final = Difference(
     "the response lists exactly the aborted transactions within its records; Kafka "
     "searches up to the next index entry, and lists some that come later",
     [("aborted_transactions", ANY, [])],
@@ -290,7 +290,7 @@ STABLE_BELOW_THE_START: Final = Difference(
     "the first records of an open transaction were deleted",
     [("last_stable_offset", 0, 1)],
 )
-ADDED_FOR_NOTHING: Final = Difference(
+REJECTED_BATCH: Final = Difference(
     "a refused batch neither adds its partition to a transaction nor begins one; "
     "Kafka adds the partition before it checks the batch",
     [
@@ -318,7 +318,7 @@ OWN_TIMER: Final = Difference(
         ("topics", ANY, []),
     ],
 )
-STUCK: Final = Difference(
+SUPERSEDED_MARKER: Final = Difference(
     "a partition whose transaction was ended by a marker of a higher epoch counts "
     "as complete; Kafka never completes the transaction, and the id's producers "
     "wait until its state is deleted",
@@ -337,7 +337,7 @@ UNUSED_ID_OF_AN_INSTANCE: Final = Difference(
     "fails internally and reports a server error",
     [("error_code", UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID), ("member_id", "", ANY)],
 )
-UNUSED_ID_GIVEN_BACK: Final = Difference(
+RETURNED_UNUSED_ID: Final = Difference(
     "when an unused member id leaves, no member is lost and no partition has to "
     "move; Kafka starts a rebalance",
     [
@@ -347,7 +347,7 @@ UNUSED_ID_GIVEN_BACK: Final = Difference(
         ("member_metadata", b"", ANY),
     ],
 )
-REPLACED_IN_A_FULL_GROUP: Final = Difference(
+STATIC_MEMBER_OF_A_FULL_GROUP: Final = Difference(
     "a static member that comes back does not make the group larger; Kafka refuses "
     "it if the group is full, and it loses its membership",
     [
@@ -362,7 +362,7 @@ CLIENT_OF_THE_NEW_PROCESS: Final = Difference(
     "its new process; Kafka still shows those of the old process",
     [("client_id", "two", "other")],
 )
-TIE: Final = Difference(
+TIED_VOTES: Final = Difference(
     "if two assignors get the same number of votes, the leader's preference "
     "decides; in Kafka, the order of a hash table does",
     [("protocol_name", "sticky", "range"), ("metadata", ANY, ANY)],
@@ -376,7 +376,7 @@ RESTARTED_LEADER: Final = Difference(
         ("member_metadata", b"", ANY),
     ],
 )
-FORCED: Final = Difference(
+FORCED_REBALANCE: Final = Difference(
     "a follower can force a rebalance with a reason in tag 7728; Kafka ignores the tag",
     [
         ("group_state", "Stable", "PreparingRebalance"),
@@ -384,12 +384,12 @@ FORCED: Final = Difference(
         ("member_metadata", ANY, b""),
     ],
 )
-OFFERED_TWICE: Final = Difference(
+ASSIGNOR_LISTED_TWICE: Final = Difference(
     "an assignor that one member lists twice counts once; Kafka counts it for two "
     "members, finds no common assignor, and never answers",
     [("", SILENT, ANY)],
 )
-KEPT_FOR_ITS_ID: Final = Difference(
+GROUP_WITH_AN_UNUSED_ID: Final = Difference(
     "a group with an assigned but unused member id is not deleted as empty; Kafka "
     "deletes it, and the client has to request another id",
     [
@@ -399,7 +399,7 @@ KEPT_FOR_ITS_ID: Final = Difference(
         *((field, None, ANY) for field in ("protocol_type", "protocol_name")),
     ],
 )
-SUPERSEDED: Final = Difference(
+SUPERSEDED_REQUEST: Final = Difference(
     "a waiting request is answered when the same member sends another one; Kafka never answers it",
     [("", SILENT, ANY)],
 )
@@ -410,7 +410,7 @@ REMOVED_WHILE_WAITING: Final = Difference(
 )
 
 
-def not_cut_short(kafka_s: float) -> Later:
+def full_initial_delay(kafka_s: float) -> Later:
     """When Kafka ends the initial delay."""
     return Later(
         "the initial delay does not end early when an unused member id expires; in Kafka it does",
@@ -418,7 +418,7 @@ def not_cut_short(kafka_s: float) -> Later:
     )
 
 
-def goes_on_without_the_refused(kafka_s: float) -> Later:
+def refused_member(kafka_s: float) -> Later:
     """When Kafka ends the phase."""
     return Later(
         "a group does not wait for a member that it refused for its size; Kafka checks "
@@ -427,7 +427,7 @@ def goes_on_without_the_refused(kafka_s: float) -> Later:
     )
 
 
-def its_own_session(kafka_s: float) -> Later:
+def session_of_the_new_process(kafka_s: float) -> Later:
     """When Kafka misses it."""
     return Later(
         "a static member that comes back expires after the session timeout of its new "
