@@ -127,14 +127,7 @@ REFUSED_DIFFERENTLY = {
     "records of nonsense": differences.INVALID_BATCH,
     "first offset delta is not 0": differences.STRAY_OFFSET,
 }
-REFUSED_AS_A_WHOLE = {
-    "magic 3",
-    "magic -1",
-    "length 0",
-    "negative length",
-    "transactional",
-    "transactional without producer",
-}
+REFUSED_AS_A_WHOLE = {"magic 3", "magic -1", "length 0", "negative length"}
 """By Kafka, with everything else in the request."""
 
 
