@@ -3,23 +3,25 @@
 Importing this module is cheap: prometheus-client is imported by the first scrape.
 """
 
-from typing import NamedTuple, Protocol
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.metrics.sources import (
-    GroupsSource,
-    HistorySource,
-    NetworkSource,
-    PurgatorySource,
-    TasksSource,
-    TopicsSource,
-    TransactionsSource,
-)
 from kohort.broker.metrics.transactions import TransactionMetrics
 from kohort.broker.runtime.slices import Monotonic
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.host import GroupHost
+    from kohort.broker.core.purgatory import Purgatory
+    from kohort.broker.history.history import RebalanceHistory
+    from kohort.broker.network.server import NetworkServer
+    from kohort.broker.runtime.lasting_tasks import LastingTasks
+    from kohort.broker.topics.manager import TopicManager
+    from kohort.broker.transactions.host import TransactionHost
 
 
 class BrokerMetrics:
@@ -46,13 +48,13 @@ class BrokerMetrics:
 class MetricsSource(NamedTuple):
     """The parts of a broker that a scrape reads, on the event loop."""
 
-    topics: TopicsSource
-    groups: GroupsSource
-    transactions: TransactionsSource
-    history: HistorySource
-    purgatory: PurgatorySource
-    network: NetworkSource
-    tasks: TasksSource
+    topics: TopicManager
+    groups: GroupHost
+    transactions: TransactionHost
+    history: RebalanceHistory
+    purgatory: Purgatory
+    network: NetworkServer
+    tasks: LastingTasks
     clock: Monotonic
     node_id: int
     address: str

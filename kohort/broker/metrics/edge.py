@@ -1,7 +1,10 @@
 """Collectors of the counters of the edge and the purgatory."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
@@ -9,9 +12,12 @@ from kohort.broker.metrics import catalogue
 from kohort.broker.metrics.families import Family, single
 from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
-from kohort.broker.metrics.sources import NetworkSource, PurgatorySource
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.broker.core.purgatory import Purgatory
+    from kohort.broker.network.server import NetworkServer
 
 _ERROR_NAMES = {code.value: code.name for code in ErrorCode}
 
@@ -77,7 +83,7 @@ class EdgeCollector:
 class MemoryCollector:
     """Collector of the memory held by requests and answers."""
 
-    def __init__(self, network: NetworkSource) -> None:
+    def __init__(self, network: NetworkServer) -> None:
         self._network = network
 
     def collect(self) -> Iterator[Metric]:
@@ -88,7 +94,7 @@ class MemoryCollector:
 class PurgatoryCollector:
     """Collector of waiting operations, by Kafka's names of their kinds."""
 
-    def __init__(self, purgatory: PurgatorySource) -> None:
+    def __init__(self, purgatory: Purgatory) -> None:
         self._purgatory = purgatory
 
     def collect(self) -> Iterator[Metric]:

@@ -1,8 +1,11 @@
 """Collects consumer groups: members, states, committed offsets and lag."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
@@ -11,11 +14,15 @@ from kohort.broker.metrics.budget import GROUPS, SeriesBudget
 from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
 from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.partitions import readable
-from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.membership import PARKED_JOINS, PARKED_SYNCS, UNUSED_IDS
 from kohort.groups.description import GroupDescription
 from kohort.groups.kinds import GroupKind
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.host import GroupHost
+    from kohort.broker.topics.manager import TopicManager
+    from kohort.groups.group import Group
 
 
 @dataclass(slots=True, eq=False)
@@ -69,8 +76,8 @@ class GroupCollector:
 
     def __init__(
         self,
-        groups: GroupsSource,
-        topics: TopicsSource,
+        groups: GroupHost,
+        topics: TopicManager,
         *,
         groups_max: int,
         group_partitions_max: int,
@@ -154,7 +161,7 @@ class GroupCollector:
         yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])
 
     async def _look_at_offsets(
-        self, group_id: str, group: GroupSource, seen: _Seen, piece: Slice
+        self, group_id: str, group: Group, seen: _Seen, piece: Slice
     ) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             topic_sum = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
@@ -166,7 +173,7 @@ class GroupCollector:
                 await piece.pause()
             seen.topic_sums.append(topic_sum)
 
-    async def _sum_offsets(self, group: GroupSource, total: OffsetSample, piece: Slice) -> None:
+    async def _sum_offsets(self, group: Group, total: OffsetSample, piece: Slice) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             for partition, committed in list(partitions.items()):
                 total.add(committed.offset, self._lag(topic, partition, committed.offset))

@@ -1,11 +1,16 @@
 """Read-only access to partitions, for metrics and the console."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
-from kohort.broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kohort.broker.topics.manager import TopicManager
+    from kohort.broker.topics.partition import Partition
+    from kohort.broker.topics.topic import Topic
 
 
-def open_partition(topics: TopicsSource, topic: TopicSource, index: int) -> PartitionSource | None:
+def open_partition(topics: TopicManager, topic: Topic, index: int) -> Partition | None:
     """Return the partition, opened if necessary; None if it is empty or gone.
 
     Partitions not used since the start are not open, but their content counts. Those of internal
@@ -37,7 +42,7 @@ class Readable(NamedTuple):
         return None if committed < 0 else max(0, self.end - max(committed, self.start))
 
 
-def readable(topics: TopicsSource, topic_name: str, index: int) -> Readable | None:
+def readable(topics: TopicManager, topic_name: str, index: int) -> Readable | None:
     """Return the readable offsets of a partition, None if it does not exist."""
     topic = topics.get(topic_name)
     if topic is None or not 0 <= index < len(topic.partitions):

@@ -1,6 +1,9 @@
 """Collectors of the process as a whole, and of the scrape itself."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
@@ -8,7 +11,9 @@ from kohort.broker.metrics import catalogue
 from kohort.broker.metrics.families import Family, single
 from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.loop_lag import LoopLagMeter
-from kohort.broker.metrics.sources import TasksSource
+
+if TYPE_CHECKING:
+    from kohort.broker.runtime.lasting_tasks import LastingTasks
 
 
 class ProcessCollector:
@@ -20,7 +25,7 @@ class ProcessCollector:
         self,
         loop_lag: LoopLagMeter,
         gc_pauses: GcPauseMeter,
-        tasks: TasksSource,
+        tasks: LastingTasks,
         *,
         version: str,
     ) -> None:

@@ -1,7 +1,10 @@
 """Collectors of the events of the coordinator's groups."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
@@ -10,8 +13,10 @@ from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, sin
 from kohort.broker.metrics.group_counts import GroupCounts
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
 from kohort.broker.metrics.rebalances import RebalanceMetrics
-from kohort.broker.metrics.sources import HistorySource
 from kohort.broker.metrics.tally import RecentRate
+
+if TYPE_CHECKING:
+    from kohort.broker.history.history import RebalanceHistory
 
 RATE_PERIOD_S = 30.0
 """The period of Kafka's own rates (`metrics.sample.window.ms`)."""
@@ -121,7 +126,7 @@ class RebalanceCollector:
 class HistoryCollector:
     """Collector of the state of the rebalance history."""
 
-    def __init__(self, history: HistorySource) -> None:
+    def __init__(self, history: RebalanceHistory) -> None:
         self._history = history
 
     def collect(self) -> Iterator[Metric]:

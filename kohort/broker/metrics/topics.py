@@ -1,9 +1,11 @@
 """Collects topics and partitions: offsets, sizes, and kafka_exporter's metrics of replicas."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 
@@ -14,8 +16,11 @@ from kohort.broker.metrics.families import Labels, Rows, WideFamily
 from kohort.broker.metrics.families import single as one_sample
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
 from kohort.broker.metrics.partitions import open_partition
-from kohort.broker.metrics.sources import PartitionSource, TopicsSource
 from kohort.broker.runtime.slices import Slice
+
+if TYPE_CHECKING:
+    from kohort.broker.topics.manager import TopicManager
+    from kohort.broker.topics.partition import Partition
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +37,7 @@ class PartitionSample:
     lost_offsets: int = 0
     held_offsets: int = 0
 
-    def add(self, other: "PartitionSample") -> None:
+    def add(self, other: PartitionSample) -> None:
         self.high_watermark += other.high_watermark
         self.log_start_offset += other.log_start_offset
         self.size_bytes += other.size_bytes
@@ -91,7 +96,7 @@ class TopicCollector:
 
     def __init__(
         self,
-        topics: TopicsSource,
+        topics: TopicManager,
         *,
         node_id: int,
         partitions_max: int,
@@ -176,7 +181,7 @@ def _rows(
     return lambda: ((sample.labels, value_of(sample)) for sample in samples)
 
 
-def _look_at(topic: str, index: int, partition: PartitionSource | None) -> PartitionSample:
+def _look_at(topic: str, index: int, partition: Partition | None) -> PartitionSample:
     labels = _labels(topic, str(index))
     if partition is None:
         return PartitionSample(labels, 0, 0, 0, 0, in_sync=1)
@@ -193,7 +198,7 @@ def _look_at(topic: str, index: int, partition: PartitionSource | None) -> Parti
     )
 
 
-def _look_at_producers(partition: PartitionSource, seen: _Seen, late_before_ms: int) -> None:
+def _look_at_producers(partition: Partition, seen: _Seen, late_before_ms: int) -> None:
     producers = partition.log.loaded_producers
     if producers is None:
         return

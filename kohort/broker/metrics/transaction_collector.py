@@ -1,7 +1,9 @@
 """Collects states and outcomes of transactions."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 
@@ -9,8 +11,10 @@ from kohort.broker.core.transaction.effects import EndCause
 from kohort.broker.metrics import transaction_catalogue as catalogue
 from kohort.broker.metrics.families import Family, single
 from kohort.broker.metrics.metric_info import MetricInfo
-from kohort.broker.metrics.sources import TransactionsSource
 from kohort.broker.metrics.transactions import RESULTS, TransactionMetrics
+
+if TYPE_CHECKING:
+    from kohort.broker.transactions.host import TransactionHost
 
 _COUNTS: Final[tuple[tuple[MetricInfo, str], ...]] = (
     (catalogue.STARTED, "started"),
@@ -24,7 +28,7 @@ FORGOTTEN: Final = ("expired", "evicted")
 class TransactionCollector:
     """Collector of the transactional ids; reads them when it collects, which is quick."""
 
-    def __init__(self, transactions: TransactionsSource, metrics: TransactionMetrics) -> None:
+    def __init__(self, transactions: TransactionHost, metrics: TransactionMetrics) -> None:
         self._transactions = transactions
         self._metrics = metrics
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import prometheus_client
 import pytest
@@ -31,6 +31,7 @@ from kohort.groups.events import (
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import Now
 from tests.unit.broker.metrics.sources import (
+    FakeTopics,
     Group,
     Groups,
     History,
@@ -86,7 +87,7 @@ async def make_page() -> AsyncIterator[MakePage]:
     executor = ThreadPoolExecutor(1)
 
     def make(
-        topics: Topics = ORDERS,
+        topics: Any = ORDERS,  # noqa: ANN401 - stands for a TopicManager.
     ) -> MetricsPage:
         metrics = BrokerMetrics()
         metrics.edge.request_failed("Fetch", 4, 1, 0.001)
@@ -178,7 +179,7 @@ async def test_both_formats_say_the_same(make_page: MakePage) -> None:
 async def test_those_who_ask_at_the_same_time_share_one_look(make_page: MakePage) -> None:
     looks = 0
 
-    class CountingTopics(Topics):
+    class CountingTopics(FakeTopics):
         def all(self) -> Iterable[Topic]:
             nonlocal looks
             looks += 1
@@ -210,7 +211,7 @@ async def test_a_look_that_fails_fails_those_who_share_it_and_not_the_next(
 ) -> None:
     faults: list[Exception] = []
 
-    class FaultyTopics(Topics):
+    class FaultyTopics(FakeTopics):
         def all(self) -> Iterable[Topic]:
             if faults:
                 raise faults.pop()
