@@ -41,13 +41,13 @@ TEXTS: Final = {
     ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
     ResourceType.DELEGATION_TOKEN: "Delegation Token authorization failed.",
 }
-"""The error messages, in Kafka's words."""
+"""The error messages, as in Kafka."""
 
 HTTP_API: Final = -1
 """Used for the HTTP API in place of an API key."""
 
 LINES_PER_SECOND: Final = 200
-"""Limits logged denials; a peer may be denied fifty thousand names with each request."""
+"""Logged denials; one request may be denied fifty thousand names."""
 NAME_SHOWN_MAX: Final = 250
 REASON_SHOWN_MAX: Final = 1_000
 
@@ -215,7 +215,9 @@ class Access:
         return self._authorizer.operations(session, kind, name, applicable)
 
     def cluster_operations(self, session: Session, applicable: Sequence[Operation]) -> int:
-        """The same for the cluster; 0 if the principal may not describe it."""
+        """Bit field of the operations that the principal may perform on the cluster; 0 if it may
+        not describe it.
+        """
         allowed = self.operations(session, ResourceType.CLUSTER, CLUSTER_NAME, applicable)
         return allowed if allowed & (1 << Operation.DESCRIBE) else 0
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 READS_ASIDE: Final = 2
-"""Concurrent log reads in other threads, of which there are four."""
+"""Concurrent log reads in the thread pool, which has four threads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,9 +59,10 @@ class BrokerServices:
     cluster_id: str
     advertised_host: str
     advertised_port: int
-    """The address to which clients are told to connect, unless the next field overrides it."""
+    """The advertised address, unless the next field overrides it."""
     advertised_by_listener: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """The same by listener name: the name of this machine may differ from network to network."""
+    """Advertised addresses by listener name, because networks may have different names for the
+    machine."""
     users: Users | None = None
     """The users that can authenticate; None only in tests without users."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class BrokerServices:
     long_requests: FairLock = field(default_factory=FairLock)
     """Held by the one request that is executed over several loop iterations."""
     reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
-    """Held by requests that read logs in other threads, so that fsyncs find a thread as well."""
+    """Held by requests that read logs in the thread pool, to leave threads for fsyncs."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)
     """The history of rebalances."""
     activity: Activity = field(default_factory=Activity)
@@ -110,7 +111,7 @@ class RequestContext:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """The host and port that this client is told to connect to: those of its listener."""
+        """The advertised host and port of the client's listener."""
         broker = self.broker
         return broker.advertised_by_listener.get(
             self.connection.session.listener, (broker.advertised_host, broker.advertised_port)
@@ -130,8 +131,7 @@ class RequestContext:
             return True
         connection = self.connection
         session = connection.session
-        # The connection caches what its session has been granted. The cache is checked nowhere
-        # else.
+        # The permission cache: names granted to this session. It is checked nowhere else.
         if connection.granted_to is session and name in connection.granted.get(
             (operation, kind), ()
         ):
@@ -170,8 +170,8 @@ class RequestContext:
         return None if access is None else access.permissions_key(self.session)
 
     def run(self, work: Coroutine[Any, Any, T], *, name: str) -> Later[T]:
-        """Run a coroutine as a task; return its result. The client is charged for the time that
-        it works, if it has a limit for that.
+        """Run a coroutine as a task; return its result. If the client has a request quota, it is
+        charged for the running time, excluding suspension.
         """
         quotas = self.broker.quotas
         if quotas is not None and quotas.is_limiting:

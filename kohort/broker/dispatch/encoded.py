@@ -1,7 +1,7 @@
-"""A cache of encoded responses, for clients that ask the same.
+"""A cache of encoded responses, for clients that send the same request.
 
-Many clients of one application ask the same question: who leads the partitions of the topics that
-they all read. Looking that up and encoding it is most of the cost of the request.
+All clients of an application request the leaders of the same partitions. Building and encoding the
+response is most of the cost of such a request.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ class TopicAnswers:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, question: Hashable, topics: TopicManager) -> EncodedResponse | None:
+    def find(self, key: Hashable, topics: TopicManager) -> EncodedResponse | None:
         """Return the cached response, if there is one and it is still valid."""
-        kept = self._kept.get(question)
-        if kept is None:
+        cached = self._kept.get(key)
+        if cached is None:
             return None
-        for topic_id, revision in kept.revisions:
+        for topic_id, revision in cached.revisions:
             topic = topics.get_by_id(topic_id)
             if (
                 topic is None
                 or topic.partitions.revision != revision
                 or not topic.partitions.are_online()
             ):
-                del self._kept[question]
+                del self._kept[key]
                 return None
-        return kept.answer
+        return cached.answer
 
-    def keep(self, question: Hashable, body: bytes, told: Sequence[Topic]) -> EncodedResponse:
+    def keep(self, key: Hashable, body: bytes, topics: Sequence[Topic]) -> EncodedResponse:
         """Cache a response. It may depend only on the existing topics and the state of their
         partitions, all of which must be online.
         """
@@ -71,6 +71,6 @@ class TopicAnswers:
         if len(body) <= KEPT_MAX_BYTES:
             if len(self._kept) >= KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
-            revisions = tuple([(topic.topic_id, topic.partitions.revision) for topic in told])
-            self._kept[question] = _Kept(answer, revisions)
+            revisions = tuple([(topic.topic_id, topic.partitions.revision) for topic in topics])
+            self._kept[key] = _Kept(answer, revisions)
         return answer

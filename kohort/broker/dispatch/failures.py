@@ -19,8 +19,8 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""A name that stands for the whole: in `Mirror.copied` for the request's element, if it is not a
-structure; in `Mirror.request` for the request, where a list gets one element."""
+"""Stands for the whole in place of a name: in `Mirror.copied` for the request's element, if it is
+not a structure; in `Mirror.request` for the request, if the list gets one element."""
 
 
 ERROR_FIELD: Final = "error_code"
@@ -51,7 +51,7 @@ def per_partition(
     topic: Mapping[str, str],
     partition: Mapping[str, str],
     *,
-    asked: str = "partitions",
+    requested: str = "partitions",
     **values: object,
 ) -> Mirror:
     """The list `topics` of both, with the error in each of their `partitions`.
@@ -59,10 +59,10 @@ def per_partition(
     Args:
         topic: what a topic of the response copies; see `Mirror.copied`.
         partition: what a partition of it copies.
-        asked: the name of the request's list of partitions.
+        requested: the name of the request's list of partitions.
         values: other fields of a partition, with values that mean "unknown".
     """
-    inner = Mirror(response="partitions", request=asked, copied=partition, values=values)
+    inner = Mirror(response="partitions", request=requested, copied=partition, values=values)
     return Mirror(response="topics", request="topics", copied=topic, inner=inner)
 
 
@@ -129,8 +129,8 @@ def error_steps(
 
 
 def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -> Struct:
-    """The response to a request of somebody who is turned away with it: as `error_response`, and
-    empty where it cannot say `code`, as when the Metadata of all topics is asked for.
+    """Return the response to a request before authentication: that of `error_response`, or an
+    empty one if the response has no field for `code`, as for the Metadata of all topics.
     """
     try:
         return error_response(on_error, request, version, code)
@@ -152,7 +152,7 @@ def elements_response(
 
 
 def _unsaid(on_error: OnError, request: object, version: int) -> Struct:
-    """The response to a request that says nothing yet."""
+    """Return an empty response to a request, with the values that mean "unknown"."""
     key = schema_of(type(request)).key
     assert key is not None
     response = _blank(RESPONSES[key])
@@ -167,39 +167,43 @@ def _fill_any(
 ) -> Steps[bool]:
     """Fill the first list that this version has; False if it has none."""
     for mirror in on_error.mirrors:
-        asked = _asked(request, mirror.request, failure.version)
-        if asked is not None and _in_version(response, mirror.response, failure.version):
-            yield from _fill(mirror, response, asked, failure)
+        requested = _requested_elements(request, mirror.request, failure.version)
+        if requested is not None and _in_version(response, mirror.response, failure.version):
+            yield from _fill(mirror, response, requested, failure)
             return True
     return False
 
 
-def _asked(request: object, path: str, version: int) -> list[object] | None:
+def _requested_elements(request: object, path: str, version: int) -> list[object] | None:
     """Return the request's list for a mirror; None if this version has none."""
     if path == ITSELF:
         return [request]
     name, _, inner = path.partition(".")
     if not _in_version(request, name, version):
         return None
-    found: list[object] | None = getattr(request, name)
-    if found is None or not inner:
-        return found
-    return [one for outer in found for one in getattr(outer, inner)]
+    elements: list[object] | None = getattr(request, name)
+    if elements is None or not inner:
+        return elements
+    return [inner_element for element in elements for inner_element in getattr(element, inner)]
 
 
-def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure) -> Steps[None]:
+def _fill(
+    mirror: Mirror, parent: Struct, requested_elements: list[object], failure: _Failure
+) -> Steps[None]:
     """Add an element with the error to `parent`'s list for each requested element."""
     (declared,) = (f for f in schema_of(type(parent)).fields if f.name == mirror.response)
     assert isinstance(declared.kind, type)
     elements = []
-    for one in asked:
+    for requested in requested_elements:
         element = _blank(declared.kind)
         for name, value in mirror.values.items():
             setattr(element, name, value)
         for name, source in mirror.copied.items():
-            setattr(element, name, one if source == ITSELF else getattr(one, source))
+            setattr(element, name, requested if source == ITSELF else getattr(requested, source))
         if mirror.inner is not None:
-            yield from _fill(mirror.inner, element, getattr(one, mirror.inner.request), failure)
+            yield from _fill(
+                mirror.inner, element, getattr(requested, mirror.inner.request), failure
+            )
         else:
             has_error_field = _set_error(element, failure, mirror.error)
             assert has_error_field

@@ -1,7 +1,7 @@
-"""The registry of handlers: the decorator, and the table built from it.
+"""The registry of handlers: the decorator, and the table that it fills.
 
 ``@handles(HeartbeatRequest, versions="0-4")`` is the whole registration of an API: both dispatch
-and the ApiVersions response use it, so that what is advertised is what is served.
+and the ApiVersions response use it, so that every advertised version is supported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Later[Any] | Steps[
 """``(context, request) -> reply``, or a `Later` of it, or a generator of steps that returns it."""
 
 AsyncHandler: TypeAlias = Callable[[RequestContext, Any], Coroutine[Any, Any, Reply]]
-"""One that is run as a task."""
+"""A handler that is run as a task."""
 
 _Registered = TypeVar("_Registered", bound=Handler | AsyncHandler)
 
@@ -157,10 +157,10 @@ class Route:
         self.long_bytes = api.long_bytes
         self.lists = next(
             (
-                one
-                for one in api.parts
-                if has_field(api.request, one.request[0], version)
-                and has_field(self.response, one.response[0], version)
+                lists
+                for lists in api.parts
+                if has_field(api.request, lists.request[0], version)
+                and has_field(self.response, lists.response[0], version)
             ),
             None,
         )
@@ -195,9 +195,9 @@ def handles(
 ) -> Callable[[_Registered], _Registered]:
     """Register a function as the handler of ``request`` in ``versions`` ("0-4").
 
-    ``on_error`` is for responses without an error of their own, ``is_answered`` for requests that
-    may say that the client waits for no response, ``throttled`` for those whose response is another
-    one if the client exceeds a quota.
+    ``on_error`` is for responses without a top-level error, ``is_answered`` for requests that may
+    expect no response, ``throttled`` for those with a different response if the client exceeds a
+    quota.
 
     A request of more than ``long_bytes`` is passed to the handler in parts of at most ``part_max``
     elements. ``parts`` names the lists that are split; the first entry that the version has is
@@ -244,7 +244,7 @@ class Router:
     def __init__(self, apis: Mapping[int, Api]) -> None:
         self.apis = apis
         self.routes: dict[tuple[int, int], Route] = {}
-        """The routes found so far, by key and version, for a look before `find` is called."""
+        """The routes created so far, by key and version; the dispatcher looks here first."""
         self._handler_of: Callable[[Api], Handler] | None = None
 
     def intercept(self, handler_of: Callable[[Api], Handler] | None) -> None:
@@ -259,7 +259,7 @@ class Router:
             route.handler = route.api.handler if handler_of is None else handler_of(route.api)
 
     def find(self, api_key: int, version: int) -> Route | None:
-        """Return the route of a request, or None if the API or version is not served."""
+        """Return the route of a request, or None if the API or version is not supported."""
         route = self.routes.get((api_key, version))
         if route is None:
             api = self.apis.get(api_key)

@@ -1,4 +1,4 @@
-"""Charges requests to the quotas of their clients, and throttles these (KIP-219).
+"""Charges requests to their clients' quotas, and throttles clients above a quota (KIP-219).
 
 The response is sent at once and says how long the client should wait; the connection executes and
 reads nothing for that time, whatever the client does. Used only if some quota is set.
@@ -41,15 +41,15 @@ class Charging:
         buffers: ResponseBuffers,
         response: Struct | None,
     ) -> int:
-        """Charge for the time that was used, and for the bytes of a Produce or of the response to a
-        Fetch. Returns the milliseconds for which the client has to be throttled, 0 if it is within
-        its quotas.
+        """Charge the running time, and the bytes of a Produce or of the response to a Fetch.
+
+        Returns the milliseconds for which the client has to be throttled, 0 if it is within its
+        quotas.
 
         Args:
-            used_s: time that the request was worked on; to wait is no use of time.
-            buffers: the encoded response, None for a request that is not answered.
-            response: where the handler has determined a throttle time itself, the larger one is
-                returned.
+            used_s: running time of the request, excluding waiting time.
+            buffers: the encoded response, None for a request without one.
+            response: if its handler has set a throttle time, the larger one is returned.
         """
         header, connection = ctx.header, ctx.connection
         client_id, key, now_s = header.client_id, header.api_key, self._now_s()

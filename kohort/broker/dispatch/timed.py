@@ -1,6 +1,6 @@
-"""A coroutine that notes for how long it works, and not for how long it waits.
+"""Coroutine wrapper that measures running time, excluding suspension.
 
-A request may take many turns of the loop, a little of each. What it is charged for is the sum.
+A request may run in many event loop iterations; it is charged for their sum.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Timed(Coroutine[Any, Any, T]):
         begun_s = perf_counter()
         try:
             if value is None and traceback is None:
-                # The form that Python 3.12 and later want.
+                # The only form that is not deprecated since Python 3.12.
                 return self._work.throw(kind)
             return self._work.throw(kind, value, traceback)
         finally:

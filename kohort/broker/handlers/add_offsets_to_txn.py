@@ -32,7 +32,7 @@ def add_offsets_to_txn(
     ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     index = ctx.broker.groups.offsets_partition(request.group_id)
-    asked = AddRequest(
+    add = AddRequest(
         request.producer_id,
         request.producer_epoch,
         (TopicPartition(CONSUMER_OFFSETS, index),),
@@ -44,4 +44,4 @@ def add_offsets_to_txn(
     def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=fenced_in(version, error, since=FENCED_SINCE))
 
-    return ctx.broker.transactions.add_partitions(request.transactional_id, asked).into(respond)
+    return ctx.broker.transactions.add_partitions(request.transactional_id, add).into(respond)

@@ -3,7 +3,7 @@
 v0-5. Up to v3 one transaction: all of its partitions are added or none, PRODUCER_FENCED from v2
 (KIP-588), and a request without topics begins a transaction all the same. From v4 several
 transactions, for which brokers may also verify whether partitions are included (KIP-890); here that
-is not needed, but these versions are served because Kafka advertises them to every client. A
+is not needed, but these versions are supported because Kafka advertises them to every client. A
 request without transactions is answered, unlike in Kafka.
 """
 
@@ -77,9 +77,9 @@ def add_partitions_to_txn(
     version = ctx.api_version
 
     def respond(error: ErrorCode) -> AddPartitionsToTxnResponse:
-        told = fenced_in(version, error, since=FENCED_SINCE)
+        code = fenced_in(version, error, since=FENCED_SINCE)
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=at_once(_results(topics, lambda _: told))
+            results_by_topic_v3_and_below=at_once(_results(topics, lambda _: code))
         )
 
     return _add(ctx, request).into(respond)
@@ -87,62 +87,66 @@ def add_partitions_to_txn(
 
 def _add(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Later[ErrorCode]:
     """Add the partitions of a request before v4."""
-    asked = AddRequest(
+    add = AddRequest(
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
         tuple(_places(request.v3_and_below_topics)),
         ClientVersion.V1,
         ctx.client,
     )
-    return ctx.broker.transactions.add_partitions(request.v3_and_below_transactional_id, asked)
+    return ctx.broker.transactions.add_partitions(request.v3_and_below_transactional_id, add)
 
 
 async def _several(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     response = AddPartitionsToTxnResponse()
-    for one in request.transactions:
-        results = await _one_of_several(ctx, one, piece)
+    for transaction in request.transactions:
+        results = await _one_of_several(ctx, transaction, time_slice)
         response.results_by_transaction.append(
-            AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=results
+            )
         )
-        await piece.pause()
+        await time_slice.pause()
     return response
 
 
 async def _one_of_several(
-    ctx: RequestContext, asked: AddPartitionsToTxnTransaction, piece: Slice
+    ctx: RequestContext, transaction: AddPartitionsToTxnTransaction, time_slice: Slice
 ) -> list[AddPartitionsToTxnTopicResult]:
     transactions = ctx.broker.transactions
-    refusals = await run(_refusals(ctx, asked.topics, allows_internal=True), piece)
+    refusals = await run(_refusals(ctx, transaction.topics, allows_internal=True), time_slice)
     if refusals:
-        return await run(_refused(asked.topics, refusals), piece)
-    producer = asked.producer_id, asked.producer_epoch
-    if asked.verify_only:
+        return await run(_refused(transaction.topics, refusals), time_slice)
+    producer = transaction.producer_id, transaction.producer_epoch
+    if transaction.verify_only:
         results = _results(
-            _each_once(asked.topics),
-            lambda place: transactions.verify_only(asked.transactional_id, *producer, place),
+            _each_once(transaction.topics),
+            lambda place: transactions.verify_only(transaction.transactional_id, *producer, place),
         )
-        return await run(results, piece)
-    request = AddRequest(*producer, tuple(_places(asked.topics)), ClientVersion.V2, ctx.client)
-    error = await transactions.add_partitions(asked.transactional_id, request)
-    return await run(_results(asked.topics, lambda _: error), piece)
+        return await run(results, time_slice)
+    request = AddRequest(
+        *producer, tuple(_places(transaction.topics)), ClientVersion.V2, ctx.client
+    )
+    error = await transactions.add_partitions(transaction.transactional_id, request)
+    return await run(_results(transaction.topics, lambda _: error), time_slice)
 
 
 async def _long(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     """Serve a long request before v4 in slices."""
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     topics = request.v3_and_below_topics
-    refusals = await run(_refusals(ctx, topics, allows_internal=False), piece)
+    refusals = await run(_refusals(ctx, topics, allows_internal=False), time_slice)
     if refusals:
         results = _refused(topics, refusals)
     else:
         error = fenced_in(ctx.api_version, await _add(ctx, request), since=FENCED_SINCE)
         results = _results(topics, lambda _: error)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await run(results, piece))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await run(results, time_slice))
 
 
 def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:

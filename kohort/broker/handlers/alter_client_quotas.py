@@ -38,7 +38,7 @@ async def alter_client_quotas(
     is_allowed = ctx.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
     times = Counter(_named(entry) for entry in request.entries)
     results = []
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     for entry in request.entries:
         code, text = ErrorCode.NONE, None
         try:
@@ -57,7 +57,7 @@ async def alter_client_quotas(
         except KafkaError as error:
             code, text = error.code, error.message
         results.append(EntryResult(error_code=code, error_message=text, entity=entry.entity))
-        await piece.pause()
+        await time_slice.pause()
     return AlterClientQuotasResponse(entries=results)
 
 
@@ -66,7 +66,7 @@ def _named(entry: EntryData) -> frozenset[tuple[str, str | None]]:
 
 
 def _parts(entry: EntryData) -> list[tuple[str, str | None]]:
-    """Return as many parts as suffice: a type cannot be named twice."""
+    """Return as many parts as can be valid: a type cannot be named twice."""
     return [(part.entity_type, part.entity_name) for part in entry.entity[: ENTITY_TYPES + 1]]
 
 

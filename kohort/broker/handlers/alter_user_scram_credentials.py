@@ -64,7 +64,9 @@ async def alter_user_scram_credentials(
 
 def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
-    names = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
+    names = [change.name for change in request.deletions] + [
+        change.name for change in request.upsertions
+    ]
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=name, error_code=code, error_message=text)
@@ -83,10 +85,10 @@ async def _alter(
         results, changes = await run(checking, Slice(ctx.broker.clock))
         if changes:
             await ctx.broker.topics.disk.run(users.store_changes, changes)
-            piece = Slice(ctx.broker.clock)
+            time_slice = Slice(ctx.broker.clock)
             for change in changes:
                 users.apply([change])
-                await piece.pause()
+                await time_slice.pause()
     return AlterUserScramCredentialsResponse(results=results)
 
 
@@ -95,8 +97,8 @@ def _check_alterations(
 ) -> Steps[tuple[list[AlterUserScramCredentialsResult], list[Change]]]:
     """Return the answer for each user, and the changes to store."""
     wanted: dict[str, list[Wanted]] = {}
-    for one in _all_wanted(request):
-        wanted.setdefault(one.name, []).append(one)
+    for change in _all_wanted(request):
+        wanted.setdefault(change.name, []).append(change)
     results, changes = [], list[Change]()
     for name, of_user in wanted.items():
         code, text = ErrorCode.NONE, None

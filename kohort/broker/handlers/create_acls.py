@@ -41,7 +41,7 @@ async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> Create
     rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
     results = []
     new: list[Rule] = []
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     for creation in request.creations:
         result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
         results.append(result)
@@ -49,7 +49,7 @@ async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> Create
             new.append(_rule(creation))
         except InvalidRuleError as error:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
-        await piece.pause()
+        await time_slice.pause()
     try:
         await rules.create(new)
     except TooManyRulesError as error:

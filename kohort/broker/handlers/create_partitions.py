@@ -41,7 +41,7 @@ async def create_partitions(
     times = Counter(topic.name for topic in request.topics)
     mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     results = {}
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     for topic in request.topics:
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
         results[topic.name] = result
@@ -55,31 +55,35 @@ async def create_partitions(
             await _enlarge(ctx, mutations, topic, validate_only=request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
-        await piece.pause()
+        await time_slice.pause()
     return CreatePartitionsResponse(
         throttle_time_ms=mutations.throttle_ms, results=list(results.values())
     )
 
 
 async def _enlarge(
-    ctx: RequestContext, mutations: Mutations, asked: CreatePartitionsTopic, *, validate_only: bool
+    ctx: RequestContext,
+    mutations: Mutations,
+    requested: CreatePartitionsTopic,
+    *,
+    validate_only: bool,
 ) -> None:
-    topic = ctx.broker.topics.get(asked.name)
+    topic = ctx.broker.topics.get(requested.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.is_internal:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker itself."
         )
-    assignments = asked.assignments
+    assignments = requested.assignments
     check_expansion(
         topic.name,
         len(topic.partitions),
-        asked.count,
-        None if assignments is None else [one.broker_ids for one in assignments],
+        requested.count,
+        None if assignments is None else [assignment.broker_ids for assignment in assignments],
         ctx.broker.node_id,
     )
-    mutations.take(asked.count - len(topic.partitions))
+    mutations.take(requested.count - len(topic.partitions))
     await ctx.broker.topics.changes.create_partitions(
-        topic, asked.count, validate_only=validate_only
+        topic, requested.count, validate_only=validate_only
     )

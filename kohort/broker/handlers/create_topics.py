@@ -115,7 +115,9 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
         name=topic.name,
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments=[(one.partition_index, one.broker_ids) for one in topic.assignments],
+        assignments=[
+            (assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments
+        ],
         configs=configs,
     )
 

@@ -31,37 +31,37 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
     """Remove rules; requires ALTER on the cluster. Answered when that is durable."""
     rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
     results = []
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     sound: list[tuple[RuleFilter, DeleteAclsFilterResult]] = []
-    for asked in request.filters:
+    for acl_filter in request.filters:
         result = DeleteAclsFilterResult(
             error_code=ErrorCode.NONE, error_message=None, matching_acls=[]
         )
         results.append(result)
         try:
-            sound.append((_filter(asked), result))
+            sound.append((_filter(acl_filter), result))
         except UnknownFilterError as error:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
-        await piece.pause()
+        await time_slice.pause()
     try:
-        found = await rules.delete([wanted for wanted, _ in sound])
+        deleted = await rules.delete([wanted for wanted, _ in sound])
     except TooManyRulesError as error:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from None
-    for (_, result), of_filter in zip(sound, found, strict=True):
+    for (_, result), of_filter in zip(sound, deleted, strict=True):
         result.matching_acls = [_removed(rule) for rule in of_filter]
-        await piece.pause()
+        await time_slice.pause()
     return DeleteAclsResponse(filter_results=results)
 
 
-def _filter(asked: DeleteAclsFilter) -> RuleFilter:
+def _filter(acl_filter: DeleteAclsFilter) -> RuleFilter:
     wanted = RuleFilter(
-        asked.resource_type_filter,
-        asked.resource_name_filter,
-        asked.pattern_type_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        asked.operation,
-        asked.permission_type,
+        acl_filter.resource_type_filter,
+        acl_filter.resource_name_filter,
+        acl_filter.pattern_type_filter,
+        acl_filter.principal_filter,
+        acl_filter.host_filter,
+        acl_filter.operation,
+        acl_filter.permission_type,
     )
     wanted.check()
     return wanted

@@ -37,7 +37,7 @@ async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Delete the records; partitions fail individually."""
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     response = DeleteRecordsResponse(topics=[])
     is_any_deleted = False
     for topic in request.topics:
@@ -46,7 +46,7 @@ async def delete_records(
             outcome = _delete(ctx, topic, partition)
             is_any_deleted |= not outcome.error_code
             result.partitions.append(outcome)
-            await piece.pause()
+            await time_slice.pause()
         if topic.partitions:
             response.topics.append(result)
     if is_any_deleted:
@@ -55,31 +55,31 @@ async def delete_records(
 
 
 def _delete(
-    ctx: RequestContext, topic: DeleteRecordsTopic, asked: DeleteRecordsPartition
+    ctx: RequestContext, topic: DeleteRecordsTopic, requested: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
+        partition_index=requested.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
     try:
-        result.low_watermark = _delete_before(ctx, topic.name, asked)
+        result.low_watermark = _delete_before(ctx, topic.name, requested)
     except KafkaError as error:
         result.error_code = error.code
     return result
 
 
-def _delete_before(ctx: RequestContext, name: str, asked: DeleteRecordsPartition) -> int:
+def _delete_before(ctx: RequestContext, name: str, requested: DeleteRecordsPartition) -> int:
     if not ctx.may(Operation.DELETE, ResourceType.TOPIC, name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = ctx.broker.topics.get(name)
-    if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
+    if topic is None or not 0 <= requested.partition_index < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.is_internal:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     if topic.config.is_compacted and not topic.config.deletes_old_segments:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
-    partition: Partition = topic.partitions[asked.partition_index]
+    partition: Partition = topic.partitions[requested.partition_index]
     partition.check_online()
-    offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+    offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
     if not 0 <= offset <= partition.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     ctx.broker.topics.changes.delete_records_before(partition, offset)

@@ -43,31 +43,33 @@ DENIED: Final = "Topic authorization failed."
 )
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics together; one result per topic."""
-    asked = request.topics
+    requested_topics = request.topics
     if ctx.api_version < BY_ID_SINCE:
-        asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
-    piece = Slice(ctx.broker.clock)
+        requested_topics = [
+            DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names
+        ]
+    time_slice = Slice(ctx.broker.clock)
     answers: list[DeletableTopicResult | None] = []
     counts: Counter[tuple[str | None, bytes]] = Counter()
     named = _Named(set(), set())
-    for requested in asked:
+    for requested in requested_topics:
         if request.timeout_ms < 0:
             answers.append(_too_late(requested))
         else:
             counts[requested.name, requested.topic_id] += 1
             named.names.add(requested.name)
             named.topic_ids.add(requested.topic_id)
-        await piece.pause()
+        await time_slice.pause()
     mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
-    found: list[tuple[DeletableTopicResult, Topic]] = []
+    deletable: list[tuple[DeletableTopicResult, Topic]] = []
     for state, times in counts.items():
         answer, topic = _check(ctx, mutations, *state, is_repeated=times > 1, named=named)
         answers.append(answer)
         if answer is not None and topic is not None:
-            found.append((answer, topic))
-        await piece.pause()
-    errors = await ctx.broker.topics.changes.delete_topics([topic for _, topic in found])
-    for (answer, _), error in zip(found, errors, strict=True):
+            deletable.append((answer, topic))
+        await time_slice.pause()
+    errors = await ctx.broker.topics.changes.delete_topics([topic for _, topic in deletable])
+    for (answer, _), error in zip(deletable, errors, strict=True):
         if error is not None:
             answer.error_code, answer.error_message = error.code, error.message
     return DeleteTopicsResponse(
@@ -76,9 +78,9 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     )
 
 
-def _too_late(asked: DeleteTopicState) -> DeletableTopicResult:
+def _too_late(requested: DeleteTopicState) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.REQUEST_TIMED_OUT
+        name=requested.name, topic_id=requested.topic_id, error_code=ErrorCode.REQUEST_TIMED_OUT
     )
 
 

@@ -39,16 +39,16 @@ async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> De
         request.operation,
         request.permission_type,
     )
-    found: list[Rule] = []
+    matching: list[Rule] = []
     try:
         wanted.check()
-        found = await rules.find(wanted)
+        matching = await rules.find(wanted)
     except UnknownFilterError:
-        found = []
+        matching = []
     return DescribeAclsResponse(
         error_code=ErrorCode.NONE,
         error_message=NO_MESSAGE,
-        resources=await run(_by_resource(found), Slice(ctx.broker.clock)),
+        resources=await run(_by_resource(matching), Slice(ctx.broker.clock)),
     )
 
 

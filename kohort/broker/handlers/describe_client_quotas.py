@@ -41,29 +41,31 @@ def describe_client_quotas(
         return DescribeClientQuotasResponse(
             error_code=error.code, error_message=error.message, entries=None
         )
-    found = []
+    entries = []
     for entity, limits in list(quotas.quotas.limits.items()):
         if _is_found(entity, request):
-            found.append(_entry(entity, limits))
+            entries.append(_entry(entity, limits))
         yield
     return DescribeClientQuotasResponse(
-        error_code=ErrorCode.NONE, error_message=NO_MESSAGE, entries=found
+        error_code=ErrorCode.NONE, error_message=NO_MESSAGE, entries=entries
     )
 
 
 def _check(components: list[ComponentData]) -> None:
     """Raise KafkaError for an invalid filter."""
-    types = [one.entity_type for one in components]
-    for one in components:
-        if one.entity_type == "":
+    types = [component.entity_type for component in components]
+    for component in components:
+        if component.entity_type == "":
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected empty filter component type")
-        if one.entity_type not in {USER, CLIENT_ID, IP}:
+        if component.entity_type not in {USER, CLIENT_ID, IP}:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{one.entity_type}'"
+                ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{component.entity_type}'"
             )
-        if one.match_type not in {EXACT, DEFAULT, ANY}:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected match type {one.match_type}")
-        if (one.match is None) is (one.match_type == EXACT):
+        if component.match_type not in {EXACT, DEFAULT, ANY}:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unexpected match type {component.match_type}"
+            )
+        if (component.match is None) is (component.match_type == EXACT):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "A name is given where one is needed, and only there"
             )
@@ -73,13 +75,13 @@ def _check(components: list[ComponentData]) -> None:
 
 def _is_found(entity: Entity, request: DescribeClientQuotasRequest) -> bool:
     parts = dict(entity.parts())
-    for one in request.components:
-        if one.entity_type not in parts:
+    for component in request.components:
+        if component.entity_type not in parts:
             return False
-        name = parts.pop(one.entity_type)
-        if one.match_type == EXACT and name != one.match:
+        name = parts.pop(component.entity_type)
+        if component.match_type == EXACT and name != component.match:
             return False
-        if one.match_type == DEFAULT and name is not None:
+        if component.match_type == DEFAULT and name is not None:
             return False
     return not (request.strict and parts)
 

@@ -56,7 +56,9 @@ def describe_configs(
         if resource.resource_type not in _TYPES:
             message = f"Unknown resource type {resource.resource_type}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    check_repeats((one.resource_type, one.resource_name) for one in request.resources)
+    check_repeats(
+        (resource.resource_type, resource.resource_name) for resource in request.resources
+    )
     results, known = [], _Described()
     for resource in request.resources:
         results.append(_describe(ctx, request, resource, known))
@@ -65,7 +67,7 @@ def describe_configs(
 
 
 _Described: TypeAlias = dict[object, list[DescribeConfigsResourceResult]]
-"""What was described for a request already: nearly all topics have the same configs."""
+"""Descriptions made for this request already: nearly all topics have the same configs."""
 
 
 def _describe(
@@ -91,7 +93,7 @@ def _describe(
         )
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             loggers = _loggers(ctx, resource.resource_name)
-            result.configs = [one for one in loggers if not wanted or one.name in wanted]
+            result.configs = [logger for logger in loggers if not wanted or logger.name in wanted]
         else:
             alike = _alike(ctx, resource)
             entries = _entries(ctx, resource)
@@ -108,7 +110,7 @@ def _describe(
 
 
 def _alike(ctx: RequestContext, resource: DescribeConfigsResource) -> object:
-    """What the configs of a resource are the same for, within one request."""
+    """Within one request, resources with an equal key have the same description."""
     topic = None
     if resource.resource_type == ResourceType.TOPIC:
         topic = ctx.broker.topics.get(resource.resource_name)

@@ -54,21 +54,21 @@ def describe_log_dirs(
 def _topics(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> Steps[list[DescribeLogDirsTopic]]:
-    found = []
+    results = []
     if request.topics is None:
         for topic in list(ctx.broker.topics.all()):
-            found.append(_describe(topic, range(len(topic.partitions))))
+            results.append(_describe(topic, range(len(topic.partitions))))
             yield
     else:
         wanted: dict[str, dict[int, None]] = {}
-        for asked in request.topics:
-            wanted.setdefault(asked.topic, {}).update(dict.fromkeys(asked.partitions))
+        for requested in request.topics:
+            wanted.setdefault(requested.topic, {}).update(dict.fromkeys(requested.partitions))
         for name, indexes in wanted.items():
             named = ctx.broker.topics.get(name)
             if named is not None:
-                found.append(_describe(named, indexes))
+                results.append(_describe(named, indexes))
             yield
-    return [topic for topic in found if topic.partitions]
+    return [topic for topic in results if topic.partitions]
 
 
 def _describe(topic: Topic, indexes: Iterable[int]) -> DescribeLogDirsTopic:

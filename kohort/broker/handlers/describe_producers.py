@@ -34,7 +34,7 @@ def _check(ctx: RequestContext, request: DescribeProducersRequest) -> None:
     DescribeProducersRequest,
     versions="0",
     on_error=OnError(
-        per_partition(same("name"), {"partition_index": ITSELF}, asked="partition_indexes")
+        per_partition(same("name"), {"partition_index": ITSELF}, requested="partition_indexes")
     ),
     parts=(lists("topics.partition_indexes", "topics.partitions"),),
     prepare=_check,
@@ -82,12 +82,12 @@ def _producers(ctx: RequestContext, name: str, index: int) -> list[ProducerState
         return []
     return [
         ProducerState(
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            last_sequence=one.last_sequence,
-            last_timestamp=one.timestamp,
-            coordinator_epoch=one.coordinator_epoch,
-            current_txn_start_offset=one.current_transaction_first_offset,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.current_transaction_first_offset,
         )
-        for one in topic.partitions[index].producers_seen()
+        for producer in topic.partitions[index].producers_seen()
     ]

@@ -36,25 +36,25 @@ def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:
     """Return one page."""
-    asked = list(dict.fromkeys(topic.name for topic in request.topics))
+    requested = list(dict.fromkeys(topic.name for topic in request.topics))
     cursor = request.cursor
-    if cursor is not None and _is_impossible(cursor, asked):
+    if cursor is not None and _is_impossible(cursor, requested):
         invalid = DescribeTopicPartitionsResponse(topics=[])
         for topic in request.topics:
             invalid.topics.append(_missing(ErrorCode.INVALID_REQUEST, topic.name))
             yield
         return invalid
     every = (topic.name for topic in ctx.broker.topics.all() if topic.is_listed)
-    names = sorted(asked or every)
+    names = sorted(requested or every)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    is_allowed = ctx.may if asked else ctx.sees
+    is_allowed = ctx.may if requested else ctx.sees
     allowed = []
     for name in names:
         if is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
             allowed.append(name)
         yield
-    denied = sorted(set(names).difference(allowed)) if asked else []
+    denied = sorted(set(names).difference(allowed)) if requested else []
     limit = ctx.broker.topics.settings.config.max_request_partition_size_limit
     page = yield from _page(
         ctx, allowed, cursor, max(1, min(request.response_partition_limit, limit))
@@ -65,8 +65,8 @@ def describe_topic_partitions(
     return page
 
 
-def _is_impossible(cursor: Cursor, asked: list[str]) -> bool:
-    return cursor.partition_index < 0 or bool(asked and cursor.topic_name not in asked)
+def _is_impossible(cursor: Cursor, requested: list[str]) -> bool:
+    return cursor.partition_index < 0 or bool(requested and cursor.topic_name not in requested)
 
 
 def _page(

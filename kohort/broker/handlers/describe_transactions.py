@@ -56,8 +56,8 @@ def _describe(ctx: RequestContext, host: TransactionHost, name: str) -> Transact
     error = host.error(name)
     if not ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    found = None if error else host.transactional_id(name)
-    if found is None or found.record is None:
+    transaction = None if error else host.transactional_id(name)
+    if transaction is None or transaction.record is None:
         return TransactionState(
             error_code=error or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             transactional_id=name,
@@ -68,7 +68,7 @@ def _describe(ctx: RequestContext, host: TransactionHost, name: str) -> Transact
             producer_epoch=0,
             topics=[],
         )
-    record = found.record
+    record = transaction.record
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=name,
@@ -79,7 +79,7 @@ def _describe(ctx: RequestContext, host: TransactionHost, name: str) -> Transact
         producer_epoch=record.producer_epoch,
         topics=[
             TopicData(topic=topic, partitions=indexes)
-            for topic, indexes in by_topic(found.unmarked).items()
+            for topic, indexes in by_topic(transaction.unmarked).items()
             if ctx.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         ],
     )

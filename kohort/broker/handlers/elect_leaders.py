@@ -1,7 +1,7 @@
 """ElectLeaders (key 43): every partition already has the leader that an election would choose.
 
 v0-2 as in Kafka 4.4. There is one broker, so an election is never needed; the response is that of
-Kafka where the preferred replicas lead.
+Kafka if the preferred replicas lead.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
-v0-5. PRODUCER_FENCED from v2 (KIP-588). From v5 the end raises the producer's epoch, and the answer
-has what the next transaction is to use (KIP-890). Answered when it is decided, and readers see
-the outcome with any request that they send after that; where a marker may have to wait for a disk,
-answered behind it. Behind Kafka's answer both take their time. The rules are in
+v0-5. PRODUCER_FENCED from v2 (KIP-588). From v5 the end raises the producer's epoch, and the
+response has the producer id and epoch of the next transaction (KIP-890). The response is sent when
+the outcome is decided and visible to readers; if a marker has to be forced to disk, after that.
+Kafka responds before it writes the markers. The rules are in
 :mod:`kohort.broker.core.transaction.rules`.
 """
 
@@ -32,7 +32,7 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Lat
     ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     version = ctx.api_version
     raises_epoch = version >= RAISES_EPOCH_SINCE
-    asked = EndRequest(
+    end = EndRequest(
         request.producer_id,
         request.producer_epoch,
         ControlType.COMMIT if request.committed else ControlType.ABORT,
@@ -46,4 +46,4 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Lat
             producer_epoch=result.producer_epoch,
         )
 
-    return ctx.broker.transactions.end(request.transactional_id, asked).into(respond)
+    return ctx.broker.transactions.end(request.transactional_id, end).into(respond)

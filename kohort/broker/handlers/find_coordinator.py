@@ -57,37 +57,39 @@ def find_coordinator(
         keys = [request.key]
         if request.key_type in _KINDS:
             ctx.require(Operation.DESCRIBE, _KINDS[request.key_type], request.key)
-    found = [_find(ctx, key, request.key_type) for key in keys]
-    if any(not coordinator.error_code for coordinator in found):
+    results = [_find(ctx, key, request.key_type) for key in keys]
+    if any(not coordinator.error_code for coordinator in results):
         coordinators = ctx.broker.groups if request.key_type == GROUP else ctx.broker.transactions
         preparing = coordinators.host.prepare_log()
         if preparing is not None:
-            return ctx.run(_respond_when(preparing, ctx, found), name="create a coordinator's log")
-    return _respond(ctx, found)
+            return ctx.run(
+                _respond_when(preparing, ctx, results), name="create a coordinator's log"
+            )
+    return _respond(ctx, results)
 
 
 async def _respond_when(
-    preparing: Awaitable[None], ctx: RequestContext, found: Sequence[Coordinator]
+    preparing: Awaitable[None], ctx: RequestContext, results: Sequence[Coordinator]
 ) -> FindCoordinatorResponse:
     try:
         await preparing
     except KafkaError as error:
-        for coordinator in found:
+        for coordinator in results:
             if not coordinator.error_code:
                 coordinator.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
                 coordinator.error_message = str(error)
                 coordinator.node_id = coordinator.port = -1
                 coordinator.host = ""
-    return _respond(ctx, found)
+    return _respond(ctx, results)
 
 
-def _respond(ctx: RequestContext, found: Sequence[Coordinator]) -> FindCoordinatorResponse:
+def _respond(ctx: RequestContext, results: Sequence[Coordinator]) -> FindCoordinatorResponse:
     if ctx.api_version >= SEVERAL_KEYS_SINCE:
-        return FindCoordinatorResponse(coordinators=list(found))
-    (only,) = found
+        return FindCoordinatorResponse(coordinators=list(results))
+    (only,) = results
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        # Kafka's own text for success.
+        # Kafka's error message for success.
         error_message=only.error_message or "NONE",
         node_id=only.node_id,
         host=only.host,

@@ -61,7 +61,7 @@ def _check_allowed(ctx: RequestContext, transactional_id: str | None) -> None:
 def _of_transactional_id(
     ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
-    asked = InitRequest(
+    init = InitRequest(
         request.transaction_timeout_ms, request.producer_id, request.producer_epoch, ctx.client
     )
     version = ctx.api_version
@@ -73,7 +73,7 @@ def _of_transactional_id(
             producer_epoch=result.producer_epoch,
         )
 
-    return ctx.broker.transactions.init_producer_id(transactional_id, asked).into(respond)
+    return ctx.broker.transactions.init_producer_id(transactional_id, init).into(respond)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

@@ -43,8 +43,8 @@ def leave_group(
     ticket = ctx.broker.classic_groups.leave(
         request.group_id,
         [
-            LeaveEntry(one.member_id, one.group_instance_id, one.reason, unfetched_ms)
-            for one in members
+            LeaveEntry(member.member_id, member.group_instance_id, member.reason, unfetched_ms)
+            for member in members
         ],
     )
     return ticket.into(partial(_respond_for_several, members) if several else _respond_for_one)

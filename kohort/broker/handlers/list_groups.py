@@ -20,7 +20,7 @@ from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest,
 def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     """List groups, in arbitrary order."""
     sees_all = ctx.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    # Once for all groups: a filter may have thousands of values, even of a client without rights.
+    # Once for all groups: the filter of any client may have thousands of values.
     types, states = _accepted(request.types_filter), _accepted(request.states_filter)
     response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
     for group in list(ctx.broker.groups.host.groups()):
@@ -43,5 +43,5 @@ def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> Steps[ListGr
 
 
 def _accepted(values: Sequence[str]) -> frozenset[str]:
-    """The values of a filter, without regard to case; empty if it accepts everything."""
+    """The values of a filter in lower case; empty if it accepts everything."""
     return frozenset([value.lower() for value in values])

@@ -177,15 +177,15 @@ async def _look_up_timestamps(
         try:
             async with ctx.broker.reads_aside:
                 if search.timestamp == _MAX_TIMESTAMP:
-                    found = await partition.reads.offset_of_max_timestamp()
+                    result = await partition.reads.offset_of_max_timestamp()
                 else:
-                    found = await partition.reads.offset_for_timestamp(search.timestamp)
-            if found and search.committed_only and found[0] >= partition.last_stable_offset:
-                found = None
+                    result = await partition.reads.offset_for_timestamp(search.timestamp)
+            if result and search.committed_only and result[0] >= partition.last_stable_offset:
+                result = None
         except KafkaError as error:
             answer.error_code = error.code
         else:
-            _fill(ctx, answer, partition, _FoundOffset(*found) if found else _NOT_FOUND)
+            _fill(ctx, answer, partition, _FoundOffset(*result) if result else _NOT_FOUND)
     return response
 
 
@@ -193,8 +193,8 @@ def _fill(
     ctx: RequestContext,
     answer: ListOffsetsPartitionResponse,
     partition: Partition,
-    found: _FoundOffset,
+    result: _FoundOffset,
 ) -> None:
-    answer.offset, answer.timestamp = found
+    answer.offset, answer.timestamp = result
     if answer.offset >= 0 and ctx.api_version >= LEADER_EPOCH_SINCE:
         answer.leader_epoch = partition.epoch_at(answer.offset)

@@ -25,7 +25,7 @@ from kohort.protocol.messages.list_transactions import (
 async def list_transactions(
     ctx: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List transactions in arbitrary order; over several loop iterations, as there may be many."""
+    """List transactions in arbitrary order, in steps."""
     wanted = ListFilter(
         states=frozenset(request.state_filters),
         producer_ids=frozenset(request.producer_id_filters),
@@ -34,27 +34,31 @@ async def list_transactions(
     )
     host = ctx.broker.transactions.host
     wall_ms = ctx.broker.clock.wall_ms()
-    found: list[TransactionState] = []
-    piece = Slice(ctx.broker.clock)
+    listed: list[TransactionState] = []
+    time_slice = Slice(ctx.broker.clock)
     for name in host.ids.names():
-        await piece.pause()
-        one = host.transactional_id(name)
-        if one is None or one.record is None or not wanted.accepts(one.record, wall_ms):
+        await time_slice.pause()
+        transaction = host.transactional_id(name)
+        if (
+            transaction is None
+            or transaction.record is None
+            or not wanted.accepts(transaction.record, wall_ms)
+        ):
             continue
         if not ctx.sees(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
             continue
-        found.append(
+        listed.append(
             TransactionState(
                 transactional_id=name,
-                producer_id=one.record.producer_id,
-                transaction_state=one.record.state.value,
+                producer_id=transaction.record.producer_id,
+                transaction_state=transaction.record.state.value,
             )
         )
     unknown = dict.fromkeys(name for name in request.state_filters if name not in STATE_NAMES)
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=list(unknown),
-        transaction_states=found,
+        transaction_states=listed,
     )
 
 

@@ -70,35 +70,35 @@ def metadata(
     ctx: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | EncodedResponse | Later[MetadataResponse]:
     """Return metadata; waits only if topics are created."""
-    asked = request.topics
-    if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
+    requested = request.topics
+    if requested is None or (not requested and ctx.api_version < EMPTY_IS_NONE_SINCE):
         listed = [
             _found(ctx, topic)
             for topic in ctx.broker.topics.all()
             if topic.is_listed and ctx.sees(_DESCRIBE, _TOPIC, topic.name)
         ]
         return _respond(ctx, request, listed)
-    question = _question(ctx, request, asked)
-    known = ctx.broker.topic_answers.find(question, ctx.broker.topics)
+    key = _cache_key(ctx, request, requested)
+    known = ctx.broker.topic_answers.find(key, ctx.broker.topics)
     if known is not None:
         return known
-    _check_lookups(ctx, asked)
-    denied = _denied(ctx, request, asked)
-    missing = _to_be_created(ctx, request, asked, denied)
+    _check_lookups(ctx, requested)
+    denied = _denied(ctx, request, requested)
+    missing = _to_be_created(ctx, request, requested, denied)
     if missing:
-        answer = _create_and_respond(ctx, request, asked, missing, denied)
+        answer = _create_and_respond(ctx, request, requested, missing, denied)
         return ctx.run(answer, name="create topics")
-    response = _respond(ctx, request, _look_up_all(ctx, asked, denied))
-    return response if question is None else _keep(ctx, question, response)
+    response = _respond(ctx, request, _look_up_all(ctx, requested, denied))
+    return response if key is None else _cached(ctx, key, response)
 
 
-def _question(
-    ctx: RequestContext, request: MetadataRequest, asked: list[MetadataRequestTopic]
+def _cache_key(
+    ctx: RequestContext, request: MetadataRequest, requested: list[MetadataRequestTopic]
 ) -> tuple[object, ...] | None:
     """Return everything that determines the response, except the topics; None if the request is too
     large for the cache.
     """
-    if len(asked) > TOPICS_REMEMBERED_MAX:
+    if len(requested) > TOPICS_REMEMBERED_MAX:
         return None
     return (
         ctx.api_version,
@@ -106,63 +106,65 @@ def _question(
         ctx.permissions_key,
         request.include_cluster_authorized_operations,
         request.include_topic_authorized_operations,
-        *[_named(topic) for topic in asked],
+        *[_named(topic) for topic in requested],
     )
 
 
-def _keep(
-    ctx: RequestContext, question: tuple[object, ...], response: MetadataResponse
+def _cached(
+    ctx: RequestContext, key: tuple[object, ...], response: MetadataResponse
 ) -> MetadataResponse | EncodedResponse:
-    """Cache the response for requests of the same question, unless it contains errors."""
+    """Cache the response for equal requests, unless it contains errors."""
     topics = []
-    for told in response.topics:
-        topic = ctx.broker.topics.get_by_id(told.topic_id)
+    for described in response.topics:
+        topic = ctx.broker.topics.get_by_id(described.topic_id)
         if topic is None or not topic.partitions.are_online():
             return response
         topics.append(topic)
     body = codec(MetadataResponse, ctx.api_version).encode(response)
-    return ctx.broker.topic_answers.keep(question, body, topics)
+    return ctx.broker.topic_answers.keep(key, body, topics)
 
 
 async def _create_and_respond(
     ctx: RequestContext,
     request: MetadataRequest,
-    asked: list[MetadataRequestTopic],
+    requested: list[MetadataRequestTopic],
     missing: list[str],
     denied: _Denied,
 ) -> MetadataResponse:
-    # A topic that cannot be created is answered like one that does not exist, and so is one beyond
-    # the client's quota, who is not held back either; all as in Kafka.
+    # As in Kafka, a topic that cannot be created is reported as unknown, and so is one beyond the
+    # client's quota, which does not throttle the client here.
     mutations = Mutations(ctx, is_strict=True)
     await ctx.broker.topics.changes.create_topics(
         [NewTopic(name=name) for name in missing], charge=mutations.take
     )
-    return _respond(ctx, request, _look_up_all(ctx, asked, denied))
+    return _respond(ctx, request, _look_up_all(ctx, requested, denied))
 
 
 def _denied(
-    ctx: RequestContext, request: MetadataRequest, asked: list[MetadataRequestTopic]
+    ctx: RequestContext, request: MetadataRequest, requested: list[MetadataRequestTopic]
 ) -> _Denied:
     """Return the responses for topics that the principal may not describe or create."""
-    told: _Denied = {}
-    for one in _distinct(asked):
-        name = one.name
-        if one.topic_id != ZERO_UUID:
-            topic = ctx.broker.topics.get_by_id(one.topic_id)
+    denied: _Denied = {}
+    for requested_topic in _distinct(requested):
+        name = requested_topic.name
+        if requested_topic.topic_id != ZERO_UUID:
+            topic = ctx.broker.topics.get_by_id(requested_topic.topic_id)
             if topic is not None and not ctx.may(_DESCRIBE, _TOPIC, topic.name):
-                told[one.topic_id] = _missing(_NOT_ALLOWED, None, one.topic_id)
+                denied[requested_topic.topic_id] = _missing(
+                    _NOT_ALLOWED, None, requested_topic.topic_id
+                )
         elif name is None:
             continue
         elif not ctx.may(_DESCRIBE, _TOPIC, name):
-            told[name] = _missing(_NOT_ALLOWED, name)
-            told[name].is_internal = False
+            denied[name] = _missing(_NOT_ALLOWED, name)
+            denied[name].is_internal = False
         elif _creates(ctx, request) and ctx.broker.topics.get(name) is None:
             may = ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.may(
                 Operation.CREATE, _TOPIC, name
             )
             if not may:
-                told[name] = _missing(_NOT_ALLOWED, name)
-    return told
+                denied[name] = _missing(_NOT_ALLOWED, name)
+    return denied
 
 
 def _creates(ctx: RequestContext, request: MetadataRequest) -> bool:
@@ -173,14 +175,14 @@ def _creates(ctx: RequestContext, request: MetadataRequest) -> bool:
 def _to_be_created(
     ctx: RequestContext,
     request: MetadataRequest,
-    asked: list[MetadataRequestTopic],
+    requested: list[MetadataRequestTopic],
     denied: _Denied,
 ) -> list[str]:
     if not _creates(ctx, request):
         return []
     return [
         topic.name
-        for topic in _distinct(asked)
+        for topic in _distinct(requested)
         if topic.topic_id == ZERO_UUID
         and topic.name not in denied
         and topic.name is not None
@@ -191,9 +193,9 @@ def _to_be_created(
     ]
 
 
-def _distinct(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     seen: dict[str | bytes | None, MetadataRequestTopic] = {}
-    for topic in asked:
+    for topic in requested:
         seen.setdefault(_named(topic), topic)
     return list(seen.values())
 
@@ -205,39 +207,39 @@ def _named(topic: MetadataRequestTopic) -> str | bytes | None:
     return topic.name if topic.topic_id == ZERO_UUID else topic.topic_id
 
 
-def _check_lookups(ctx: RequestContext, asked: list[MetadataRequestTopic]) -> None:
+def _check_lookups(ctx: RequestContext, requested: list[MetadataRequestTopic]) -> None:
     """Raise KafkaError(INVALID_REQUEST) if this version does not support a lookup by id."""
     if ctx.api_version >= LOOKUP_BY_ID_SINCE:
         return
-    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
-        for topic in asked:
+    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in requested):
+        for topic in requested:
             topic.name = topic.name or ""  # It cannot be null in the response.
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
 def _look_up_all(
-    ctx: RequestContext, asked: list[MetadataRequestTopic], denied: _Denied
+    ctx: RequestContext, requested: list[MetadataRequestTopic], denied: _Denied
 ) -> list[MetadataResponseTopic]:
     return [
         denied[_named(topic)] if _named(topic) in denied else _look_up(ctx, topic)
-        for topic in _distinct(asked)
+        for topic in _distinct(requested)
     ]
 
 
-def _look_up(ctx: RequestContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    if asked.topic_id != ZERO_UUID:
-        topic = ctx.broker.topics.get_by_id(asked.topic_id)
+def _look_up(ctx: RequestContext, requested: MetadataRequestTopic) -> MetadataResponseTopic:
+    if requested.topic_id != ZERO_UUID:
+        topic = ctx.broker.topics.get_by_id(requested.topic_id)
         if topic is None:
-            return _missing(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+            return _missing(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)
         return _found(ctx, topic)
-    if asked.name is None:
+    if requested.name is None:
         return _missing(ErrorCode.INVALID_REQUEST, "")
-    topic = ctx.broker.topics.get(asked.name)
+    topic = ctx.broker.topics.get(requested.name)
     if topic is not None:
         return _found(ctx, topic)
-    if name_problem(asked.name) is not None:
-        return _missing(ErrorCode.INVALID_TOPIC_EXCEPTION, asked.name)
-    return _missing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.name)
+    if name_problem(requested.name) is not None:
+        return _missing(ErrorCode.INVALID_TOPIC_EXCEPTION, requested.name)
+    return _missing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, requested.name)
 
 
 def _found(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:

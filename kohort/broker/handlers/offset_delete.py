@@ -59,21 +59,21 @@ def offset_delete(
     return ctx.broker.groups.delete_offsets(request.group_id, draft.partitions).into(draft.complete)
 
 
-def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetDeleteRequestTopic) -> None:
-    topic = ctx.broker.topics.get(asked.name)
+def _add_topic(ctx: RequestContext, draft: _Draft, requested: OffsetDeleteRequestTopic) -> None:
+    topic = ctx.broker.topics.get(requested.name)
     count = 0 if topic is None else len(topic.partitions)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not ctx.may(Operation.READ, ResourceType.TOPIC, asked.name):
+    if not ctx.may(Operation.READ, ResourceType.TOPIC, requested.name):
         count, error = 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    answers = OffsetDeleteResponseTopic(name=asked.name, partitions=[])
-    if asked.partitions:
+    answers = OffsetDeleteResponseTopic(name=requested.name, partitions=[])
+    if requested.partitions:
         draft.response.topics.append(answers)
-    for partition in asked.partitions:
+    for partition in requested.partitions:
         index = partition.partition_index
         answer = OffsetDeleteResponsePartition(partition_index=index, error_code=ErrorCode.NONE)
         answers.partitions.append(answer)
         if 0 <= index < count:
             draft.open.append(answer)
-            draft.partitions.append(TopicPartition(asked.name, index))
+            draft.partitions.append(TopicPartition(requested.name, index))
         else:
             answer.error_code = error

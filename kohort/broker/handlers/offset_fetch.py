@@ -56,7 +56,7 @@ the id of the topic that has the name now (zero without one), partitions."""
         per_partition(
             same("name"),
             {"partition_index": ITSELF},
-            asked="partition_indexes",
+            requested="partition_indexes",
             committed_offset=-1,
             committed_leader_epoch=-1,
         ),
@@ -79,34 +79,34 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Steps[Offs
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    found = yield from _fetch_group(ctx, asked, stable=stable)
-    if found.error_code and ctx.api_version < TOP_LEVEL_ERROR_SINCE:
-        found.topics = [_failed_topic(topic, found.error_code) for topic in topics or ()]
-    answer = OffsetFetchResponse(topics=[], error_code=found.error_code)
-    for topic in found.topics:
+    requested = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    fetched = yield from _fetch_group(ctx, requested, stable=stable)
+    if fetched.error_code and ctx.api_version < TOP_LEVEL_ERROR_SINCE:
+        fetched.topics = [_failed_topic(topic, fetched.error_code) for topic in topics or ()]
+    answer = OffsetFetchResponse(topics=[], error_code=fetched.error_code)
+    for topic in fetched.topics:
         answer.topics.append((yield from _as_before_v8(topic)))
     return answer
 
 
 def _fetch_group(
-    ctx: RequestContext, asked: OffsetFetchRequestGroup, *, stable: bool
+    ctx: RequestContext, requested: OffsetFetchRequestGroup, *, stable: bool
 ) -> Steps[OffsetFetchResponseGroup]:
-    answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
-    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+    answer = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[])
+    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, requested.group_id):
         answer.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return answer
     answer.error_code = ctx.broker.groups.validate_fetch(
-        asked.group_id, asked.member_id, asked.member_epoch
+        requested.group_id, requested.member_id, requested.member_epoch
     )
     if answer.error_code:
         return answer
-    group = ctx.broker.groups.host.group(asked.group_id)
-    if asked.topics is None:
+    group = ctx.broker.groups.host.group(requested.group_id)
+    if requested.topics is None:
         wanted = list(_all_topics(ctx, group))
     else:
         wanted = []
-        for topic in asked.topics:
+        for topic in requested.topics:
             wanted.append(_wanted(ctx, topic))
             if not len(wanted) % _ELEMENTS_PER_STEP:
                 yield
@@ -137,14 +137,14 @@ def _fetch_group(
     return answer
 
 
-def _wanted(ctx: RequestContext, asked: OffsetFetchRequestTopics) -> _Wanted:
+def _wanted(ctx: RequestContext, requested: OffsetFetchRequestTopics) -> _Wanted:
     if ctx.api_version < TOPIC_IDS_SINCE:
-        named = ctx.broker.topics.get(asked.name)
+        named = ctx.broker.topics.get(requested.name)
         topic_id = ZERO_UUID if named is None else named.topic_id
-        return asked.name, ZERO_UUID, topic_id, asked.partition_indexes
-    topic = ctx.broker.topics.get_by_id(asked.topic_id)
+        return requested.name, ZERO_UUID, topic_id, requested.partition_indexes
+    topic = ctx.broker.topics.get_by_id(requested.topic_id)
     name = None if topic is None else topic.name
-    return name, asked.topic_id, asked.topic_id, asked.partition_indexes
+    return name, requested.topic_id, requested.topic_id, requested.partition_indexes
 
 
 def _all_topics(ctx: RequestContext, group: Group | None) -> Iterator[_Wanted]:
@@ -157,9 +157,9 @@ def _all_topics(ctx: RequestContext, group: Group | None) -> Iterator[_Wanted]:
         topic_id = ZERO_UUID if topic is None else topic.topic_id
         if topic is None and ctx.api_version >= TOPIC_IDS_SINCE:
             continue
-        told = tuple([index for index, found in partitions.items() if found.is_of(topic_id)])
-        if told:
-            yield name, topic_id, topic_id, told
+        indexes = tuple([index for index, offset in partitions.items() if offset.is_of(topic_id)])
+        if indexes:
+            yield name, topic_id, topic_id, indexes
 
 
 def _position(
@@ -187,23 +187,23 @@ def _without_position(index: int, error: int) -> OffsetFetchResponsePartitions:
     )
 
 
-def _failed_topic(asked: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
+def _failed_topic(requested: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
-        name=asked.name,
-        partitions=[_without_position(index, error) for index in asked.partition_indexes],
+        name=requested.name,
+        partitions=[_without_position(index, error) for index in requested.partition_indexes],
     )
 
 
 def _as_before_v8(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:
     partitions = list[OffsetFetchResponsePartition]()
-    for one in topic.partitions:
+    for partition in topic.partitions:
         partitions.append(
             OffsetFetchResponsePartition(
-                partition_index=one.partition_index,
-                committed_offset=one.committed_offset,
-                committed_leader_epoch=one.committed_leader_epoch,
-                metadata=one.metadata,
-                error_code=one.error_code,
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
             )
         )
         if not len(partitions) % _ELEMENTS_PER_STEP:

@@ -37,8 +37,8 @@ def offset_for_leader_epoch(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _look_up(ctx, topic.topic, asked, is_denied=is_denied)
-                    for asked in topic.partitions
+                    _look_up(ctx, topic.topic, requested, is_denied=is_denied)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -53,18 +53,20 @@ def _is_denied(ctx: RequestContext, topic: str) -> bool:
 
 
 def _look_up(
-    ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition, *, is_denied: bool
+    ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition, *, is_denied: bool
 ) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition, error_code=ErrorCode.NONE)
+    answer = EpochEndOffset(partition=requested.partition, error_code=ErrorCode.NONE)
     if is_denied:
         answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return answer
     try:
-        partition = current_partition(ctx, topic, asked.partition, asked.current_leader_epoch)
-        found = partition.end_of_epoch(asked.leader_epoch)
+        partition = current_partition(
+            ctx, topic, requested.partition, requested.current_leader_epoch
+        )
+        end = partition.end_of_epoch(requested.leader_epoch)
     except KafkaError as error:
         answer.error_code = error.code
     else:
-        if found is not None:
-            answer.leader_epoch, answer.end_offset = found
+        if end is not None:
+            answer.leader_epoch, answer.end_offset = end
     return answer

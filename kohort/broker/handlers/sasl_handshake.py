@@ -19,5 +19,5 @@ def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHa
     if authentication is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
     error = authentication.choose(request.mechanism, tokens_are_bare=ctx.api_version == 0)
-    told = [] if error is ErrorCode.ILLEGAL_SASL_STATE else list(authentication.mechanisms)
-    return SaslHandshakeResponse(error_code=error, mechanisms=told)
+    mechanisms = [] if error is ErrorCode.ILLEGAL_SASL_STATE else list(authentication.mechanisms)
+    return SaslHandshakeResponse(error_code=error, mechanisms=mechanisms)

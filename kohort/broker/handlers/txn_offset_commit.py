@@ -76,13 +76,13 @@ async def txn_offset_commit(
     version = ctx.api_version
     offsets: list[OffsetToCommit] = []
     refusals: list[ErrorCode] = []
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     for part, _ in parts_of(request, ("topics", "partitions"), PART_MAX):
         for topic in part.topics:
             look_up(ctx, topic, offsets, refusals, by_id=version >= TOPIC_IDS_SINCE)
-        await piece.pause()
+        await time_slice.pause()
     if not offsets:
-        return await run(_respond(request, refusals), piece)
+        return await run(_respond(request, refusals), time_slice)
     groups = ctx.broker.groups
     places = [TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))]
     producer = TransactionalProducer(
@@ -100,7 +100,7 @@ async def txn_offset_commit(
         if not any(refusals):
             raise
         errors = [refusal or error.code for refusal in refusals]
-        return await run(_respond(request, errors), piece)
+        return await run(_respond(request, errors), time_slice)
     decided: list[ErrorCode] = []
     for first in range(0, len(offsets), PART_MAX):
         result = await groups.commit_transactional(
@@ -117,7 +117,7 @@ async def txn_offset_commit(
             may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
         )
         decided += result.errors
-    return await run(_respond(request, refusals, decided), piece)
+    return await run(_respond(request, refusals, decided), time_slice)
 
 
 async def _put_into_transaction(
@@ -158,15 +158,15 @@ def _respond(
     left = iter(decided)
     for is_refused in (True, False):
         errors = iter(refusals)
-        for number, asked in enumerate(request.topics):
-            key = (asked.name or asked.topic_id) if is_merged else number
-            for partition in asked.partitions:
+        for number, requested in enumerate(request.topics):
+            key = (requested.name or requested.topic_id) if is_merged else number
+            for partition in requested.partitions:
                 error = next(errors)
                 if bool(error) is is_refused:
                     topic = topics.get(key)
                     if topic is None:
                         topic = topics[key] = TxnOffsetCommitResponseTopic(
-                            name=asked.name, topic_id=asked.topic_id, partitions=[]
+                            name=requested.name, topic_id=requested.topic_id, partitions=[]
                         )
                     answer = TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index, error_code=error or next(left)

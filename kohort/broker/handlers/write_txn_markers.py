@@ -36,7 +36,7 @@ from kohort.protocol.records.control import ControlType
             request="markers",
             copied=same("producer_id"),
             inner=per_partition(
-                same("name"), {"partition_index": ITSELF}, asked="partition_indexes"
+                same("name"), {"partition_index": ITSELF}, requested="partition_indexes"
             ),
         )
     ),
@@ -50,7 +50,7 @@ async def write_txn_markers(
     if not ctx.sees(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     markers = ctx.broker.transactions.markers
-    piece = Slice(ctx.broker.clock)
+    time_slice = Slice(ctx.broker.clock)
     results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
         for topic in marker.topics:
@@ -58,7 +58,7 @@ async def write_txn_markers(
                 topics = results.setdefault(marker.producer_id, {})
                 errors = topics.setdefault(topic.name, {})
                 errors[index] = await _write(markers, marker, topic.name, index)
-                await piece.pause()
+                await time_slice.pause()
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(

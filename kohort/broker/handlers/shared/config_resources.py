@@ -90,9 +90,9 @@ async def alter_each(
     A resource that is named twice is refused both times. ``answer_of`` creates the response for a
     success; ``change`` raises KafkaError.
     """
-    times = Counter((one.resource_type, one.resource_name) for one in resources)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers = []
-    piece = Slice(clock)
+    time_slice = Slice(clock)
     for resource in resources:
         answer = answer_of(resource)
         try:
@@ -108,7 +108,7 @@ async def alter_each(
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
-        await piece.pause()
+        await time_slice.pause()
     return answers
 
 

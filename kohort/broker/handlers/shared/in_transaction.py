@@ -28,7 +28,7 @@ ADDS_SINCE: Final = 12
 
 
 def _retriable(error: ErrorCode) -> ClientError:
-    """An error that older producers retry; they would give up after the original one."""
+    """An error that older producers retry; the original error would be fatal to them."""
     message = f"the transaction cannot go on yet: {error.name}"
     return ClientError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
 
@@ -94,20 +94,20 @@ def append_in_transaction(
     client: Client,
     candidates: Sequence[Candidate],
 ) -> Generator[Later[None], None, None]:
-    """Append those of a request's batches that are admitted, and refuse the others.
+    """Append a request's batches that the transaction admits, and reject the others.
 
-    Yields what it waits for; to be resumed when that is done, whatever the result.
+    Yields what to wait for; to be resumed when that is done, failed or cancelled.
     """
-    headers = [one.batch.header for one in candidates]
+    headers = [candidate.batch.header for candidate in candidates]
     first = headers[0]
     if any(header.producer_id != first.producer_id for header in headers):
         message = "Transactional records contained more than one producer ID"
-        for one in candidates:
-            one.refuse(KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message))
+        for candidate in candidates:
+            candidate.refuse(KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message))
         return
     by_epoch: dict[int, list[Candidate]] = {}
-    for one in candidates:
-        by_epoch.setdefault(one.batch.header.producer_epoch, []).append(one)
+    for candidate in candidates:
+        by_epoch.setdefault(candidate.batch.header.producer_epoch, []).append(candidate)
     for epoch, of_epoch in by_epoch.items():
         producer = TransactionalProducer(
             transactions, FLOW, version, transactional_id, first.producer_id, epoch, client
@@ -121,39 +121,45 @@ def _append_of_producer(
     settling = producer.settling()
     if settling is not None:
         yield settling
-    admitted = [one for one in candidates if _is_admitted(producer, one, adds=producer.adds)]
+    admitted = [
+        candidate
+        for candidate in candidates
+        if _is_admitted(producer, candidate, adds=producer.adds)
+    ]
     if producer.adds and admitted:
         try:
-            adding = producer.add([one.place for one in admitted])
+            adding = producer.add([candidate.place for candidate in admitted])
             if adding is not None:
                 yield adding
                 adding.result()
         except KafkaError as error:
-            for one in admitted:
-                one.refuse(producer.client_error(error.code))
+            for candidate in admitted:
+                candidate.refuse(producer.client_error(error.code))
             return
         if adding is not None:
-            # Meanwhile the transaction may have timed out, or another instance taken over.
-            admitted = [one for one in admitted if _is_admitted(producer, one, adds=False)]
-    for one in admitted:
+            # Meanwhile the transaction may have timed out, or a newer producer instance started.
+            admitted = [
+                candidate for candidate in admitted if _is_admitted(producer, candidate, adds=False)
+            ]
+    for candidate in admitted:
         try:
-            one.append()
+            candidate.append()
         except KafkaError as error:
-            one.refuse(error)
+            candidate.refuse(error)
 
 
-def _is_admitted(producer: TransactionalProducer, one: Candidate, *, adds: bool) -> bool:
-    partition = one.partition
+def _is_admitted(producer: TransactionalProducer, candidate: Candidate, *, adds: bool) -> bool:
+    partition = candidate.partition
     try:
-        producer.check([one.place], adds=adds)
+        producer.check([candidate.place], adds=adds)
         partition.check_online()
     except KafkaError as error:
-        one.refuse(error)
+        candidate.refuse(error)
         return False
     try:
-        partition.log.check_producer(one.batch.header, is_first_of_epoch_zero=producer.adds)
+        partition.log.check_producer(candidate.batch.header, is_first_of_epoch_zero=producer.adds)
     except KafkaError as error:
         # Kafka detects an older epoch when it asks the coordinator.
-        one.refuse(error, by_log=error.code is not ErrorCode.INVALID_PRODUCER_EPOCH)
+        candidate.refuse(error, by_log=error.code is not ErrorCode.INVALID_PRODUCER_EPOCH)
         return False
     return True

@@ -1,8 +1,8 @@
-"""What a request names again and again. Contains no handlers.
+"""A limit on repeated names in a request. Contains no handlers.
 
-An answer about what exists is bounded by what exists, as long as each thing is described once. A
-name of two bytes may be repeated fifty thousand times in a request, and a group or the configs of a
-topic described as often: gigabytes, for kilobytes.
+Without repetitions, a response has at most as many elements as the broker has groups or topics. A
+request of 100 kB may repeat a name fifty thousand times, and a response that describes a group or
+the configs of a topic as often would have gigabytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 REPEATS_MAX: Final = 10
-"""Repetitions in one request that are answered as Kafka answers them; no client sends any."""
+"""Repetitions in one request that are answered as in Kafka; no client sends any."""
 
 
 def check_repeats(named: Iterable[Hashable]) -> None:

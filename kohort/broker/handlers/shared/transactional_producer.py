@@ -17,7 +17,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 class ClientError(NamedTuple):
-    """The error that clients get in place of an internal one."""
+    """The error sent to clients in place of an internal one."""
 
     code: ErrorCode
     message: str | None = None
@@ -52,7 +52,7 @@ class TransactionalProducer(NamedTuple):
         return self.version >= self.flow.adds_since
 
     def settling(self) -> Later[None] | None:
-        """What to wait for before anything else; None if nothing."""
+        """Return what to wait for before the verification; None if nothing."""
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
     def verify(self, places: Sequence[TopicPartition], *, adds: bool = False) -> ErrorCode:
@@ -78,9 +78,9 @@ class TransactionalProducer(NamedTuple):
 
     def client_error(self, error: ErrorCode) -> KafkaError:
         """Return an error of the transactions as clients of this version know it."""
-        for one in self.flow.client_errors.get(error, ()):
-            if self.version >= one.since:
-                return KafkaError(one.code, one.message)
+        for client_error in self.flow.client_errors.get(error, ()):
+            if self.version >= client_error.since:
+                return KafkaError(client_error.code, client_error.message)
         return KafkaError(error)
 
     def _verify(self, places: Sequence[TopicPartition], *, adds: bool) -> ErrorCode:
