@@ -1,9 +1,8 @@
 """The ``kohort`` command.
 
-``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort topics``,
-``produce``, ``consume``, ``groups`` and ``transactions`` ask one; ``kohort pipeline`` runs Spark
-jobs. A command's module is imported when it is called, so that asking does not cost the
-import of a whole broker.
+``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort pipeline`` runs
+Spark jobs; most other commands are clients of a broker. A command's module is imported when the
+command is called, so that clients do not pay for the import of a broker.
 """
 
 from __future__ import annotations
@@ -18,31 +17,40 @@ from kohort.cli.parser import Parser
 from kohort.version import VERSION
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
-"""Carries out a command and returns the exit code."""
+"""Executes a command and returns the exit code."""
 
 COMMANDS: Final = {
     "serve": ("start the broker", "kohort.cli.serve"),
     "topics": ("topics: list, describe, create, alter, delete", "kohort.cli.topics"),
-    "produce": ("append a record for each line", "kohort.cli.produce"),
+    "produce": ("append a record for each line of input", "kohort.cli.produce"),
     "consume": ("print the records of a topic", "kohort.cli.consume"),
-    "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
-    "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
-    "acl": ("access rules: list, add, remove, and what they allow", "kohort.cli.acl"),
+    "groups": ("consumer groups: their state, and why they rebalanced", "kohort.cli.groups"),
+    "transactions": ("transactions, and which block consumers", "kohort.cli.transactions"),
+    "acl": ("access rules: list, add, remove, check", "kohort.cli.acl"),
     "quotas": ("limits on clients: list, set, remove", "kohort.cli.quotas"),
     "users": ("users: list, add, disable, remove, and their passwords", "kohort.cli.users"),
     "config": ("the broker's settings: list, check", "kohort.cli.config"),
-    "export-kafka": ("a stopped broker's directory becomes Kafka's", "kohort.cli.export_kafka"),
-    "import-kafka": ("a stopped Kafka's directory becomes Kohort's", "kohort.cli.import_kafka"),
-    "doctor": ("is this machine fit for a broker", "kohort.cli.doctor"),
-    "completion": ("for bash, zsh and tcsh", "kohort.cli.completion"),
+    "export-kafka": (
+        "convert a stopped Kohort's data directory to Kafka's",
+        "kohort.cli.kafka_directory:add_export",
+    ),
+    "import-kafka": (
+        "convert a stopped Kafka's data directory to Kohort's",
+        "kohort.cli.kafka_directory:add_import",
+    ),
+    "doctor": ("check whether this machine can run a broker", "kohort.cli.doctor"),
+    "completion": ("completion script for bash, zsh and tcsh", "kohort.cli.completion"),
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
-"""Summary and module by name. A module has `add_arguments(parser)`, which sets `run`."""
+"""Summary by name, and the function that adds the arguments and sets `run`: ``module:function``.
+
+By default the function is ``add_arguments``.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code."""
+    """Execute a command and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser(given[:1]).parse_args(given)
     run: Run = options.run
@@ -50,19 +58,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def whole_parser() -> Parser:
-    """The parser with all commands, for what wants to know them all."""
+    """The parser with the arguments of all commands."""
     return _parser(COMMANDS)
 
 
 def _parser(wanted: Collection[str]) -> Parser:
-    """The parser, with the arguments of these commands."""
+    """The parser with all commands, but only the arguments of the wanted ones."""
     parser = Parser(
         prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."
     )
     parser.add_argument("--version", action="version", version=f"kohort {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (summary, module) in COMMANDS.items():
+    for name, (summary, function) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name in wanted:
-            importlib.import_module(module).add_arguments(command)
+            module, _, attribute = function.partition(":")
+            getattr(importlib.import_module(module), attribute or "add_arguments")(command)
     return parser

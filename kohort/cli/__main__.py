@@ -1,13 +1,13 @@
-"""``python -m kohort.cli``, the same as ``kohort``; and the file that spark-submit is given."""
+"""``python -m kohort.cli``, the same as ``kohort``; also the application file of spark-submit."""
 
 import sys
 from pathlib import Path
 
 if __name__ == "__main__":
     here = Path(__file__).resolve().parent
-    # Started by its path, Python looks for modules beside it first: `pipeline` would be the
-    # commands of that name here, and not the package.
-    sys.path[:] = [place for place in sys.path if not place or Path(place).resolve() != here]
+    # Started by its path, Python searches this directory first, so `pipeline` would be the module
+    # here instead of the package.
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
 
     from kohort.cli import main
 

@@ -1,4 +1,4 @@
-"""Asks the JSON pages of a broker's HTTP port."""
+"""Requests JSON from a broker's HTTP port."""
 
 import base64
 import http.client
@@ -20,54 +20,56 @@ from kohort.client.net.security import SecurityConfig
 
 Json: TypeAlias = dict[str, Any]
 
-_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-
-ANSWER_BYTES_MAX: Final = 256 << 20
-"""The broker's own answers end at about 8 MB."""
+HTTP: Final = "http://localhost:9308"
+"""Default URL of a broker's HTTP port."""
+LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+RESPONSE_BYTES_MAX: Final = 256 << 20
+"""A broker's responses have about 8 MB at most."""
 
 
 def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None = None) -> Json:
-    """The JSON object at `path`, which is percent-encoded, below `url`; `security` says how to get
-    in, as for the broker's other ports.
+    """GET the JSON object at `path`, already percent-encoded, below `url`.
+
+    `security` has the credentials, the same as for the broker's Kafka port.
 
     Raises:
-        NotFoundError: the broker says that there is none; the text is the broker's.
-        UnavailableError: no answer, or none that can be understood.
-        RefusedCommandError: the broker does not let this user see it.
-        UsageError: `url` is not one, or the password is not for it.
+        NotFoundError: status 404; the text is the broker's.
+        UnavailableError: no response, or not a broker's.
+        RefusedCommandError: not authenticated, or not authorized.
+        UsageError: `url` is invalid, or would send the password without TLS.
     """
     base = url.rstrip("/")
     if urllib.parse.urlsplit(base).scheme not in {"http", "https"}:
-        raise UsageError(f"{url!r} is no URL; http://localhost:9308 is one")
+        raise UsageError(f"{url!r} is not an HTTP URL, such as {HTTP}")
     security = security or SecurityConfig()
     headers = {"Accept": "application/json", **_authorization(base, security, timeout_s)}
-    request = urllib.request.Request(base + path, headers=headers)  # noqa: S310 - http, as was just looked at.
+    request = urllib.request.Request(base + path, headers=headers)  # noqa: S310 - the scheme was checked.
     try:
-        with _opener(security).open(request, timeout=timeout_s) as answer:
-            return _parse(base, answer.read(ANSWER_BYTES_MAX))
+        with _opener(security).open(request, timeout=timeout_s) as response:
+            return _parse(base, response.read(RESPONSE_BYTES_MAX))
     except urllib.error.HTTPError as error:
         with error:
-            told = _told(base, error)
+            reason = _reason(base, error)
         if error.code == http.client.NOT_FOUND:
-            raise NotFoundError(told) from error
+            raise NotFoundError(reason) from error
         if error.code in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
             raise RefusedCommandError(
-                f"{base} answers {error.code}: {told}; --command-config says who asks"
+                f"{base} answers {error.code}: {reason}; --command-config sets the user"
             ) from error
-        raise UnavailableError(f"{base} answers {error.code}: {told}") from error
+        raise UnavailableError(f"{base} answers {error.code}: {reason}") from error
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         raise UnavailableError(_advice(base, error)) from error
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: no broker sends one, and a password is for the broker alone."""
+    """Follows no redirects: brokers send none, and the target could be sent the password."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None
 
 
 def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
-    """Asks the broker itself, as the Kafka client does, whatever proxy the shell has."""
+    """Connects directly, as Kafka clients do, and ignores the proxy of the environment."""
     return urllib.request.build_opener(
         urllib.request.ProxyHandler({}),
         urllib.request.HTTPSHandler(context=security.tls_context if security.uses_tls else None),
@@ -76,17 +78,15 @@ def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
 
 
 def _authorization(base: str, security: SecurityConfig, timeout_s: float) -> dict[str, str]:
-    """The header that says who asks. Raises UsageError, and UnavailableError without a token."""
+    """The Authorization header. Raises UsageError, and UnavailableError without a token."""
     user, password = security.sasl_plain_username, security.sasl_plain_password
     if not security.uses_sasl:
         return {}
-    what = "token" if security.uses_tokens else "password"
+    secret = "token" if security.uses_tokens else "password"
     parts = urllib.parse.urlsplit(base)
-    is_here = parts.hostname in _HERE
-    if security.security_protocol == "SASL_SSL" and parts.scheme != "https" and not is_here:
-        raise UsageError(
-            f"the {what} is for SASL_SSL alone, and {base} has no TLS: is https://... meant?"
-        )
+    is_local = parts.hostname in LOCAL_HOSTS
+    if security.security_protocol == "SASL_SSL" and parts.scheme != "https" and not is_local:
+        raise UsageError(f"the {secret} is for SASL_SSL alone, but {base} has no TLS; use https://")
     if security.tokens is not None:
         try:
             token = security.tokens.wait(security.tokens.ask(timeout_s), timeout_s)
@@ -96,7 +96,7 @@ def _authorization(base: str, security: SecurityConfig, timeout_s: float) -> dic
     assert user is not None
     assert password is not None
     if ":" in user:
-        raise UsageError(f"HTTP knows no user with a colon, as in {user!r}")
+        raise UsageError(f"HTTP does not allow a colon in a user name, as in {user!r}")
     credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"Authorization": f"Basic {credentials}"}
 
@@ -107,22 +107,21 @@ def _parse(base: str, text: bytes) -> Json:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        raise UnavailableError(f"{base} does not answer as a Kohort broker does")
+        raise UnavailableError(f"the response from {base} is not that of a Kohort broker")
     return data
 
 
-def _told(base: str, error: urllib.error.HTTPError) -> str:
-    """Why, in the broker's words. Without them it is not a broker, or not a recent one."""
-    told = _parse(base, error.read(64 * 1024)).get("error")
-    return str(told)
+def _reason(base: str, error: urllib.error.HTTPError) -> str:
+    """The broker's error text. Raises UnavailableError if the response is not a broker's."""
+    return str(_parse(base, error.read(64 * 1024)).get("error"))
 
 
 def _advice(base: str, error: Exception) -> str:
     reason = getattr(error, "reason", error)
     reason = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     return (
-        f"there is no answer from {base} ({reason})\n"
-        "This question is answered by a Kohort broker on its HTTP port, kohort.metrics.port "
-        "(9308, or one above it where that was taken: its log says which): is the broker running, "
-        "and is the port open to here? --http tells where it is."
+        f"no response from {base} ({reason})\n"
+        "This needs the HTTP port of a Kohort broker, kohort.metrics.port (9308, or the next free "
+        "one, which the broker logs). Is the broker running, and the port reachable? --http sets "
+        "its URL."
     )

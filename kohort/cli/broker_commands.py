@@ -1,34 +1,43 @@
-"""Commands that ask a broker, gathered under one name: `kohort groups`, `kohort transactions`."""
+"""Subcommands that talk to a broker, like `kohort groups list`."""
 
 import argparse
-import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
+from typing import TypeAlias
 
 from kohort.cli.errors import CommandError
 
+Ask: TypeAlias = Callable[[argparse.Namespace], None]
+"""Executes a command and prints its result. Raises CommandError."""
 
-def add_commands(
-    parser: argparse.ArgumentParser, commands: Mapping[str, tuple[str, str]], *, nothing: str
-) -> None:
-    """Give `parser` one subcommand each.
+
+class Commands:
+    """Adds subcommands to the parser of a command.
 
     Args:
-        commands: summary and module by name. A module has `add_arguments(parser)`, which sets
-            `ask`.
-        nothing: what exit code 1 means.
+        failure: meaning of exit code 1.
     """
-    parser.epilog = f"Exit codes: 0; 1 {nothing}; 2 usage; 3 no broker answers, or it cannot tell."
-    added = parser.add_subparsers(dest="asked", required=True, metavar="COMMAND")
-    for name, (summary, module) in commands.items():
-        command = added.add_parser(name, help=summary, epilog=parser.epilog)
-        importlib.import_module(module).add_arguments(command)
-    parser.set_defaults(run=run)
+
+    def __init__(self, parser: argparse.ArgumentParser, *, failure: str) -> None:
+        self._epilog = f"Exit codes: 0; 1 {failure}; 2 usage; 3 no broker answers, or it refuses."
+        parser.epilog = self._epilog
+        parser.set_defaults(run=run)
+        self._parsers = parser.add_subparsers(dest="asked", required=True, metavar="COMMAND")
+
+    def add(
+        self, name: str, summary: str, ask: Ask, *, description: str | None = None
+    ) -> argparse.ArgumentParser:
+        """Add a subcommand and return its parser."""
+        parser = self._parsers.add_parser(
+            name, help=summary, description=description, epilog=self._epilog
+        )
+        parser.set_defaults(ask=ask)
+        return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, and tell what came of it."""
+    """Execute the command and return the exit code; errors are printed."""
     try:
         options.ask(options)
         sys.stdout.flush()
@@ -36,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"kohort: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain once more when it closes the stream.
+        # The reader of a pipe has exited. Otherwise Python reports this again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130

@@ -1,20 +1,20 @@
-"""`--command-config FILE`: how to get into a cluster, in the words of Kafka's own tools.
+"""`--command-config FILE`: TLS and SASL settings in the format of Kafka's own tools.
 
 The file is one that `kafka-consumer-groups.sh --command-config` takes. Certificates and keys are
-read from PEM files (KIP-651); Java's keystores cannot be. Settings that are not about security are
-passed over, as Kafka passes over what it does not need. One that is about security and not known
-here is refused: to leave it out could be less secure than what was asked for.
+read from PEM files (KIP-651), not from Java's keystores. Unknown settings are ignored, as Kafka
+does, except those about security: to ignore one of them could make the connection less secure than
+intended, so they are rejected.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kohort.cli.errors import UsageError
-from kohort.cli.jaas import JaasError, Login, parse_jaas
 from kohort.client.net.oauth import SETTING, TokenProvider
 from kohort.client.net.sasl import MECHANISMS, OAUTHBEARER
 from kohort.client.net.security import PROTOCOLS, SecurityConfig
 from kohort.client.net.tls_files import CADATA, CAFILE, CERTFILE, PASSWORD, TlsFilesError
+from kohort.formats.jaas import JaasError, parse_login_module
 from kohort.formats.properties import parse_properties
 
 FILE_BYTES_MAX: Final = 1 << 20
@@ -27,7 +27,7 @@ TRUST: Final = "ssl.truststore.location"
 TRUSTED: Final = "ssl.truststore.certificates"
 KEY_TYPE: Final = "ssl.keystore.type"
 KEY: Final = "ssl.keystore.location"
-KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of one.
+KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting.
 HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
 
 KNOWN: Final = (
@@ -43,12 +43,12 @@ KNOWN: Final = (
     HOST_NAMES,
 )
 _OF_TOKENS: Final = ("sasl.oauthbearer.", "sasl.login.")
-"""What settings begin with that have a meaning with OAUTHBEARER alone."""
+"""Prefixes of settings that apply to OAUTHBEARER only."""
 _SUBJECTS: Final = ("security.", "sasl.", "ssl.")
 _JAVA_DEFAULT: Final = "JKS"
 
 _FILES: Final = {CAFILE: TRUST, CADATA: TRUSTED, CERTFILE: KEY, PASSWORD: KEY_PASSWORD}
-"""The client's settings of files, by what they are called here."""
+"""Names in the file by the client's names."""
 
 _WORDS: Final = (
     (f"{SETTING} has raised TokenFetchError: ", ""),
@@ -61,14 +61,26 @@ _WORDS: Final = (
     ("security_protocol", PROTOCOL),
     ("sasl_mechanism", MECHANISM),
 )
-"""What the client's errors call a setting, and what it is called in a file; longer ones first."""
+"""Terms of the client's errors, and the same in terms of the file; longer ones first."""
+
+_LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+
+
+class Login(NamedTuple):
+    """A user name and its password, which is left out of the repr."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Login({self.username!r})"
 
 
 def read_command_config(path: str) -> SecurityConfig:
-    """What the file says about security.
+    """Read the security settings of a file.
 
     Raises:
-        UsageError: it cannot be read, or cannot be meant; the text has the line, and no password.
+        UsageError: the file cannot be read, or is invalid; the text has the line, but no password.
     """
     try:
         with Path(path).open("rb") as file:
@@ -77,7 +89,7 @@ def read_command_config(path: str) -> SecurityConfig:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--command-config: {path!r} cannot be read: {reason}") from error
     if len(data) > FILE_BYTES_MAX:
-        raise UsageError(f"--command-config: {path!r} is no properties file: it is too long")
+        raise UsageError(f"--command-config: {path!r} is too long for a properties file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -87,40 +99,58 @@ def read_command_config(path: str) -> SecurityConfig:
 
 
 def in_file_words(text: str) -> str:
-    """What the client says about its settings, with the names that they have in a file."""
+    """Replace the client's names of settings in an error by the names in the file."""
     for ours, kafkas in _WORDS:
         text = text.replace(ours, kafkas)
     return text
 
 
+def parse_jaas(text: str) -> Login:
+    """Parse `sasl.jaas.config` of a client.
+
+    That is `org...PlainLoginModule required username="u" password="p";`, or ScramLoginModule.
+
+    Raises:
+        JaasError: something else.
+    """
+    module, options = parse_login_module(text, _LOGIN_MODULES)
+    for name in options:
+        if name not in Login._fields:
+            raise JaasError(f"of {module} only username and password are supported")
+    for name in Login._fields:
+        if not options.get(name):
+            raise JaasError(f'it has to have {name}="..."')
+    return Login(**options)
+
+
 class _Settings:
-    """The properties of one file; where a name comes twice, the last one counts, as in Java."""
+    """The properties of a file; if a name is repeated, the last value wins, as in Java."""
 
     def __init__(self, path: str, text: str) -> None:
         self._path = path
-        self._found = {one.name: one for one in parse_properties(text)}
+        self._properties = {entry.name: entry for entry in parse_properties(text)}
 
     def security(self) -> SecurityConfig:
         """Raises UsageError."""
         protocol = self._protocol()
         uses_tls, uses_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
         self._check_types()
-        for name in self._found:
+        for name in self._properties:
             if name.startswith(_SUBJECTS):
                 self._check(name, protocol, uses_tls=uses_tls, uses_sasl=uses_sasl)
-        found: dict[str, Any] = {"security_protocol": protocol}
+        settings: dict[str, Any] = {"security_protocol": protocol}
         if uses_tls:
-            found |= self._tls_files()
+            settings |= self._tls_files()
         if self._value(MECHANISM) == OAUTHBEARER:
-            found["sasl_mechanism"] = OAUTHBEARER
-            found["sasl_oauth_token_provider"] = self._token_provider()
+            settings["sasl_mechanism"] = OAUTHBEARER
+            settings["sasl_oauth_token_provider"] = self._token_provider()
         elif uses_sasl:
             login = self._login(protocol)
-            found["sasl_mechanism"] = self._mechanism(protocol)
-            found["sasl_plain_username"] = login.username
-            found["sasl_plain_password"] = login.password
+            settings["sasl_mechanism"] = self._mechanism(protocol)
+            settings["sasl_plain_username"] = login.username
+            settings["sasl_plain_password"] = login.password
         try:
-            return SecurityConfig(**found)
+            return SecurityConfig(**settings)
         except TlsFilesError as error:
             name = _FILES[error.setting]
             text = error.why
@@ -130,30 +160,30 @@ class _Settings:
             raise self._wrong(name, f"{name}{separator}{text}") from error
 
     def _value(self, name: str) -> str | None:
-        found = self._found.get(name)
-        return None if found is None else found.value
+        entry = self._properties.get(name)
+        return None if entry is None else entry.value
 
-    def _wrong(self, name: str, what: str) -> UsageError:
-        """An error at the line of a setting, which is there."""
-        return UsageError(f"{self._path}, line {self._found[name].line}: {what}")
+    def _wrong(self, name: str, reason: str) -> UsageError:
+        """An error at the line of a setting that the file has."""
+        return UsageError(f"{self._path}, line {self._properties[name].line}: {reason}")
 
     def _check(self, name: str, protocol: str, *, uses_tls: bool, uses_sasl: bool) -> None:
         uses_tokens = uses_sasl and self._value(MECHANISM) == OAUTHBEARER
         if name.startswith(_OF_TOKENS) and not uses_tokens:
             raise self._wrong(
-                name, f"{name} has a meaning with {MECHANISM}={OAUTHBEARER} alone; which is wrong?"
+                name, f"{name} applies to {MECHANISM}={OAUTHBEARER} only; one of the two is wrong"
             )
         known = self._known(uses_tokens=uses_tokens)
         if name not in known:
             raise self._wrong(
-                name, f"{name} is not known here; of security there are {_listed(known)}"
+                name, f"{name} is not known here; the security settings are {_listed(known)}"
             )
-        if not self._found[name].value and name != HOST_NAMES:
+        if not self._properties[name].value and name != HOST_NAMES:
             raise self._wrong(name, f"{name} is empty")
         is_used = {"ssl": uses_tls, "sasl": uses_sasl}.get(name.partition(".")[0], True)
         if not is_used:
             raise self._wrong(
-                name, f"{name} has no meaning while {PROTOCOL} is {protocol}; which one is wrong?"
+                name, f"{name} does not apply to {PROTOCOL}={protocol}; one of the two is wrong"
             )
 
     def _protocol(self) -> str:
@@ -170,7 +200,7 @@ class _Settings:
             raise self._wrong(
                 PROTOCOL,
                 f"{PROTOCOL}={protocol} needs {MECHANISM}, one of {', '.join(MECHANISMS)}; Kafka's"
-                " default, GSSAPI, is not known here",
+                " default, GSSAPI, is not supported",
             )
         if given not in MECHANISMS:
             raise self._wrong(
@@ -182,7 +212,7 @@ class _Settings:
     def _known(*, uses_tokens: bool) -> tuple[str, ...]:
         if not uses_tokens:
             return KNOWN
-        # Files without tokens do not pay for importing what fetches them.
+        # Imported only if the file has OAUTHBEARER, for its cost.
         from kohort.cli import oauth_config  # noqa: PLC0415
 
         return (*KNOWN, *oauth_config.KNOWN)
@@ -191,9 +221,9 @@ class _Settings:
         from kohort.cli.oauth_config import OAuthConfigError, token_provider  # noqa: PLC0415
 
         try:
-            return token_provider({one.name: one.value for one in self._found.values()})
+            return token_provider({entry.name: entry.value for entry in self._properties.values()})
         except OAuthConfigError as error:
-            name = error.setting if error.setting in self._found else MECHANISM
+            name = error.setting if error.setting in self._properties else MECHANISM
             raise self._wrong(name, str(error)) from None
 
     def _login(self, protocol: str) -> Login:
@@ -205,29 +235,31 @@ class _Settings:
         except JaasError as error:
             raise self._wrong(JAAS, f"{JAAS}: {error}") from None
         if "\0" in login.username + login.password:
-            raise self._wrong(JAAS, f"{JAAS}: names and passwords cannot have a NUL in them")
+            raise self._wrong(JAAS, f"{JAAS}: names and passwords cannot contain a NUL")
         return login
 
     def _check_types(self) -> None:
-        """Checks the types of stores; Kafka takes one without a stated type for one of Java's."""
+        """Check the types of stores; like Kafka, the default is a Java keystore."""
         for kind, name in ((TRUST_TYPE, TRUST), (KEY_TYPE, KEY)):
             given = self._value(kind)
-            if given is None and name not in self._found:
+            if given is None and name not in self._properties:
                 continue
             if (given or _JAVA_DEFAULT).upper() != "PEM":
                 raise self._wrong(
                     name if given is None else kind,
                     f"{kind} is {given or _JAVA_DEFAULT}{'' if given else ' by default'}; only PEM"
-                    f" can be read here: have {name} name a PEM file, and say {kind}=PEM",
+                    f" can be read here: set {name} to a PEM file, and {kind}=PEM",
                 )
 
     def _tls_files(self) -> dict[str, Any]:
-        """The settings of TLS under the client's names; what they name is checked there."""
+        """The TLS settings under the client's names; SecurityConfig checks the files."""
         algorithm = self._value(HOST_NAMES)
         if algorithm is not None and algorithm.lower() not in {"", "https"}:
-            raise self._wrong(HOST_NAMES, f"{HOST_NAMES} is https, or nothing to check no names")
-        found = {ours: self._value(kafkas) for ours, kafkas in _FILES.items()}
-        return found | {"ssl_check_hostname": algorithm != ""}
+            raise self._wrong(
+                HOST_NAMES, f"{HOST_NAMES} is https, or empty to accept any host name"
+            )
+        files = {ours: self._value(kafkas) for ours, kafkas in _FILES.items()}
+        return files | {"ssl_check_hostname": algorithm != ""}
 
 
 def _listed(known: tuple[str, ...]) -> str:

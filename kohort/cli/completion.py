@@ -1,4 +1,4 @@
-"""``kohort completion``: what a shell needs to complete commands and options."""
+"""``kohort completion``: a script that completes commands and options in a shell."""
 
 import argparse
 from typing import Final
@@ -10,17 +10,16 @@ SHELLS: Final = ("bash", "zsh", "tcsh")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Prints a script for the shell. bash: kohort completion bash > "
+        "Prints a completion script. bash: kohort completion bash > "
         "~/.local/share/bash-completion/completions/kohort; zsh: kohort completion zsh > "
-        "a file _kohort in a directory of fpath."
+        "_kohort in a directory of fpath."
     )
     parser.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script."""
-    from kohort.cli import whole_parser  # noqa: PLC0415 - which imports this.
+    from kohort.cli import whole_parser  # noqa: PLC0415 - it imports this module.
 
     print(shtab.complete(whole_parser(), options.shell))
     return 0

@@ -1,74 +1,74 @@
-"""``kohort consume``: the records of a topic, printed.
+"""``kohort consume``: prints the records of a topic.
 
-By itself it reads partitions without a group, from where it is told and, with ``--exit``, up to
-where they ended when it began. With ``--group`` it is a member like any other, commits what it has
-printed, and shares partitions with the others.
+Without a group it reads partitions from the given start and, with ``--exit``, up to their ends at
+that time. With ``--group`` it joins the group, shares its partitions and commits what it printed.
 """
 
 import argparse
 from typing import Final
 
 from kohort.cli.broker_commands import run
-from kohort.cli.options import add_kafka
+from kohort.cli.options import add_kafka, duration_ms, moment_ms
 from kohort.cli.record_format import HELP
-from kohort.cli.times import duration_ms, moment_ms
 
 ISOLATION: Final = ("read_uncommitted", "read_committed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Prints the value of each record on a line of its own, beginning with those that come from "
-        "now on. --from-beginning prints those that are there, --exit stops behind them."
+        "Prints the value of each record on a line, starting with new records. --from-beginning "
+        "starts with the oldest ones, --exit stops at the current end."
     )
     parser.add_argument("topic", metavar="TOPIC")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--from-beginning", action="store_true", help="from the first record on")
+    start.add_argument("--from-beginning", action="store_true", help="start at the first record")
     start.add_argument(
-        "--offset", type=int, metavar="N", help="from this offset on; -N: the last N of a partition"
+        "--offset",
+        type=int,
+        metavar="N",
+        help="start at this offset; -N: the last N records of each partition",
     )
     start.add_argument(
         "--from-time",
         type=moment_ms,
         metavar="TIME",
-        help="from the first record on that is not older than 2026-11-23T06:00:00 (local time "
-        "unless it says otherwise)",
+        help="start at the first record not older than this time, as 2026-11-23T06:00:00 (local "
+        "time unless it has an offset)",
     )
     start.add_argument(
-        "--last", type=duration_ms, metavar="PnDTnHnMnS", help="of the last PT10M, P1D"
+        "--last",
+        type=duration_ms,
+        metavar="PnDTnHnMnS",
+        help="start this duration before now: PT10M, P1D",
     )
     start.add_argument(
         "--group",
         metavar="GROUP",
-        help="as a member of this group, from what it has committed, committing what was printed",
+        help="join this group: start at its committed offsets, and commit what was printed",
     )
     parser.add_argument(
         "--partition",
         type=int,
         action="append",
         metavar="N",
-        help="only this one; may be given several times",
+        help="read only this partition; repeatable",
     )
-    parser.add_argument("--exit", "-e", action="store_true", help="stop at the present end")
-    parser.add_argument(
-        "--max-messages", "-c", type=int, metavar="N", help="stop after so many records"
-    )
+    parser.add_argument("--exit", "-e", action="store_true", help="stop at the current end")
+    parser.add_argument("--max-messages", "-c", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--format", "-f", metavar="TEXT", help=HELP)
     parser.add_argument(
         "--isolation-level",
         choices=ISOLATION,
         default=ISOLATION[0],
-        help="read_committed leaves out what was aborted or is open (%(default)s)",
+        help="read_committed skips records of aborted and open transactions (%(default)s)",
     )
     add_kafka(parser)
     parser.set_defaults(run=run, ask=ask)
-    parser.epilog = (
-        "Exit codes: 0; 1 there is no such topic; 2 usage; 3 no broker answers, or it refuses."
-    )
+    parser.epilog = "Exit codes: 0; 1 no such topic; 2 usage; 3 no broker answers, or it refuses."
 
 
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
-    from kohort.cli.consuming import consume  # noqa: PLC0415 - asyncio, when it is needed.
+    from kohort.cli.consuming import consume  # noqa: PLC0415 - imports asyncio.
 
     consume(options)

@@ -1,6 +1,6 @@
-"""``kohort doctor``: whether this machine and this installation are fit for a broker.
+"""``kohort doctor``: checks whether this machine and installation are ready to run a broker.
 
-It asks no broker; one that runs here is told by the port and the data directory that it has.
+Sends no requests; detects a running broker by its port and its data directory's lock.
 """
 
 from __future__ import annotations
@@ -17,12 +17,24 @@ import socket
 import sys
 import sysconfig
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kohort.broker.__main__ import add_arguments as add_daemon_arguments
 from kohort.broker.config import BrokerConfig, ConfigError, LoadedConfig, load
+from kohort.broker.config.listeners import HTTP, uses_tls_for_http
+from kohort.broker.core.security.mapping_rules import MappingRules, RulesError
+from kohort.broker.security.listeners import advertised_hosts
+from kohort.broker.security.own_certificate import complaints, moment_of, name_complaint
+from kohort.broker.security.tls_context import StoreError, load_tls
+from kohort.broker.security.users_file import (
+    UsersFileError,
+    read_users_at,
+    users_file_complaint,
+)
 from kohort.broker.storage.lock import is_locked
+from kohort.cli.options import add_json
 from kohort.version import VERSION
 
 COMPILED: Final = {
@@ -31,7 +43,7 @@ COMPILED: Final = {
     "unpacking of records": "kohort.client.core.fetch.unpack",
 }
 FILES_MIN: Final = 10_000
-"""Half of them are for logs; see `connections_within`."""
+"""Half of them are reserved for logs; see `connections_within`."""
 FREE_BYTES_MIN: Final = 1 << 30
 
 OK: Final = "ok"
@@ -40,7 +52,7 @@ PROBLEM: Final = "problem"
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of a check."""
 
     verdict: str
     what: str
@@ -48,27 +60,27 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The settings that a broker would be started with, and --json."""
-    parser.epilog = "Exit codes: 0; 1 a broker cannot start as things are; 2 usage."
+    """The options of `kohort serve`, and --json."""
+    parser.epilog = "Exit codes: 0; 1 a broker could not start; 2 usage."
     add_daemon_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at everything, and tell it; 1 if there is a problem."""
-    found = [*examine(options.config, options.override)]
+    """Print the results of all checks; 1 if there is a problem."""
+    findings = [*examine(options.config, options.override)]
     if options.json:
-        print(json.dumps([one._asdict() for one in found], indent=2))
+        print(json.dumps([finding._asdict() for finding in findings], indent=2))
     else:
-        width = max(len(one.what) for one in found)
-        for one in found:
-            print(f"{one.verdict:<7}  {one.what:<{width}}  {one.text}")
-    return 1 if any(one.verdict == PROBLEM for one in found) else 0
+        width = max(len(finding.what) for finding in findings)
+        for finding in findings:
+            print(f"{finding.verdict:<7}  {finding.what:<{width}}  {finding.text}")
+    return 1 if any(finding.verdict == PROBLEM for finding in findings) else 0
 
 
 def examine(file: Path | None, overrides: list[str]) -> Iterator[Finding]:
-    """What there is to say, from the installation to the settings."""
+    """Run all checks, from the installation to the ports."""
     yield Finding(OK, "kohort", f"{VERSION} in {Path(__file__).parents[1]}")
     yield _python()
     yield from _compiled()
@@ -91,42 +103,72 @@ def _python() -> Finding:
     if hasattr(sys, "gettotalrefcount"):
         return Finding(WARNING, "python", f"{text}: a debug build, several times as slow")
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return Finding(WARNING, "python", f"{text}: a free-threaded build, which is not tested")
+        return Finding(WARNING, "python", f"{text}: an untested free-threaded build")
     return Finding(OK, "python", text)
 
 
 def _compiled() -> Iterator[Finding]:
     for what, name in COMPILED.items():
-        found = importlib.util.find_spec(name)
-        if found is not None and str(found.origin).endswith(".so"):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and str(spec.origin).endswith(".so"):
             yield Finding(OK, "compiled", what)
         else:
-            text = f"{what} run as Python, slower: install again with a C compiler at hand"
+            text = f"{what}: slower, not compiled; install again with a C compiler"
             yield Finding(WARNING, "compiled", text)
 
 
 def _open_files() -> Finding:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard >= FILES_MIN:
-        shown = "without limit" if hard == resource.RLIM_INFINITY else f"up to {hard}"
+        shown = "unlimited" if hard == resource.RLIM_INFINITY else f"up to {hard}"
         return Finding(OK, "open files", shown)
     text = f"up to {hard}: connections and logs share them; raise `ulimit -Hn`"
     return Finding(WARNING, "open files", text)
 
 
 def _security(loaded: LoadedConfig) -> Iterator[Finding]:
-    """Certificates, keys and users."""
-    # Imports what a broker with TLS has.
-    from kohort.cli.security_files import security_files  # noqa: PLC0415
+    """Check certificates, keys and the file of users, with the code of the broker's start."""
+    config = loaded.config
+    for endpoint in config.listener_endpoints:
+        if config.protocol_of(endpoint.listener).endswith("SSL"):
+            hosts = advertised_hosts(config, endpoint.listener)
+            yield from _certificate(loaded, endpoint.listener, *hosts)
+    if uses_tls_for_http(loaded.own):
+        yield from _certificate(loaded, HTTP)
+    if config.kohort_users_file is not None:
+        yield _users(config.kohort_users_file)
 
-    for looked in security_files(loaded):
-        if looked.problem:
-            yield Finding(PROBLEM, looked.what, looked.problem)
-            continue
-        for text in looked.complaints:
-            yield Finding(WARNING, looked.what, text)
-        if not looked.complaints:
-            yield Finding(OK, looked.what, looked.summary)
+
+def _certificate(loaded: LoadedConfig, listener: str, *hosts: str) -> Iterator[Finding]:
+    what, config = f"certificate {listener}", loaded.of_listener(listener)
+    try:
+        own = load_tls(config, listener).own
+        MappingRules(config.ssl_principal_mapping_rules)
+    except StoreError as error:
+        yield Finding(PROBLEM, what, str(error))
+        return
+    except RulesError as error:
+        text = f"listener {listener}: ssl.principal.mapping.rules: {error}"
+        yield Finding(PROBLEM, what, text)
+        return
+    warnings = list(complaints(listener, own, config, datetime.now(UTC)))
+    warnings += filter(None, (name_complaint(listener, own, host) for host in hosts))
+    for warning in warnings:
+        yield Finding(WARNING, what, warning)
+    if not warnings:
+        until = moment_of(own.fields.not_after)
+        yield Finding(OK, what, f"{own.subject}, until {until:%Y-%m-%d}")
+
+
+def _users(file: str) -> Finding:
+    try:
+        credentials = read_users_at(Path(file))
+    except UsersFileError as error:
+        return Finding(PROBLEM, "users", str(error))
+    if (complaint := users_file_complaint(Path(file))) is not None:
+        return Finding(WARNING, "users", complaint)
+    count = len({credential.user for credential in credentials})
+    return Finding(OK, "users", f"{file} has {count}")
 
 
 def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
@@ -137,7 +179,7 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         yield Finding(PROBLEM, "data", f"{there} cannot be written to")
         return
-    state = "is there" if there == directory else "will be made"
+    state = "is there" if there == directory else "will be created"
     if is_locked(directory):
         yield Finding(PROBLEM, "data", f"{directory} is in use by a broker")
     else:
@@ -148,7 +190,10 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
-    places = [(f"listener {one.listener}", one.host, one.port) for one in config.listener_endpoints]
+    places = [
+        (f"listener {endpoint.listener}", endpoint.host, endpoint.port)
+        for endpoint in config.listener_endpoints
+    ]
     if config.kohort_metrics_port > 0:
         places.append(("metrics", config.kohort_metrics_host, config.kohort_metrics_port))
     if config.kohort_console_port > 0:
@@ -159,26 +204,26 @@ def _ports(config: BrokerConfig) -> Iterator[Finding]:
         if error is None:
             yield Finding(OK, what, f"{shown} is free")
         else:
-            # For these two the next ports are tried.
+            # If these two are in use, the broker tries the next ports.
             verdict = WARNING if what in {"metrics", "console"} else PROBLEM
             yield Finding(verdict, what, f"{shown}: {error}")
 
 
 def _cannot_bind(host: str, port: int) -> str | None:
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
         return str(error)
     failure: str | None = None
-    for family, kind, *_, address in found:
-        with socket.socket(family, kind) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for family, kind, *_, address in addresses:
+        with socket.socket(family, kind) as candidate:
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 if family == socket.AF_INET6:
-                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                one.bind(address)
+                    candidate.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                candidate.bind(address)
             except OSError as error:
                 failure = error.strerror or str(error)
             else:

@@ -1,4 +1,4 @@
-"""How a command ends that could not do what it was asked.
+"""Errors of commands, by exit code.
 
 ::
 
@@ -13,30 +13,30 @@ from typing import ClassVar
 
 
 class CommandError(Exception):
-    """The text is for the user: what is wrong, and what to do."""
+    """The text is for the user: what is wrong, and what to do about it."""
 
     exit_code: ClassVar[int]
 
 
 class NotFoundError(CommandError):
-    """The thing that was asked for does not exist."""
+    """The topic, group or other thing does not exist."""
 
     exit_code = 1
 
 
 class UsageError(CommandError):
-    """The command line cannot be meant."""
+    """The command line is invalid."""
 
     exit_code = 2
 
 
 class RefusedCommandError(CommandError):
-    """A broker does not do it; the text says why, in its words."""
+    """A broker rejects the request; the text has its reason."""
 
     exit_code = 3
 
 
 class UnavailableError(CommandError):
-    """No broker answers, or not in a way that helps."""
+    """No broker answers, or its answer cannot be used."""
 
     exit_code = 3

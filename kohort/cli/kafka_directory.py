@@ -1,4 +1,7 @@
-"""What ``kohort export-kafka`` and ``kohort import-kafka`` share: the plan is told and checked."""
+"""``kohort export-kafka`` and ``import-kafka``: converts a data directory in place.
+
+The broker has to be stopped. Both first make a plan, and print or reject it before any change.
+"""
 
 from __future__ import annotations
 
@@ -6,93 +9,205 @@ import argparse
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from kohort.broker.config.endpoints import Endpoint, parse_endpoints
+from kohort.broker.kafka_directory.exporting import (
+    CONTROLLER,
+    KAFKA_LISTENERS,
+    ExportPlan,
+    carry_out_export,
+    plan_export,
+    settings_for_kafka,
+)
 from kohort.broker.kafka_directory.image import ClusterImage
+from kohort.broker.kafka_directory.importing import carry_out_import, plan_import
+from kohort.broker.kafka_directory.releases import KAFKA_4_4, RELEASES
 from kohort.broker.kafka_directory.survey import Findings
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.lock import DataDirectoryLock
+from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataError
 from kohort.cli.broker_commands import run
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
-from kohort.cli.options import print_json
+from kohort.cli.options import add_json, print_result
 
+NODE_ID: Final = 1
 PROGRESS_S: Final = 0.2
 
 
 class Plan(Protocol):
-    """What an export or an import would do, as far as it is told here."""
+    """The parts of export and import plans that are printed."""
 
     @property
     def image(self) -> ClusterImage:
-        """What is carried over."""
+        """What will be converted."""
         ...
 
     @property
     def findings(self) -> Findings:
-        """What is not, and why."""
+        """What will not be converted, and why."""
         ...
 
 
 P = TypeVar("P", bound=Plan)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kohort export-kafka``."""
+    _add_arguments(parser)
+    parser.add_argument(
+        "--node-id",
+        type=int,
+        default=NODE_ID,
+        metavar="N",
+        help="node.id of the broker, the same in Kohort and Kafka (%(default)s)",
+    )
+    parser.add_argument(
+        "--kafka",
+        choices=RELEASES,
+        default=KAFKA_4_4.name,
+        help="the oldest Kafka release that can start from the directory (%(default)s)",
+    )
+    parser.add_argument(
+        "--listeners",
+        type=_listeners,
+        default=KAFKA_LISTENERS,
+        metavar="NAME://HOST:PORT,...",
+        help="listeners for the printed Kafka settings, with the controller's under the name "
+        f"{CONTROLLER} ({','.join(map(str, KAFKA_LISTENERS))})",
+    )
+    parser.set_defaults(ask=_export)
+
+
+def add_import(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kohort import-kafka``."""
+    _add_arguments(parser)
+    parser.add_argument(
+        "--metadata-log-dir",
+        type=Path,
+        metavar="DIR",
+        help="Kafka's metadata.log.dir, if it is not the data directory",
+    )
+    parser.set_defaults(ask=_import)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", type=Path, help="the data directory")
     parser.add_argument(
-        "--dry-run", action="store_true", help="look at everything, and change nothing"
+        "--dry-run", action="store_true", help="check everything, but change nothing"
     )
     parser.add_argument(
         "--leave-behind",
         action="store_true",
-        help="go on although something cannot be carried over",
+        help="continue although some things cannot be converted",
     )
-    parser.add_argument("--json", action="store_true", help="for programs: the whole answer")
+    add_json(parser)
     parser.epilog = (
-        "The directory changes hands where it is: no record is copied or changed. "
-        "Exit codes: 0; 1 there is no such directory; 2 usage; 3 it cannot be done as things are."
+        "The directory is converted in place: no record is copied or changed. "
+        "Exit codes: 0; 1 no such directory; 2 usage; 3 the conversion is not possible."
     )
     parser.set_defaults(run=run)
 
 
+def _listeners(text: str) -> Sequence[Endpoint]:
+    """Parse Kafka's setting `listeners`. Raises argparse.ArgumentTypeError."""
+    try:
+        endpoints = parse_endpoints(text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    names = [endpoint.listener for endpoint in endpoints]
+    if CONTROLLER not in names or len(names) < 2:
+        raise argparse.ArgumentTypeError(f"expected one named {CONTROLLER}, and one for clients")
+    return endpoints
+
+
+def _export(options: argparse.Namespace) -> None:
+    convert(
+        options,
+        "Apache Kafka's",
+        make_plan=lambda report: plan_export(
+            OS_FILES,
+            options.directory,
+            node_id=options.node_id,
+            new_id=new_id,
+            report=report,
+            release=RELEASES[options.kafka],
+        ),
+        carry_out=lambda plan, report: carry_out_export(
+            OS_FILES, plan, now_ms=int(time.time() * 1000), report=report
+        ),
+        describe=lambda plan: _kafka_text(plan, options.listeners),
+    )
+
+
+def _kafka_text(plan: ExportPlan, listeners: Sequence[Endpoint]) -> str:
+    settings = "\n".join(f"  {line}" for line in settings_for_kafka(plan, listeners))
+    return (
+        f"a directory of Apache Kafka {plan.release.name} (KRaft), which starts from it without"
+        f" kafka-storage.sh. Settings that Kafka needs:\n{settings}"
+    )
+
+
+def _import(options: argparse.Namespace) -> None:
+    convert(
+        options,
+        "Kohort's",
+        make_plan=lambda report: plan_import(
+            OS_FILES,
+            options.directory,
+            options.metadata_log_dir,
+            now_ms=int(time.time() * 1000),
+            report=report,
+        ),
+        carry_out=lambda plan, report: carry_out_import(OS_FILES, plan, report=report),
+        describe=lambda plan: (
+            f"a directory of Kohort: kohort serve --override log.dirs={options.directory}"
+            f" --override node.id={plan.meta.node_id}"
+        ),
+    )
+
+
 @contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Hold a directory that no broker has.
+def locked(directory: Path) -> Iterator[None]:
+    """Lock a data directory that no broker is running on.
 
     Raises:
-        NotFoundError: there is none.
-        UnavailableError: a broker runs on it, or the disk fails.
+        NotFoundError: the directory does not exist.
+        UnavailableError: a broker is running on it, or the disk fails.
     """
     if not directory.is_dir():
-        raise NotFoundError(f"there is no directory {directory}")
+        raise NotFoundError(f"no directory {directory}")
     try:
         with DataDirectoryLock(directory):
             yield
     except DataDirectoryLockedError as error:
-        raise UnavailableError(f"{error}: stop it first") from error
+        raise UnavailableError(f"{error}: stop the broker first") from error
     except (OSError, StorageError, MetadataError) as error:
         raise UnavailableError(f"{directory}: {error}") from error
 
 
-def change_hands(
+def convert(
     options: argparse.Namespace,
     becomes: str,
     *,
     make_plan: Callable[[Progress], P],
     carry_out: Callable[[P, Progress], None],
-    words: Callable[[P], str],
+    describe: Callable[[P], str],
 ) -> None:
-    """Plan it, check it, do it unless it is a dry run, and tell of it. Raises CommandError.
+    """Make a plan, check it, execute it unless this is a dry run, and print the result.
+
+    Raises CommandError.
 
     Args:
-        becomes: whose directory it becomes.
-        words: what it is now, and what comes next.
+        becomes: the new owner of the directory, as in "Kohort's".
+        describe: text about the converted directory and the next steps.
     """
     progress = Progress()
-    with held(options.directory):
+    with locked(options.directory):
         plan = make_plan(progress)
         progress.end()
         check(options, plan.findings, becomes)
@@ -100,50 +215,43 @@ def change_hands(
             carry_out(plan, progress)
             progress.end()
     done = "it can become" if options.dry_run else "it is now"
-    print_result(options, plan.image, plan.findings, f"{done} {words(plan)}")
+    print_outcome(options, plan.image, plan.findings, f"{done} {describe(plan)}")
 
 
 def check(options: argparse.Namespace, findings: Findings, becomes: str) -> None:
-    """Tell what was found; whether it can be done. Raises RefusedCommandError."""
+    """Raises RefusedCommandError if the conversion is impossible, or would lose something."""
     if findings.problems:
         raise RefusedCommandError(
             _listed(f"{options.directory} cannot become {becomes}:", findings.problems)
         )
     if findings.left and not (options.leave_behind or options.dry_run):
         raise RefusedCommandError(
-            _listed("this would not be carried over:", findings.left)
-            + "\n--leave-behind goes on without it"
+            _listed("the following would be left behind:", findings.left)
+            + "\n--leave-behind continues without them"
         )
 
 
-def print_result(
+def print_outcome(
     options: argparse.Namespace, image: ClusterImage, findings: Findings, sentence: str
 ) -> None:
-    """What is carried, what is not, and what comes next."""
     counts = counted(image)
-    if options.json:
-        print_json(
-            {
-                "directory": str(options.directory),
-                "done": not options.dry_run,
-                "carried": counts,
-                "left": findings.left,
-                "notes": findings.notes,
-                "next": sentence,
-            }
-        )
-        return
+    data = {
+        "directory": str(options.directory),
+        "done": not options.dry_run,
+        "carried": counts,
+        "left": findings.left,
+        "notes": findings.notes,
+        "next": sentence,
+    }
     width = max(len(f"{count:,}") for count in counts.values())
-    print("\n".join(f"{count:>{width},} {what}" for what, count in counts.items()))
+    lines = [f"{count:>{width},} {what}" for what, count in counts.items()]
     if findings.left:
-        print(_listed("left behind:", findings.left))
-    for note in findings.notes:
-        print(note)
-    print(sentence)
+        lines.append(_listed("left behind:", findings.left))
+    print_result(options, data, [*lines, *findings.notes, sentence])
 
 
 def counted(image: ClusterImage) -> dict[str, int]:
-    """How many there are of what is carried over."""
+    """Numbers of converted things, by their plural."""
     return {
         "topics": len(image.topics),
         "partitions": sum(len(topic.partitions) for topic in image.topics.values()),
@@ -155,27 +263,27 @@ def counted(image: ClusterImage) -> dict[str, int]:
 
 
 class Progress:
-    """Called with how far it is; says so on a terminal, now and then."""
+    """Prints progress on a terminal, at most every PROGRESS_S."""
 
     def __init__(self) -> None:
         self._is_wanted = sys.stderr.isatty()
-        self._told_s = time.monotonic()
+        self._printed_s = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """See `ReportProgress`."""
         now_s = time.monotonic()
-        if self._is_wanted and now_s - self._told_s >= PROGRESS_S:
-            self._told_s = now_s
+        if self._is_wanted and now_s - self._printed_s >= PROGRESS_S:
+            self._printed_s = now_s
             print(f"\r\033[K{what}: {done:,} of {total:,}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Take the line away."""
+        """Clear the line."""
         if self._is_wanted:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def new_id() -> bytes:
-    """16 bytes that were never used, and whose text begins with no dash: it may be an argument."""
+    """A random UUID whose text does not begin with a dash, so that it can be a command argument."""
     while True:
         value = uuid.uuid4().bytes
         if value[0] >> 2 != 0b111110:

@@ -1,5 +1,5 @@
-"""How a properties file says where tokens come from (OAUTHBEARER), as Kafka's clients have it:
-an issuer's endpoint with a client's id and secret, or a file (KIP-768, KIP-1139).
+"""OAUTHBEARER settings of a properties file, as for Kafka's clients: tokens come from an issuer's
+endpoint for a client's id and secret, or from a file (KIP-768, KIP-1139).
 """
 
 import ssl
@@ -14,12 +14,12 @@ JAAS: Final = "sasl.jaas.config"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 HANDLER: Final = "sasl.login.callback.handler.class"
 CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
-CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - the name of one.
+CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - the name of a setting.
 SCOPE: Final = "sasl.oauthbearer.scope"
 URL_ENCODES: Final = "sasl.oauthbearer.header.urlencode"
 
 KNOWN: Final = (ENDPOINT, HANDLER, CLIENT_ID, CLIENT_SECRET, SCOPE, URL_ENCODES)
-"""The settings that have a meaning with tokens alone."""
+"""The settings that apply to OAUTHBEARER only."""
 
 _MODULE: Final = "OAuthBearerLoginModule"
 _HANDLER: Final = "OAuthBearerLoginCallbackHandler"
@@ -31,7 +31,7 @@ _OPTIONS: Final = ("clientId", "clientSecret", "scope", _TRUST_TYPE, _TRUST, _TR
 
 
 class OAuthConfigError(Exception):
-    """A setting cannot be meant; the text does not have the secret."""
+    """A setting is invalid; the text does not contain the secret."""
 
     def __init__(self, setting: str, text: str) -> None:
         super().__init__(text)
@@ -39,18 +39,18 @@ class OAuthConfigError(Exception):
 
 
 def token_provider(settings: Mapping[str, str]) -> ClientCredentials | TokenFile:
-    """Return what gives tokens to a client with these settings, which are of security and known.
+    """Create the source of tokens for these settings, all of them known security settings.
 
     Raises:
-        OAuthConfigError: they are incomplete, or one of them is wrong.
+        OAuthConfigError: a setting is missing or invalid.
     """
     _check_handler(settings)
     url = settings.get(ENDPOINT)
     if url is None:
         raise OAuthConfigError(
             JAAS,
-            f"OAUTHBEARER needs {ENDPOINT}: the https://... where the issuer gives out tokens, or"
-            " the file:///... that has one",
+            f"OAUTHBEARER needs {ENDPOINT}: the https://... URL of the issuer's token endpoint, or"
+            " the file:///... URL of a file with a token",
         )
     options = _login(settings.get(JAAS, f"{_MODULE} required;"))
     extensions = {
@@ -78,7 +78,7 @@ def token_provider(settings: Mapping[str, str]) -> ClientCredentials | TokenFile
 def _check_handler(settings: Mapping[str, str]) -> None:
     handler = settings.get(HANDLER)
     if handler is not None and handler.rpartition(".")[2] != _HANDLER:
-        raise OAuthConfigError(HANDLER, f"{HANDLER}: of handlers only Kafka's {_HANDLER} is known")
+        raise OAuthConfigError(HANDLER, f"{HANDLER}: only Kafka's {_HANDLER} is supported")
 
 
 def _login(text: str) -> dict[str, str]:
@@ -89,7 +89,7 @@ def _login(text: str) -> dict[str, str]:
     for name in options:
         if name not in _OPTIONS and not name.startswith(_EXTENSION):
             raise OAuthConfigError(
-                JAAS, f"{JAAS}: of {_MODULE} {', '.join(_OPTIONS)} and {_EXTENSION}... are known"
+                JAAS, f"{JAAS}: {_MODULE} has the options {', '.join(_OPTIONS)} and {_EXTENSION}..."
             )
     return options
 
@@ -110,7 +110,7 @@ def _is_true(text: str) -> bool:
 
 
 def _trusting(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    """The authorities that may vouch for the issuer; None for those of the system."""
+    """A TLS context that trusts the CAs configured for the issuer; None for the system's CAs."""
     location, certificates = options.get(_TRUST), options.get(_TRUSTED)
     if location is None and certificates is None:
         return None
@@ -121,6 +121,6 @@ def _trusting(options: Mapping[str, str]) -> ssl.SSLContext | None:
             return ssl.create_default_context(cafile=Path(location))
         return ssl.create_default_context(cadata=certificates)
     except (OSError, ValueError) as error:
-        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         name = _TRUSTED if location is None else f"{_TRUST} {location!r}"
-        raise OAuthConfigError(JAAS, f"{JAAS}: {name} cannot be read: {why}") from error
+        raise OAuthConfigError(JAAS, f"{JAAS}: {name} cannot be read: {reason}") from error

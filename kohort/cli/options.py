@@ -1,10 +1,12 @@
-"""Options that several commands have, and what they lead to."""
+"""Options that several commands share: the cluster, its security, output, times and durations."""
 
 import argparse
 import json
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final
 
 from kohort.admin.cluster import RETRY_S, Cluster, RefusedError, error_name
@@ -20,48 +22,58 @@ BOOTSTRAP_SERVER: Final = "localhost:9092"
 TIMEOUT_S: Final = 10.0
 TIMEOUT_S_MAX: Final = 3_600
 
+_DURATION: Final = re.compile(
+    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+)
+_UNIT_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="print the complete result as JSON, for scripts"
+    )
+
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="for programs: the whole answer")
+    add_json(parser)
     parser.add_argument(
         "--timeout",
         type=seconds,
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help="how long to wait for an answer (%(default)s)",
+        help="timeout of connecting and of each request (%(default)s)",
     )
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that ask any Kafka broker."""
+    """Add the options for connecting to any Kafka cluster."""
     parser.add_argument(
         "--bootstrap-server",
         default=BOOTSTRAP_SERVER,
         metavar="HOST:PORT[,...]",
-        help="a broker, Kohort's or Kafka's (%(default)s)",
+        help="a broker of the cluster, Kohort's or Kafka's (%(default)s)",
     )
     parser.add_argument(
         "--wait",
         type=seconds,
         default=0.0,
         metavar="SECONDS",
-        help="how long to try again while no broker is there, for one that is just started (0)",
+        help="how long to retry the connection, for a broker that is just starting (0)",
     )
     add_command_config(parser)
     add_common(parser)
 
 
 def add_command_config(parser: argparse.ArgumentParser) -> None:
-    """How to get into a cluster with TLS or SASL."""
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help="properties for a cluster with TLS or SASL, as Kafka's own tools take them",
+        help="properties file with TLS and SASL settings, as for Kafka's own tools",
     )
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, above 0."""
+    """Parse a number of seconds above 0. Raises argparse.ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:
@@ -73,7 +85,7 @@ def seconds(text: str) -> float:
 
 @contextmanager
 def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
-    """The cluster to be asked; what it raises becomes an error of the command.
+    """The cluster that the options name; its errors are turned into CommandError.
 
     Raises:
         UsageError, UnavailableError, RefusedCommandError
@@ -88,8 +100,8 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
             yield cluster
     except DisconnectedError as error:
         raise UnavailableError(
-            f"{in_file_words(str(error))}\nIs the broker running? --bootstrap-server tells where it"
-            " is, and --command-config how to get in."
+            f"{in_file_words(str(error))}\nIs the broker running? --bootstrap-server sets its"
+            " address, and --command-config the security settings."
         ) from error
     except ConsumerError as error:
         raise UnavailableError(in_file_words(str(error))) from error
@@ -98,26 +110,29 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
 
 
 def _hint(error: RefusedError, command_config: str | None) -> str:
-    """What to do about a refusal for lack of rights, or of an authorizer."""
+    """Advice about a missing permission, or a missing authorizer."""
     if error.error == ErrorCode.SECURITY_DISABLED:
         return (
-            "\nWithout an authorizer every client may do everything: authorizer.class.name=kohort,"
-            " with super.users, gives the broker one."
+            "\nThe broker has no authorizer, so every client may do everything. To get one, set"
+            " authorizer.class.name=kohort and super.users."
         )
     if not error_name(error.error).endswith("_AUTHORIZATION_FAILED"):
         return ""
     who = (
-        "Without --command-config it asks as User:ANONYMOUS, who has"
+        "Without --command-config, the user is User:ANONYMOUS, which is"
         if command_config is None
-        else f"The user of {command_config} has"
+        else f"The user of {command_config} is"
     )
-    return f"\n{who} no right to that; `kohort acl add` gives one, docs/access.md says which."
+    return (
+        f"\n{who} not authorized for that; `kohort acl add` adds a rule, and docs/access.md lists"
+        " the operations."
+    )
 
 
 def _connected(
     servers: Sequence[Address], options: argparse.Namespace, security: SecurityConfig
 ) -> Cluster:
-    """Connect, again and again if a broker may be about to come. Raises as `Cluster` does."""
+    """Connect, with retries for as long as --wait says. Raises as `Cluster` does."""
     ends_s = time.monotonic() + options.wait
     while True:
         try:
@@ -129,10 +144,46 @@ def _connected(
 
 
 def security_of(options: argparse.Namespace) -> SecurityConfig:
-    """How to get into the cluster. Raises UsageError."""
+    """The settings of --command-config. Raises UsageError."""
     path = options.command_config
     return SecurityConfig() if path is None else read_command_config(path)
 
 
 def print_json(data: object) -> None:
     print(json.dumps(data, indent=2))
+
+
+def print_result(options: argparse.Namespace, data: object, lines: Iterable[str]) -> None:
+    """Print `data` with --json, otherwise the lines."""
+    if options.json:
+        print_json(data)
+        return
+    for line in lines:
+        print(line)
+
+
+def moment_ms(text: str) -> int:
+    """Parse an ISO 8601 time to milliseconds since 1970; without an offset it is local time.
+
+    Raises argparse.ArgumentTypeError.
+    """
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"invalid time {text!r}: expected for example 2026-11-23T06:00:00"
+        ) from None
+
+
+def duration_ms(text: str) -> int:
+    """Parse an ISO 8601 duration, PT1H30M or P7D, to milliseconds.
+
+    Raises argparse.ArgumentTypeError.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise argparse.ArgumentTypeError(
+            f"invalid duration {text!r}: expected for example PT1H30M or P7D"
+        )
+    parts = match.groupdict(default="0")
+    return int(sum(float(parts[unit]) * factor for unit, factor in _UNIT_MS.items()))

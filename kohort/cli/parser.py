@@ -1,15 +1,15 @@
-"""The parser of the command line and of each of its commands."""
+"""The argument parser of the command line and of its commands."""
 
 import argparse
 from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, instead of a screen of usage before it.
+    """Prints errors in one line, without the usage text before it.
 
-    Parsers of commands that are added to one are of its class.
+    Parsers of subcommands are created with the same class.
     """
 
     def error(self, message: str) -> NoReturn:
-        """Ends with exit code 2."""
+        """Exit with code 2."""
         self.exit(2, f"{self.prog}: {message} (--help tells more)\n")

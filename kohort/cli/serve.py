@@ -1,4 +1,4 @@
-"""``kohort serve``: the broker itself."""
+"""``kohort serve``: runs the broker."""
 
 import argparse
 
@@ -6,6 +6,5 @@ from kohort.broker import __main__ as daemon
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The daemon's own."""
     daemon.add_arguments(parser)
     parser.set_defaults(run=daemon.run)

@@ -1,4 +1,4 @@
-"""Columns of text, aligned; what peers have called themselves cannot break them."""
+"""Aligned columns of text; control characters in names are escaped."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
@@ -6,16 +6,16 @@ from typing import Final, TypeAlias
 from kohort.formats.text import shown
 
 Cell: TypeAlias = str | int | None
-"""A cell: None is shown as a dash. Numbers stand right."""
+"""None is shown as a dash; numbers are right-aligned."""
 
 _GAP: Final = "  "
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Lines without spaces at their ends, the head first."""
+    """The lines of a table, the head first, without trailing spaces."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
-    is_number = [any(isinstance(row[place], int) for row in rows) for place in range(len(head))]
+    is_number = [any(isinstance(row[index], int) for row in rows) for index in range(len(head))]
     for row in [list(head), *texts]:
         cells = [
             cell.rjust(width) if right else cell.ljust(width)

@@ -48,7 +48,7 @@ def test_who_may_read_everything_is_warned_of_internal_topics(
 ) -> None:
     assert run(broker, "add", "bob", "read", "topic:*") == 0
     assert run(broker, "check", "bob", "read", "topic:t") == 0
-    assert "Beware: User:bob may read __consumer_offsets" in capsys.readouterr().out
+    assert "Warning: User:bob may read __consumer_offsets" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("written", ["::1", "0:0:0:0:0:0:0:1", "0::0:1"])
@@ -76,7 +76,7 @@ def test_a_host_that_no_rule_can_have_is_refused(
     with pytest.raises(SystemExit) as ended:
         run(broker, "add", "alice", "read", "topic:t", "--host", host)
     assert ended.value.code == 2
-    assert "is no numeric address" in capsys.readouterr().err
+    assert "is not a numeric address" in capsys.readouterr().err
 
 
 def test_a_principal_that_no_client_can_be_is_refused(
@@ -94,11 +94,11 @@ def test_who_may_not_see_rules_is_told_what_is_missing(
     assert run(broker, "list") == 3
     told = capsys.readouterr().err
     assert "CLUSTER_AUTHORIZATION_FAILED" in told
-    assert "asks as User:ANONYMOUS, who has no right to that; `kohort acl add` gives one" in told
+    assert "User:ANONYMOUS, which is not authorized for that; `kohort acl add` adds a rule" in told
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=PLAINTEXT")
     assert run(broker, "list", "--command-config", str(file)) == 3
-    assert f"The user of {file} has no right to that" in capsys.readouterr().err
+    assert f"The user of {file} is not authorized for that" in capsys.readouterr().err
 
 
 def test_a_broker_without_an_authorizer_is_told_how_to_have_one(
@@ -108,13 +108,13 @@ def test_a_broker_without_an_authorizer_is_told_how_to_have_one(
         assert run(broker, "add", "alice", "read", "topic:t") == 3
     told = capsys.readouterr().err
     assert "SECURITY_DISABLED" in told
-    assert "authorizer.class.name=kohort, with super.users, gives the broker one" in told
+    assert "To get one, set authorizer.class.name=kohort and super.users" in told
 
 
 def test_a_rule_for_a_user_that_there_is_not_is_told(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = "Beware: no user is called"
+    told = "Warning: no user is called"
     assert run(broker, "add", "alcie", "read", "topic:t") == 0
     assert told not in capsys.readouterr().out, "there are no users with passwords at all"
     where = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
@@ -131,10 +131,10 @@ def test_what_nothing_asks_for_is_told(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(broker, "add", "alice", "write", "read", "all", "group:g") == 0
-    assert capsys.readouterr().out.count("Beware: nothing asks for WRITE on a GROUP") == 1
+    assert capsys.readouterr().out.count("Warning: no request needs WRITE on a GROUP") == 1
     assert run(broker, "check", "alice", "write", "cluster") == 1
     told = capsys.readouterr()
-    assert "nothing asks for WRITE on a CLUSTER; there are ALL, CREATE" in told.out
+    assert "no request needs WRITE on a CLUSTER; the operations are ALL, CREATE" in told.out
     assert "--super-users" in told.err
 
 

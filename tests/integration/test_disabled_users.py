@@ -14,7 +14,7 @@ import pytest
 from kohort.admin.users import hashed
 from kohort.broker.app import StartError
 from kohort.cli import main
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kohort.protocol.messages.sasl_authenticate import (

@@ -13,7 +13,7 @@ from typing import Self
 import pytest
 
 from kohort.admin.users import hashed
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from kohort.admin.users import hashed
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Scram
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.sasl_authenticate import (

@@ -412,7 +412,7 @@ def test_without_an_answer_it_ends_with_3_and_says_what_to_look_at() -> None:
     over_http = kohort_groups("why", "g", "--http", f"http://127.0.0.1:{port}")
     over_kafka = kohort_groups("list", "--bootstrap-server", f"127.0.0.1:{port}")
     assert (over_http.code, over_kafka.code) == (3, 3)
-    assert f"there is no answer from http://127.0.0.1:{port}" in over_http.err
+    assert f"no response from http://127.0.0.1:{port}" in over_http.err
     assert "kohort.metrics.port" in over_http.err
     assert f"127.0.0.1:{port} cannot be reached" in over_kafka.err
     assert "--bootstrap-server" in over_kafka.err

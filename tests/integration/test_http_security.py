@@ -21,7 +21,7 @@ from kohort.broker.core.security.acls import (
     Rule,
 )
 from kohort.cli import main
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port

@@ -9,7 +9,7 @@ import pytest
 
 from kohort.admin.users import hashed
 from kohort.broker.security.passwords import THREADS, WAITING_MAX
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,

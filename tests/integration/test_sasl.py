@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from kohort.admin.users import hashed
 from kohort.broker.core.security.session import Principal
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_user_scram_credentials import (

@@ -22,7 +22,7 @@ import pytest
 from kohort.admin.users import hashed
 from kohort.broker.app import StartError
 from kohort.broker.config import ConfigError
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_configs import (
     AlterableConfig as OldConfig,

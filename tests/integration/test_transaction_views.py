@@ -82,7 +82,7 @@ async def test_an_open_transaction_is_seen_everywhere_with_whose_it_is(tmp_path:
         why = await told(bootstrap, http, "why", "orders", "0")
         assert "bills (client billing-7 at 127.0.0.1) has a transaction open from there" in why
         described = await told(bootstrap, http, "describe", "bills")
-        assert "Last heard of from client billing-7 at 127.0.0.1." in described
+        assert "Last used by client billing-7 at 127.0.0.1." in described
         as_json: Any = json.loads(await told(bootstrap, http, "why", "orders", "0", "--json"))
         (held,) = as_json["open"]
         assert held["client"] == {"client_id": "billing-7", "host": "/127.0.0.1"}

@@ -101,7 +101,7 @@ def test_the_first_user_is_added_before_there_is_a_broker(
     with BrokerThread(data, overrides=SASL) as broker:
         assert is_let_in(broker.port, "admin", "secret")
         assert users_here("list", "--data", str(data)) == 3
-        assert "without --data" in capsys.readouterr().err
+        assert "omit --data" in capsys.readouterr().err
     assert users_here("password", "admin", "--data", str(data), password="other") == 0
     assert users_here("list", "--data", str(data)) == 0
     assert "admin" in capsys.readouterr().out
@@ -117,12 +117,12 @@ def test_a_directory_of_no_broker_is_told_and_only_the_first_user_makes_one(
     data = tmp_path / "data"
     for command in (["list"], ["remove", "a"], ["disable", "a"], ["enable", "a"]):
         assert users_here(*command, "--data", str(data)) == 3
-        assert "this is no data directory of a broker" in capsys.readouterr().err
+        assert "not a data directory of a broker" in capsys.readouterr().err
     assert users_here("password", "a", "--data", str(data), password="secret") == 3
     assert not data.exists()
     capsys.readouterr()
     assert users_here("add", "a", "--data", str(data), password="secret") == 0
-    assert f"{data} is new; a broker has these users if its log.dirs" in capsys.readouterr().out
+    assert f"{data} is new; set the broker's log.dirs to it" in capsys.readouterr().out
     assert users_here("add", "b", "--data", str(data), password="secret") == 0
     assert "is new" not in capsys.readouterr().out
 
@@ -174,5 +174,5 @@ def test_without_a_terminal_it_is_told_how_to_give_a_password(
         timeout=60,
     )
     assert ran.returncode == 2
-    told = "kohort: there is no terminal to ask for the password; --password-fd 0 reads it from"
+    told = "kohort: no terminal to read the password from; --password-fd 0 reads it from"
     assert ran.stderr == f"{told} standard input\n"

@@ -158,7 +158,7 @@ def test_what_is_stored_counts_before_the_file(
     assert place.lets_in("alice") == [False] * 3
     assert place.lets_in("alice", "other") == [True] * 3
     assert place.users("remove", "alice") == 0
-    assert "it has what kohort.users.file gives it" in capsys.readouterr().out
+    assert "still has the password in kohort.users.file" in capsys.readouterr().out
     assert place.lets_in("alice") == [True] * 3
     assert place.users("disable", "alice") == 0
     assert place.lets_in("alice") == [False] * 3

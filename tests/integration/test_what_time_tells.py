@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from kohort.admin.users import hashed
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,

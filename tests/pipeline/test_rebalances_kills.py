@@ -80,5 +80,5 @@ def test_a_jvm_that_is_killed_is_told_of_in_a_sentence(
             driver.kill_jvm()
             assert driver.wait() == 3
     told = log.read_text(errors="replace")
-    assert "Spark's JVM has ended (signal 9) amid the work" in told
+    assert "Spark's JVM has ended (signal 9) during the job" in told
     assert "Traceback" not in told

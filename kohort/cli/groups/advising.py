@@ -1,4 +1,4 @@
-"""The work behind ``kohort groups advise``: the records, the replays, and the table of them."""
+"""Executes ``kohort groups advise``: reads the history, replays it, prints a table of settings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
-from kohort.cli.groups.options import history_of
-from kohort.cli.options import print_json
+from kohort.cli.groups.history import history_of
+from kohort.cli.options import print_result
 from kohort.cli.table import Cell, table
 from kohort.formats.text import counted, duration, listed, shown
 from kohort.insight.advisor.advice import Advice
@@ -36,21 +36,17 @@ _NAMES: Final = {
 }
 
 
-def ask(options: argparse.Namespace) -> None:
+def advise(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     known = known_of(options)
     records = records_of(options)
-    with told_of(options):
+    with reporting_invalid_records(options):
         advice = compute_advice(options.group, records, known=known)
-    if options.json:
-        print_json(as_json(options.group, advice))
-        return
-    for line in lines(options.group, advice):
-        print(line)
+    print_result(options, _as_json(options.group, advice), _lines(options.group, advice))
 
 
 def known_of(options: argparse.Namespace) -> Json:
-    """What --known says of the group. Raises UsageError."""
+    """The settings given with --known. Raises UsageError."""
     try:
         return known_settings(options.known)
     except ValueError as error:
@@ -58,10 +54,10 @@ def known_of(options: argparse.Namespace) -> Json:
 
 
 def records_of(options: argparse.Namespace) -> list[Json]:
-    """The group's records, of the files or of the broker that the options name.
+    """The group's records, from the files or the broker that the options name.
 
     Raises:
-        CommandError: there is none, or none can be had.
+        CommandError: no records, or they cannot be read.
     """
     if options.files:
         return _from_files(options)
@@ -70,23 +66,23 @@ def records_of(options: argparse.Namespace) -> list[Json]:
 
 
 @contextmanager
-def told_of(options: argparse.Namespace) -> Iterator[None]:
-    """What is wrong with the records becomes an error that names where they are from."""
+def reporting_invalid_records(options: argparse.Namespace) -> Iterator[None]:
+    """Turns ValueError into a CommandError that names the source of the records."""
     try:
         yield
     except ValueError as error:
         if options.files:
             raise UsageError(f"{', '.join(options.files)}: {error}") from error
-        raise UnavailableError(f"the broker's answer is {error}") from error
+        raise UnavailableError(f"the broker's response is {error}") from error
 
 
 def _from_files(options: argparse.Namespace) -> list[Json]:
-    """The records of the group. Raises UsageError, NotFoundError."""
+    """Raises UsageError, NotFoundError."""
     records: list[Json] = []
     groups: Counter[str] = Counter()
     try:
-        for name, found in histories(options.files, options.timezone):
-            for number, text in found:
+        for name, lines in histories(options.files, options.timezone):
+            for number, text in lines:
                 for record in _records_in(text, f"{name}, line {number + 1}"):
                     groups[str(record.get("group"))] += 1
                     if record.get("group") == options.group:
@@ -94,8 +90,8 @@ def _from_files(options: argparse.Namespace) -> list[Json]:
     except ReportedError as error:
         raise UsageError(str(error)) from error
     if not records:
-        there = f"those are {listed(list(groups), most=10)}" if groups else "there is none"
-        raise NotFoundError(f"no group {options.group!r} in {', '.join(options.files)}; {there}")
+        present = f"it has {listed(list(groups), most=10)}" if groups else "it has no groups"
+        raise NotFoundError(f"no group {options.group!r} in {', '.join(options.files)}; {present}")
     return records
 
 
@@ -105,14 +101,15 @@ def _records_in(text: bytes, place: str) -> list[Json]:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        raise UsageError(f"{place}: not a record of a history, as lines of JSON")
-    # One line may be what GET /groups/{group}/rebalances has answered, which holds them all.
-    held = data.get("rebalances")
-    return [one for one in held if isinstance(one, dict)] if isinstance(held, list) else [data]
+        raise UsageError(f"{place}: not a history record in JSON")
+    # A line may be a response of GET /groups/{group}/rebalances, with a list of records.
+    records = data.get("rebalances")
+    if not isinstance(records, list):
+        return [data]
+    return [record for record in records if isinstance(record, dict)]
 
 
-def lines(group: str, advice: Advice | None) -> Iterator[str]:
-    """What is printed."""
+def _lines(group: str, advice: Advice | None) -> Iterator[str]:
     name = f"Group {shown(group)}"
     if advice is None:
         yield f"{name} has not rebalanced, as far as its history goes back."
@@ -122,9 +119,10 @@ def lines(group: str, advice: Advice | None) -> Iterator[str]:
     yield f"{name}, {counted(trace.rebalances, 'rebalance')} in {span}:"
     yield ""
     rows = [_row("  as recorded", advice.recorded)]
-    for one in advice.front:
-        mark = "*" if one == advice.best else " "
-        rows.append(_row(f"{mark} {changes(advice.recorded.setting, one.setting)}", one))
+    for prediction in advice.front:
+        mark = "*" if prediction == advice.best else " "
+        text = changes(advice.recorded.setting, prediction.setting)
+        rows.append(_row(f"{mark} {text}", prediction))
     if advice.quicker is not None:
         rows.append(_row(f"  {choice(advice.recorded, advice.quicker)}", advice.quicker))
     yield from table(HEAD, rows)
@@ -138,11 +136,12 @@ def lines(group: str, advice: Advice | None) -> Iterator[str]:
         yield from _to_set(advice, advice.best)
 
 
-def _row(setting: str, one: Prediction) -> tuple[Cell, ...]:
-    stopped = duration(one.stopped_ms)
-    if is_by_chance(one):
-        stopped += f" ± {duration(one.stopped_spread_ms)}"
-    return setting, one.rebalances, stopped, duration(one.unread_ms), duration(one.notice_ms)
+def _row(setting: str, prediction: Prediction) -> tuple[Cell, ...]:
+    stopped = duration(prediction.stopped_ms)
+    if is_by_chance(prediction):
+        stopped += f" ± {duration(prediction.stopped_spread_ms)}"
+    unread, notice = duration(prediction.unread_ms), duration(prediction.notice_ms)
+    return setting, prediction.rebalances, stopped, unread, notice
 
 
 _HOUR_MS: Final = 3_600_000
@@ -158,18 +157,18 @@ def _span(span_ms: int) -> str:
 def _to_set(advice: Advice, best: Prediction) -> Iterator[str]:
     yield ""
     yield f"* {changes(advice.recorded.setting, best.setting)}. What to set:"
-    for whom, told in _config(advice, best).items():
+    for client, lines in _config(advice, best).items():
         yield ""
-        yield f"  {_NAMES[whom]}"
-        yield from (f"    {line}" for line in told)
+        yield f"  {_NAMES[client]}"
+        yield from (f"    {line}" for line in lines)
 
 
-def _config(advice: Advice, one: Prediction) -> ConfigLines:
-    return config_lines(advice.recorded.setting, one.setting, advice.trace.assignor)
+def _config(advice: Advice, prediction: Prediction) -> ConfigLines:
+    return config_lines(advice.recorded.setting, prediction.setting, advice.trace.assignor)
 
 
-def as_json(group: str, advice: Advice | None) -> Json:
-    """What --json prints; `recorded` is null without a rebalance."""
+def _as_json(group: str, advice: Advice | None) -> Json:
+    """`recorded` is null if the group has not rebalanced."""
     if advice is None:
         return {"group": group, "recorded": None, "choices": [], "check": None, "unknown": []}
     trace = advice.trace
@@ -184,13 +183,13 @@ def as_json(group: str, advice: Advice | None) -> Json:
         "recorded": _figures(advice.recorded),
         "choices": [
             {
-                "is_best": one == advice.best,
-                "changes": changes(advice.recorded.setting, one.setting),
-                "text": words(advice.recorded, one),
-                **_figures(one),
-                "config": _config(advice, one),
+                "is_best": prediction == advice.best,
+                "changes": changes(advice.recorded.setting, prediction.setting),
+                "text": words(advice.recorded, prediction),
+                **_figures(prediction),
+                "config": _config(advice, prediction),
             }
-            for one in advice.front
+            for prediction in advice.front
         ],
         "quicker_member": None
         if advice.quicker is None
@@ -206,6 +205,6 @@ def as_json(group: str, advice: Advice | None) -> Json:
     }
 
 
-def _figures(one: Prediction) -> Json:
-    figures = asdict(one)
-    return {"setting": figures.pop("setting"), "notice_ms": one.notice_ms, **figures}
+def _figures(prediction: Prediction) -> Json:
+    figures = asdict(prediction)
+    return {"setting": figures.pop("setting"), "notice_ms": prediction.notice_ms, **figures}

@@ -1,8 +1,8 @@
-"""A rebalance as a picture: a line for each member, from left to right what it did and when.
+"""Draws a rebalance for the terminal: a line for each member, with its phases from left to right.
 
-Pure: a record of the history goes in, in its JSON form, and lines of styled text come out. Members
-who stood still for longest come first, and those who are named in the record's sentence; of a group
-of thousands the others are told as a sum.
+Pure: takes a history record in its JSON form, and returns lines of styled text. Members that were
+stopped longest come first, and those that the record's sentence names; members beyond the limit are
+only counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ BAR_CHARS_MIN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a line; `style` as rich names styles, empty for none."""
+    """Part of a line; `style` is the name of a rich style, or empty."""
 
     text: str
     style: str = ""
@@ -29,24 +29,24 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the terminal."""
+    """A line of the terminal."""
 
     spans: tuple[Span, ...]
 
     @classmethod
     def of(cls, text: str, style: str = "") -> Self:
-        """All in one style."""
+        """Create a line with a single style."""
         return cls((Span(text, style),))
 
     @property
     def text(self) -> str:
-        """The line as it stands where there are no colours."""
+        """The line without styles."""
         return "".join(span.text for span in self.spans).rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """What bars are made of. They differ without colours too."""
+    """Characters of bars, which differ even without colours."""
 
     absent: str = " "
     works: str = "─"
@@ -79,7 +79,7 @@ _LEGEND: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a member did, from and until so many milliseconds after the start."""
+    """An activity of a member, in milliseconds since the start of the rebalance."""
 
     name: str
     start_ms: int
@@ -94,12 +94,12 @@ def draw(
     members: int = 20,
     symbols: Symbols | None = None,
 ) -> list[Line]:
-    """The lines for one rebalance, all of its parts within `width` characters.
+    """Return the lines of a rebalance, each at most `width` characters long.
 
     Args:
-        record: a record with kind "rebalance", as GET /groups/{group}/rebalances has it.
-        now_ms: wall time of the broker, for a rebalance that has not ended.
-        members: how many of them have a line of their own.
+        record: a record of kind "rebalance" from GET /groups/{group}/rebalances.
+        now_ms: wall time of the broker, the end of an ongoing rebalance.
+        members: maximum number of members to draw.
     """
     symbols = symbols or Symbols()
     width = max(width, WIDTH_MIN)
@@ -123,9 +123,7 @@ def draw(
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """Members in order of interest: one looks for who ceased to be a member, and who caused it or
-    was waited for.
-    """
+    """First the members that caused it or that others waited for, then by time stopped."""
     named = {record["trigger"]["member_id"], *record["waited_for"]["member_ids"]}
 
     def weight(member: Json) -> tuple[bool, int]:
@@ -135,7 +133,7 @@ def _slowest_first(record: Json) -> list[Json]:
 
 
 def _end_ms(record: Json, members: Sequence[Json], now_ms: int) -> int:
-    """Where the picture ends: when the last of them works again."""
+    """Right end of the drawing: the time at which the last member resumed."""
     times = [record["timeline"]["finished_ms"], record["timeline"]["join_phase_ms"], 1]
     if record["outcome"] == "running":
         times.append(now_ms - record["started_at_ms"])
@@ -146,7 +144,7 @@ def _end_ms(record: Json, members: Sequence[Json], now_ms: int) -> int:
 
 
 def _phases(member: Json, end_ms: int) -> Iterator[Phase]:
-    """What it did, one thing after the other; what is not known of is left out."""
+    """A member's phases in order, without those of unknown start."""
     gone_ms = member["fate_ms"]
     last_ms = end_ms if gone_ms is None else min(gone_ms, end_ms)
     told, joined = member["told_ms"], member["join_received_ms"]
@@ -168,7 +166,7 @@ def _phases(member: Json, end_ms: int) -> Iterator[Phase]:
 
 
 def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> Iterator[Span]:
-    """`width` characters; each phase has one at least, while there are any left."""
+    """`width` characters, at least one for each phase as long as they suffice."""
     cells = ["absent"] * width
     first = -1
     for phase in phases:
@@ -189,7 +187,7 @@ def _name_style(member: Json) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """The end of a member id is what makes it unique."""
+    """Shorten from the middle: the end of a member id is its unique part."""
     if len(text) <= width:
         return text
     head = width // 2 - 1
@@ -209,7 +207,7 @@ def _note(member: Json) -> str:
 
 
 def _scale(record: Json, end_ms: int, name_width: int, bar_width: int) -> Iterator[Line]:
-    """When the phases of the group ended, above the bars."""
+    """Time scale above the bars, with the end of the join phase."""
     indent = " " * (name_width + 2)
     end = duration(end_ms)
     yield Line.of(f"{indent}0{end:>{bar_width - 1}}", "dim")

@@ -1,4 +1,4 @@
-"""The work behind ``kohort groups report``: the records, the advice, the page."""
+"""Executes ``kohort groups report``: reads the history, computes advice, writes the page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from kohort.cli.errors import UnavailableError, UsageError
-from kohort.cli.groups.advising import known_of, records_of, told_of
-from kohort.cli.options import print_json
+from kohort.cli.groups.advising import known_of, records_of, reporting_invalid_records
+from kohort.cli.options import print_result
 from kohort.formats.text import counted, listed, shown
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.report.contents import Contents
@@ -22,19 +22,19 @@ from kohort.insight.whole_file import write_whole
 _NAME_CHARS_MAX: Final = 100
 
 
-def ask(options: argparse.Namespace) -> None:
+def report(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     output = options.output or Path(file_name(options.group))
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"--output {output}: there is no such directory")
+        raise UsageError(f"--output {output}: no such directory")
     known = known_of(options)
     records = records_of(options)
-    with told_of(options):
+    with reporting_invalid_records(options):
         history = History(options.group, records)
         if not history.rebalances():
             print(
                 f"Group {shown(options.group)} has not rebalanced, as far as its history goes "
-                "back; there is no page."
+                "back; no page was written."
             )
             return
         advice = compute_advice(options.group, history.events, known=known)
@@ -45,19 +45,15 @@ def ask(options: argparse.Namespace) -> None:
         write_whole(output, text)
     except OSError as error:
         raise UnavailableError(f"--output {output}: {error.strerror}") from error
-    _say(options, output, len(history.rebalances()), len(records) - len(history.events))
-
-
-def _say(options: argparse.Namespace, output: Path, rebalances: int, left_out: int) -> None:
-    if options.json:
-        print_json({"page": str(output), "rebalances": rebalances, "left_out": left_out})
-        return
-    print(f"{output}: {counted(rebalances, 'rebalance')} of group {shown(options.group)}")
+    rebalances, left_out = len(history.rebalances()), len(records) - len(history.events)
+    lines = [f"{output}: {counted(rebalances, 'rebalance')} of group {shown(options.group)}"]
     if left_out:
-        print(f"{counted(left_out, 'record')} left out: running, or not of this schema")
+        lines.append(f"{counted(left_out, 'record')} left out: ongoing, or of another schema")
+    data = {"page": str(output), "rebalances": rebalances, "left_out": left_out}
+    print_result(options, data, lines)
 
 
 def file_name(group: str) -> str:
-    """A name for the page of a group, whatever the group is called."""
+    """A file name for the page, without characters that file systems or shells treat specially."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", group)[:_NAME_CHARS_MAX].lstrip(".")
     return f"{plain or 'group'}.html"

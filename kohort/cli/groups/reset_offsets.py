@@ -1,7 +1,7 @@
-"""``kohort groups reset-offsets``: where a group reads on, shown first and set with --execute.
+"""``kohort groups reset-offsets``: shows a group's new offsets, and commits them with --execute.
 
-The ways to say it are those of ``kafka-consumer-groups.sh --reset-offsets``. Offsets beyond the
-ends of a partition are taken to the nearer end.
+Takes the options of ``kafka-consumer-groups.sh --reset-offsets``. Offsets outside a partition's
+range are moved to its nearer end.
 """
 
 import argparse
@@ -13,17 +13,17 @@ from kohort.admin.cluster import Cluster
 from kohort.admin.group_changes import set_offsets
 from kohort.admin.groups import committed_offsets
 from kohort.admin.offsets import END, START, TopicPartition, told_offsets
+from kohort.cli.broker_commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.not_found import partitions_of
-from kohort.cli.options import add_kafka, cluster_of, print_json
+from kohort.cli.options import add_kafka, cluster_of, duration_ms, moment_ms, print_result
 from kohort.cli.table import table
-from kohort.cli.times import duration_ms, moment_ms
 from kohort.formats.text import shown
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition's change."""
+    """A partition's change; offsets, `before` is None without a committed one."""
 
     partition: TopicPartition
     before: int | None
@@ -32,81 +32,77 @@ class Move:
 
     @property
     def lag(self) -> int:
-        """Records to be read after the change."""
+        """Offsets left to read after the change."""
         return self.end - self.after
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_reset_offsets(commands: Commands) -> None:
+    """Add the command ``reset-offsets``."""
+    parser = commands.add("reset-offsets", "change the offsets at which a group continues", _reset)
     parser.add_argument("group", metavar="GROUP")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--topic",
         action="append",
         metavar="TOPIC[:0,2,5]",
-        help="all partitions of a topic, or these; may be given several times",
+        help="all partitions of a topic, or these; repeatable",
     )
     which.add_argument(
-        "--all-topics", action="store_true", help="all partitions that the group has offsets of"
+        "--all-topics", action="store_true", help="all partitions in which the group has offsets"
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to-earliest", action="store_true", help="the first record there is")
-    where.add_argument("--to-latest", action="store_true", help="behind the last record")
-    where.add_argument("--to-current", action="store_true", help="where it is; useful with --json")
+    where.add_argument("--to-earliest", action="store_true", help="first record")
+    where.add_argument("--to-latest", action="store_true", help="after the last record")
+    where.add_argument("--to-current", action="store_true", help="unchanged; useful with --json")
     where.add_argument("--to-offset", type=int, metavar="N")
-    where.add_argument("--shift-by", type=int, metavar="N", help="on by N records, -N back")
+    where.add_argument("--shift-by", type=int, metavar="N", help="N offsets forward, -N back")
     where.add_argument(
         "--to-datetime",
         type=moment_ms,
         metavar="TIME",
-        help="the first record not older than 2026-11-23T06:00:00, which is local time unless it "
-        "says otherwise (...+01:00, ...Z)",
+        help="first record not older than this time, as 2026-11-23T06:00:00; local time unless it "
+        "has an offset (...+01:00, ...Z)",
     )
     where.add_argument(
         "--by-duration",
         type=duration_ms,
         metavar="PnDTnHnMnS",
-        help="the first record not older than so long ago: PT1H30M, P7D",
+        help="first record not older than this duration before now: PT1H30M, P7D",
     )
     parser.add_argument(
-        "--execute", action="store_true", help="set them; without it they are only shown"
+        "--execute",
+        action="store_true",
+        help="commit the new offsets; without it they are only shown",
     )
     add_kafka(parser)
-    parser.set_defaults(ask=ask)
 
 
-def ask(options: argparse.Namespace) -> None:
-    """Raises CommandError."""
+def _reset(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
         known = committed_offsets(cluster, options.group)
         partitions = _partitions(cluster, options, known)
         moves = _moves(cluster, options, partitions, known)
         if options.execute:
-            set_offsets(cluster, options.group, {one.partition: one.after for one in moves})
-    if options.json:
-        print_json(
+            set_offsets(cluster, options.group, {move.partition: move.after for move in moves})
+    data = {
+        "group": options.group,
+        "executed": options.execute,
+        "partitions": [
             {
-                "group": options.group,
-                "executed": options.execute,
-                "partitions": [
-                    {
-                        "topic": one.partition[0],
-                        "partition": one.partition[1],
-                        "before": one.before,
-                        "after": one.after,
-                        "lag": one.lag,
-                    }
-                    for one in moves
-                ],
+                "topic": move.partition[0],
+                "partition": move.partition[1],
+                "before": move.before,
+                "after": move.after,
+                "lag": move.lag,
             }
-        )
-        return
-    for line in lines(options.group, moves, is_executed=options.execute):
-        print(line)
+            for move in moves
+        ],
+    }
+    print_result(options, data, _lines(options.group, moves, is_executed=options.execute))
 
 
-def lines(group: str, moves: Iterable[Move], *, is_executed: bool) -> Iterator[str]:
-    """What is printed."""
-    rows = [(*one.partition, one.before, one.after, one.lag) for one in moves]
+def _lines(group: str, moves: Iterable[Move], *, is_executed: bool) -> Iterator[str]:
+    rows = [(*move.partition, move.before, move.after, move.lag) for move in moves]
     yield from table(("TOPIC", "PARTITION", "BEFORE", "AFTER", "LAG"), rows)
     yield ""
     if is_executed:
@@ -121,21 +117,21 @@ def _partitions(
     if options.all_topics:
         if not known:
             raise NotFoundError(
-                f"the group {options.group!r} has no offsets; --topic says which it is to have"
+                f"the group {options.group!r} has no offsets; give its topics with --topic"
             )
         return sorted(known)
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for text in options.topic:
         name, colon, indexes = text.partition(":")
         wanted = _indexes(text, indexes) if colon else None
-        found += [(name, index) for index in partitions_of(cluster, name, wanted)]
-    return sorted(set(found))
+        partitions += [(name, index) for index in partitions_of(cluster, name, wanted)]
+    return sorted(set(partitions))
 
 
 def _indexes(text: str, indexes: str) -> list[int]:
     parts = indexes.split(",")
     if not all(part.isascii() and part.isdigit() for part in parts):
-        raise UsageError(f"--topic {text}: TOPIC or TOPIC:0,2,5 is wanted")
+        raise UsageError(f"--topic {text}: expected TOPIC or TOPIC:0,2,5")
     return [int(part) for part in parts]
 
 
@@ -154,32 +150,32 @@ def _moves(
     if time_ms is not None:
         times = _offsets(cluster, dict.fromkeys(partitions, time_ms))
     moves = []
-    for one in partitions:
-        before = known.get(one)
+    for partition in partitions:
+        start, end, before = starts[partition], ends[partition], known.get(partition)
         if options.to_earliest:
-            wanted = starts[one]
+            wanted = start
         elif options.to_latest:
-            wanted = ends[one]
+            wanted = end
         elif options.to_offset is not None:
             wanted = options.to_offset
         elif time_ms is not None:
-            # Nothing is that late: behind the last record.
-            wanted = times[one] if times[one] >= 0 else ends[one]
+            # -1 if all records are older.
+            wanted = times[partition] if times[partition] >= 0 else end
         elif before is None:
+            topic, index = partition
             raise UsageError(
-                f"the group {options.group!r} has no offset of {one[0]}-{one[1]} to go from; "
-                "--to-earliest, --to-latest, --to-offset and --to-datetime need none"
+                f"the group {options.group!r} has no committed offset in {topic}-{index};"
+                " --to-earliest, --to-latest, --to-offset and --to-datetime do not need one"
             )
         else:
             wanted = before + (options.shift_by or 0)
-        after = min(max(wanted, starts[one]), ends[one])
-        moves.append(Move(one, before, after, ends[one]))
+        moves.append(Move(partition, before, min(max(wanted, start), end), end))
     return moves
 
 
 def _offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    found = told_offsets(cluster, times)
-    if missing := sorted(set(times) - found.keys()):
+    offsets = told_offsets(cluster, times)
+    if missing := sorted(set(times) - offsets.keys()):
         topic, index = missing[0]
-        raise NotFoundError(f"there is no {topic}-{index}, of which the group has an offset")
-    return found
+        raise NotFoundError(f"no partition {topic}-{index}, in which the group has an offset")
+    return offsets

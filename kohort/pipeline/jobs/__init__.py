@@ -1,4 +1,4 @@
-"""One module for each job: `add_arguments(parser)`, and `run(options)`, which returns an exit code.
+"""A module for each command of ``kohort pipeline``: `add_arguments(parser)` and `run(options)`.
 
-Jobs raise ReportedError for whatever their user can mend.
+`run` returns the exit code, and raises ReportedError for errors that the user can fix.
 """

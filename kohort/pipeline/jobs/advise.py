@@ -211,10 +211,10 @@ def show(rows: pa.Table) -> None:
     for row in told.to_pylist():
         choices.setdefault((row["cluster_id"], row["group"]), []).append(row)
     for row in recorded[:SHOWN]:
-        print("\n".join(_lines(row, choices.get((row["cluster_id"], row["group"]), []))))  # noqa: T201 - its output.
+        print("\n".join(_lines(row, choices.get((row["cluster_id"], row["group"]), []))))
     left_out = len(recorded) - SHOWN
     if left_out > 0:
-        print(f"{left_out:,} more groups are in the table {ADVICE.name}")  # noqa: T201 - as above.
+        print(f"{left_out:,} more groups are in the table {ADVICE.name}")
 
 
 def _lines(recorded: Row, choices: list[Row]) -> list[str]:

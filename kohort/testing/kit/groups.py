@@ -15,7 +15,7 @@ from kohort.broker.coordinator.command import Command
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.broker.runtime.later import Later
-from kohort.cli.groups.why import lines as why_lines
+from kohort.cli.groups.history import why_lines
 from kohort.groups.classic import rebalance
 from kohort.groups.classic.leave import ADMIN_REASON
 from kohort.groups.classic.membership import ClassicMembership

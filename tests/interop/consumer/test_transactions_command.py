@@ -78,7 +78,7 @@ def test_an_open_transaction_is_listed_described_and_named_as_what_holds_readers
     # A Kafka writes its markers after it has answered.
     wait_until(is_over, "the markers are written")
     assert scene.json("why", scene.topic, "0")["open"] == []
-    assert "Nothing is open" in scene.ask("why", scene.topic, "0").out
+    assert "No transaction is open" in scene.ask("why", scene.topic, "0").out
     assert "No transaction is open" in scene.ask("describe", scene.transactional_id).out
 
 

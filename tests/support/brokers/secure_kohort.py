@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kohort.admin.users import hashed
-from kohort.cli.users.stopped_broker import stopped_broker
+from kohort.cli.stopped_broker import stopped_broker
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, USER, secure_properties

@@ -4,7 +4,7 @@ import json
 import urllib.request
 from typing import Any
 
-from kohort.cli.groups import why
+from kohort.cli.groups.history import why_lines
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -98,7 +98,7 @@ class GroupProbe:
         """The text of `kohort groups why`, rebalances that were avoided among it."""
         answer = self._history()
         news = [record for record in answer["rebalances"] if record["sequence"] > after]
-        return "\n".join(why.lines({**answer, "rebalances": news}))
+        return "\n".join(why_lines({**answer, "rebalances": news}))
 
     def causes(self, *, after: int = 0) -> list[tuple[str, str]]:
         """Kind of each trigger and the client id of who it was."""

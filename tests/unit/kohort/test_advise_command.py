@@ -135,9 +135,9 @@ def test_what_a_broker_answered_may_be_a_line_of_the_file(advise: Advise, tmp_pa
 @pytest.mark.parametrize(
     ("group", "text", "code", "said"),
     [
-        ("other", as_lines(deploys("billing")), 1, "those are billing"),
-        ("billing", "", 1, "there is none"),
-        ("billing", "{broken\n", 2, "h.jsonl, line 1: not a record of a history"),
+        ("other", as_lines(deploys("billing")), 1, "it has billing"),
+        ("billing", "", 1, "it has no groups"),
+        ("billing", "{broken\n", 2, "h.jsonl, line 1: not a history record"),
         (
             "billing",
             as_lines([{"group": "billing", "kind": "rebalance", "sequence": 1}]),

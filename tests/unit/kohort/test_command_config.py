@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kohort import ClientCredentials
-from kohort.cli.command_config import in_file_words, read_command_config
+from kohort.cli.command_config import Login, in_file_words, parse_jaas, read_command_config
 from kohort.cli.errors import UsageError
-from kohort.cli.jaas import JaasError, Login, parse_jaas
 from kohort.client.core.errors import TokenError
 from kohort.client.net.security import TLS_HINT, SecurityConfig
+from kohort.formats.jaas import JaasError
 from tests.support.brokers.certificates import Authority
 from tests.support.processes.token_endpoint import Asked, TokenEndpoint
 
@@ -119,13 +119,13 @@ TLS = ("security.protocol=SSL",)
         ([SASL[0], "sasl.mechanism=GSSAPI", f"sasl.jaas.config={LOGIN}"], "line 2: sasl.mechanism"),
         ([*SASL, "sasl.jaas.config=x"], "line 3: sasl.jaas.config: it has to end with ;"),
         ([*SASL, "sasl.jaas.config="], "line 3: sasl.jaas.config is empty"),
-        (["sasl.mechanism=PLAIN"], "line 1: sasl.mechanism has no meaning while security.protocol"),
-        ([*TLS, "sasl.mechanism=PLAIN"], "line 2: sasl.mechanism has no meaning while"),
-        (["ssl.truststore.type=PEM"], "line 1: ssl.truststore.type has no meaning while"),
+        (["sasl.mechanism=PLAIN"], "line 1: sasl.mechanism does not apply to security.protocol"),
+        ([*TLS, "sasl.mechanism=PLAIN"], "line 2: sasl.mechanism does not apply to"),
+        (["ssl.truststore.type=PEM"], "line 1: ssl.truststore.type does not apply to"),
         ([*TLS, "ssl.truststore.location=a.jks"], "line 2: ssl.truststore.type is JKS by default;"),
         (
             [*TLS, "ssl.keystore.location=a.p12", "ssl.keystore.type=PKCS12"],
-            "line 3: ssl.keystore.type is PKCS12; only PEM can be read here: have ssl.keystore.",
+            "line 3: ssl.keystore.type is PKCS12; only PEM can be read here: set ssl.keystore.",
         ),
         (
             [*TLS, "ssl.truststore.type=PEM", "ssl.truststore.location=/not/there.pem"],
@@ -298,11 +298,11 @@ def test_the_issuers_authority_stands_in_the_login_module(
         ),
         (
             [CLIENT.replace(";", ' unsecuredLoginStringClaim_sub="a";'), f"{ENDPOINT}=https://i/t"],
-            "line 3: sasl.jaas.config: of OAuthBearerLoginModule clientId, clientSecret,",
+            "line 3: sasl.jaas.config: OAuthBearerLoginModule has the options clientId,",
         ),
         (
             [f"{HANDLER}.Mine", CLIENT, f"{ENDPOINT}=https://i/t"],
-            "line 3: sasl.login.callback.handler.class: of handlers only Kafka's",
+            "line 3: sasl.login.callback.handler.class: only Kafka's",
         ),
         (
             [CLIENT.replace(";", ' ssl.truststore.location="a.jks";'), f"{ENDPOINT}=https://i/t"],
@@ -335,7 +335,7 @@ def test_a_place_of_tokens_that_cannot_be_meant_is_refused_with_its_line(
 
 def test_settings_of_tokens_have_no_meaning_with_passwords(tmp_path: Path) -> None:
     text = refusal(tmp_path, *SASL, f"sasl.jaas.config={LOGIN}", f"{ENDPOINT}=https://i/t")
-    assert text.startswith(f"client.properties, line 4: {ENDPOINT} has a meaning with sasl.mech")
+    assert text.startswith(f"client.properties, line 4: {ENDPOINT} applies to sasl.mech")
 
 
 def test_an_issuer_that_refuses_is_told_without_what_it_is_called_inside(tmp_path: Path) -> None:

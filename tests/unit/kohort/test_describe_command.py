@@ -1,7 +1,7 @@
 """The first line that `kohort groups describe` prints of a group."""
 
 from kohort.admin.groups import Group, Position
-from kohort.cli.groups.describe import _summary
+from kohort.cli.groups.state import _summary
 
 
 def test_lags_are_added_and_unknown_ones_are_counted() -> None:

@@ -60,7 +60,7 @@ def test_a_page_of_one_group_is_made_without_spark(history: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         f"{output}: 4 rebalances of group billing",
-        "1 record left out: running, or not of this schema",
+        "1 record left out: ongoing, or of another schema",
     ]
     text = output.read_text(encoding="utf-8")
     assert "Why billing rebalanced, and what to change" in text

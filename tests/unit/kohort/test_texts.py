@@ -7,7 +7,8 @@ import pytest
 
 from kohort.admin.groups import Group, Member, Position
 from kohort.cli import table
-from kohort.cli.groups import describe, why
+from kohort.cli.groups.history import why_lines
+from kohort.cli.groups.state import group_lines
 from kohort.groups.history.waiting_text import waiting_lines
 
 NOW_MS = 1_767_362_460_000
@@ -86,22 +87,22 @@ def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def test_a_group_that_has_not_rebalanced_is_said_not_to_have() -> None:
-    (line,) = why.lines(answer())
+    (line,) = why_lines(answer())
     assert line == "Group billing has not rebalanced, as far as its history goes back."
 
 
 def test_avoided_rebalances_are_mentioned_where_there_were_no_others() -> None:
-    (line,) = why.lines(answer(total_avoided=2))
-    assert "it avoided 2 rebalances (--avoided tells of them)" in line
+    (line,) = why_lines(answer(total_avoided=2))
+    assert "it avoided 2 rebalances (see --avoided)" in line
 
 
 def test_a_group_that_is_gone_is_said_to_be() -> None:
-    assert list(why.lines(answer(state=None)))[-1].startswith("The group is gone")
+    assert list(why_lines(answer(state=None)))[-1].startswith("The group no longer exists")
 
 
 def test_a_record_that_is_not_understood_is_told_in_the_brokers_words() -> None:
     unknown = {"schema": 9, "kind": "rebalance", "sentence": "rebalanced for a new reason"}
-    lines = list(why.lines(answer(rebalances=[unknown])))
+    lines = list(why_lines(answer(rebalances=[unknown])))
     assert lines[0] == "Group billing rebalanced for a new reason."
     assert "another version" in lines[1]
 
@@ -129,7 +130,7 @@ def test_a_group_is_described_with_its_lag_in_one_line_first() -> None:
         ],
         positions=[Position("t", 0, 3, 10), Position("t", 1, None, 4), Position("t", 2, 9, 8)],
     )
-    lines = list(describe.lines(group))
+    lines = list(group_lines(group))
     assert lines[0] == (
         "billing: Stable, assignor range, 2 members, lag 7 and unknown for 1 partition "
         "(coordinator host:9092)"

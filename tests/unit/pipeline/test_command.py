@@ -34,7 +34,7 @@ def test_an_archive_that_spark_would_pass_over_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["pipeline", "py-files", str(tmp_path / "kohort.whl")]) == 2
-    assert "ends in .zip" in capsys.readouterr().err
+    assert "whose name ends in .zip" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -200,7 +200,7 @@ def test_listeners_without_a_controller_s_are_a_mistake(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for wanted, why in (
-        ("PLAINTEXT://k:1", "one named CONTROLLER is wanted"),
+        ("PLAINTEXT://k:1", "expected one named CONTROLLER"),
         ("CONTROLLER://k:1", "and one for clients"),
         ("PLAINTEXT://k", "not of the form NAME://host:port"),
     ):

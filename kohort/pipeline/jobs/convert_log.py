@@ -1,4 +1,4 @@
-"""``kohort pipeline convert-log``: the log of a Kafka broker as a rebalance history.
+"""``kohort pipeline convert-log``: converts the log of a Kafka broker to a rebalance history.
 
 Needs neither Spark nor Java.
 """
@@ -23,22 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="logs of one broker, oldest first; .gz is unpacked",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="where to write (standard output)"
+        "--output", type=Path, metavar="FILE", help="file to write (standard output)"
     )
     parser.add_argument(
         "--timezone",
         default="UTC",
         metavar="NAME",
-        help="of the broker's clock, for times that do not say: Europe/Berlin (%(default)s)",
+        help="time zone of times in the log that have none, as Europe/Berlin (%(default)s)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes JSON lines, and on standard error what they were made of. Raises ReportedError."""
+    """Write JSON lines, and a summary to standard error. Raises ReportedError."""
     try:
         zone = ZoneInfo(options.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(f"--timezone: there is no {options.timezone!r}") from error
+        raise UsageError(f"--timezone: unknown time zone {options.timezone!r}") from error
     if options.output is None:
         converter = convert_files(options.logs, sys.stdout, zone)
     else:
@@ -55,5 +55,5 @@ def run(options: argparse.Namespace) -> int:
     if warning is not None:
         announce(warning)
     elif not converter.record_count:
-        announce("is this the log of a broker that coordinates groups, at level INFO?")
+        announce("no records: is this the log of a broker that coordinates groups, at level INFO?")
     return 0

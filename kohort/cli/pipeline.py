@@ -1,7 +1,7 @@
-"""``kohort pipeline``: Spark jobs over topics and over the history of rebalances.
+"""``kohort pipeline``: Spark jobs over topics and over the rebalance history.
 
-Exit codes as those of ``kohort groups``: 0; 1 if the job could not be done; 2 for a command line
-that cannot be meant; 3 if a broker, Java or room on the disk is missing.
+Exit codes: 0; 1 if the job failed; 2 if the command line is invalid; 3 if a broker, Java or disk
+space is missing.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ COMMANDS: Final = {
         "why groups rebalanced and what to change, as a page",
         "kohort.pipeline.jobs.report",
     ),
-    "tidy": ("small files together, old ones away", "kohort.pipeline.jobs.tidy"),
+    "tidy": ("compact small files, delete old ones", "kohort.pipeline.jobs.tidy"),
     "convert-log": (
-        "a history out of the log of a Kafka broker; needs neither Spark nor Java",
-        "kohort.cli.pipeline.convert_log",
+        "convert the log of a Kafka broker to a rebalance history; needs neither Spark nor Java",
+        "kohort.pipeline.jobs.convert_log",
     ),
-    "jars": ("fetch what Spark needs to read Kafka, ahead of time", "kohort.cli.pipeline.jars"),
+    "jars": ("download the jars that Spark needs to read Kafka", "kohort.pipeline.jobs.jars"),
     "py-files": (
-        "an archive for executors without Kohort; needs neither Spark nor Java",
-        "kohort.cli.pipeline.py_files",
+        "write an archive of Kohort for Spark executors; needs neither Spark nor Java",
+        "kohort.pipeline.jobs.py_files",
     ),
 }
 """Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
 
 NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow")
-"""What the extra brings."""
+"""Packages of the extra `spark`."""
 
 WITHOUT_EXTRA: Final = frozenset(
-    {"kohort.cli.pipeline.convert_log", "kohort.cli.pipeline.py_files"}
+    {"kohort.pipeline.jobs.convert_log", "kohort.pipeline.jobs.py_files"}
 )
-"""Modules that do without it."""
+"""Modules that do not need the extra."""
 
 
 class _Command(Parser):
-    """Gets its arguments from its job's module when it is called, and not for another --help."""
+    """Imports its job's module, which adds the arguments, only when it is called."""
 
     module: str | None = None
 
@@ -66,7 +66,7 @@ class _Command(Parser):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One command each."""
     parser.epilog = (
-        "Exit codes: 0; 1 it could not be done; 2 usage; 3 a broker, Java or disk space is missing."
+        "Exit codes: 0; 1 the job failed; 2 usage; 3 a broker, Java or disk space is missing."
     )
     commands = parser.add_subparsers(
         dest="pipeline_command", required=True, metavar="COMMAND", parser_class=_Command
@@ -81,7 +81,7 @@ def _load(module: str) -> Any:  # noqa: ANN401 - a module of the table above.
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise UnavailableError(
-            f"the pipeline needs {', '.join(missing)}, which the extra brings: "
+            f"the pipeline needs {', '.join(missing)}, which the extra installs: "
             "pip install 'kohort[spark]'"
         )
     return importlib.import_module(module)
@@ -93,13 +93,13 @@ def _run(job: Any, options: argparse.Namespace) -> int:  # noqa: ANN401 - as abo
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        # Whatever was asked of Spark last is what failed when its JVM is gone.
+        # If Spark's JVM has ended, the error is only a consequence.
         if (how := _jvm_ended(error)) is not None:
             return _print_error(
                 UnavailableError(
-                    f"Spark's JVM has ended ({how}) amid the work. The kernel ends it by signal 9 "
-                    "when memory is short: --conf spark.driver.memory=... says how much it may "
-                    "have. The next run does again what was not finished."
+                    f"Spark's JVM has ended ({how}) during the job. The kernel kills it by signal "
+                    "9 when memory is short; --conf spark.driver.memory=... limits its memory. The"
+                    " next run repeats what was not finished."
                 )
             )
         if isinstance(error, ReportedError):
@@ -109,7 +109,7 @@ def _run(job: Any, options: argparse.Namespace) -> int:  # noqa: ANN401 - as abo
 
 
 def _jvm_ended(error: Exception) -> str | None:
-    """How Spark's JVM ended, None if it has not, or was never needed."""
+    """How Spark's JVM ended; None if it has not, or was never started."""
     if "pyspark" not in sys.modules:
         return None
     jvm = importlib.import_module("kohort.pipeline.jvm")

@@ -1,8 +1,8 @@
-"""``kohort pipeline py-files``: what executors need that have no Kohort, for `spark-submit`.
+"""``kohort pipeline py-files``: writes an archive of Kohort for executors, for `spark-submit`.
 
-Spark puts archives on the path of Python's workers as they are, so what is in one has to be plain
-Python: the sources of Kohort, and those of the one package that the replay of a history imports.
-pandas and pyarrow are compiled, and have to be where the executors are.
+Spark adds archives to the import path of Python workers without unpacking them, so an archive can
+only contain plain Python: Kohort, and the one package that the replay of a history imports. pandas
+and pyarrow are compiled, and have to be installed on the executors.
 """
 
 import argparse
@@ -20,15 +20,15 @@ COMPILED: Final = {".c", ".pxd", ".pxi", ".pyc", ".so"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("archive", type=Path, metavar="FILE.zip", help="what is to be written")
+    parser.add_argument("archive", type=Path, metavar="FILE.zip", help="the archive to write")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the path, for `spark-submit --py-files`. Raises ReportedError."""
+    """Print the path, for `spark-submit --py-files`. Raises ReportedError."""
     archive: Path = options.archive
     # Spark silently ignores archives with other names.
     if archive.suffix != ".zip":
-        raise UsageError(f"{archive}: Spark takes an archive whose name ends in .zip")
+        raise UsageError(f"{archive}: Spark needs an archive whose name ends in .zip")
     try:
         count = write(archive)
     except OSError as error:
@@ -39,21 +39,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write(archive: Path) -> int:
-    """Write it; returns how many modules are in it."""
+    """Write the archive; returns its number of modules."""
     count = 0
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
         for name in PACKAGES:
-            root = _place(name)
+            root = _directory(name)
             for path in sorted(root.rglob("*")):
-                # The driver finds this archive before what it has installed: the report's style,
-                # and whatever else lies beside modules, is to be there as well.
+                # The driver imports Kohort from this archive too, so include data files.
                 if path.suffix not in COMPILED and path.is_file():
                     output.write(path, path.relative_to(root.parent))
                     count += path.suffix == ".py"
     return count
 
 
-def _place(package: str) -> Path:
+def _directory(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     assert spec is not None, package
     assert spec.origin is not None, package

@@ -1,4 +1,4 @@
-"""``kohort pipeline jars``: what the other commands would fetch when they are first run."""
+"""``kohort pipeline jars``: downloads the jars that the other jobs would download at first use."""
 
 import argparse
 from pathlib import Path
@@ -12,14 +12,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=jars.default_directory(),
         metavar="DIRECTORY",
-        help=f"where to keep them (%(default)s; {jars.DIRECTORY})",
+        help=f"directory for the jars (%(default)s; {jars.DIRECTORY})",
     )
     parser.add_argument(
-        "--s3", action="store_true", help="also those that reach lakes under s3a:// (14 MB more)"
+        "--s3", action="store_true", help="include the jars for lakes at s3a:// (14 MB more)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the paths, for `spark-submit --jars`. Raises ReportedError."""
+    """Print the paths, for `spark-submit --jars`. Raises ReportedError."""
     print(",".join(map(str, jars.ensure(options.into, with_s3=options.s3))))
     return 0

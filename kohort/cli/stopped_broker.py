@@ -1,4 +1,4 @@
-"""Users in the data directory of a broker that does not run."""
+"""Users in the data directory of a stopped broker."""
 
 import base64
 import os
@@ -24,35 +24,38 @@ from kohort.broker.storage.metadata.store import (
     MetadataStore,
 )
 from kohort.cli.errors import RefusedCommandError, UnavailableError
-from kohort.cli.users.credentials import credential_of
+from kohort.cli.users import credential_of
 
 
 class StoppedBroker:
-    """The users of one data directory, which is locked."""
+    """The users of a data directory, which is locked meanwhile."""
 
     def __init__(self, users: Users, store: MetadataStore) -> None:
         self._users = users
         self._store = store
 
     def users(self, names: Sequence[str] = ()) -> list[User]:
-        of_number = {number: name for name, number in MECHANISMS.items()}
-        found = []
+        mechanisms = {number: name for name, number in MECHANISMS.items()}
+        users = []
         for name in names or self._users.names():
-            known = {
-                of_number[number]: one.iterations
-                for number, one in self._users.credentials_of(name)
+            iterations = {
+                mechanisms[number]: credential.iterations
+                for number, credential in self._users.credentials_of(name)
             }
-            if known:
-                found.append(User(name, known))
-        return sorted(found)
+            if iterations:
+                users.append(User(name, iterations))
+        return sorted(users)
 
     def set_password(self, name: str, passwords: Sequence[Password]) -> None:
-        changes = [(CredentialKey(name, one.mechanism), credential_of(one)) for one in passwords]
+        changes = [
+            (CredentialKey(name, password.mechanism), credential_of(password))
+            for password in passwords
+        ]
         self._users.store_changes(changes)
         self._users.apply(changes)
 
     def remove(self, user: User) -> None:
-        changes = [(CredentialKey(user.name, one), None) for one in user.iterations]
+        changes = [(CredentialKey(user.name, mechanism), None) for mechanism in user.iterations]
         self._users.store_changes(changes)
         self._users.apply(changes)
 
@@ -62,9 +65,10 @@ class StoppedBroker:
         )
 
     def disable(self, name: str, *, disconnects: bool) -> None:
-        """Disable a user; nothing is open that could be disconnected. Raises RefusedCommandError.
+        """Disable a user, in every value of the setting, whichever is in force for the broker's id.
 
-        Wherever the setting has a value: which of them counts is for the broker's id to say.
+        `disconnects` has no effect: a stopped broker has no connections. Raises
+        RefusedCommandError.
         """
         del disconnects
         for broker, items in (self._items(DISABLED) or {"": []}).items():
@@ -81,7 +85,7 @@ class StoppedBroker:
         return was_disabled
 
     def _items(self, setting: str) -> dict[str, list[str]]:
-        """What is set, by the broker's id that it is set for; empty for all."""
+        """Values of a dynamic setting by broker id, which is empty for the cluster default."""
         brokers = [
             key.removeprefix(BROKER_CONFIGS) for key in self._store.properties(BROKER_CONFIGS)
         ]
@@ -97,29 +101,30 @@ class StoppedBroker:
         try:
             known_setting(setting).parse(text)
         except InvalidValueError as error:
-            # The broker would start without it.
+            # The broker would ignore the invalid value at its start.
             raise RefusedCommandError(str(error)) from None
         configs = self._store.broker_configs(broker)
         self._store.set_broker_configs(broker, {**configs, setting: text})
 
 
 def is_data_directory(directory: str) -> bool:
-    """Whether a broker, or this command, has made a store of metadata there."""
+    """Whether the directory has a metadata store, made by a broker or by this command."""
     return any((Path(directory) / name).exists() for name in (FILE_NAME, MIRROR_FILE_NAME))
 
 
 @contextmanager
-def stopped_broker(directory: str, *, makes: bool = True) -> Iterator[StoppedBroker]:
-    """The users in a directory; `makes` says that it is made if it is none of a broker yet.
+def stopped_broker(directory: str, *, creates: bool = True) -> Iterator[StoppedBroker]:
+    """Open the users of a stopped broker's data directory; with `creates`, create it if missing.
 
     Raises:
-        UnavailableError: a broker runs on it, or it cannot be read, or is none.
+        UnavailableError: a broker is running on it, it cannot be read, or it is not a data
+            directory.
     """
     path = Path(directory)
-    if not makes and not is_data_directory(directory):
+    if not creates and not is_data_directory(directory):
         raise UnavailableError(
-            f"--data {directory}: this is no data directory of a broker, which has a {FILE_NAME} in"
-            " it; log.dirs names it in the broker's settings"
+            f"--data {directory}: not a data directory of a broker, which contains {FILE_NAME}; see"
+            " log.dirs in the broker's settings"
         )
     try:
         make_private_directory(path)
@@ -132,20 +137,20 @@ def stopped_broker(directory: str, *, makes: bool = True) -> Iterator[StoppedBro
                 store.close()
                 _hand_over(path)
     except DataDirectoryLockedError as error:
-        raise UnavailableError(f"{error}; ask it without --data") from error
+        raise UnavailableError(f"{error}; omit --data to use the running broker") from error
     except (OSError, StorageError, MetadataError) as error:
         raise UnavailableError(f"--data {directory}: {error}") from error
 
 
 def _hand_over(path: Path) -> None:
-    """Give what root has made in a directory to the directory's account, whose broker could not
-    read it otherwise.
+    """Give files that root has created to the owner of the directory, so that its broker can read
+    them.
     """
     if os.geteuid() != 0:
         return
     owner = path.stat()
-    for made in os.scandir(path):
-        found = made.stat(follow_symlinks=False)
-        # Links could be that account's way to files that are not its own.
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == 0:
-            os.chown(made.path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    for entry in os.scandir(path):
+        status = entry.stat(follow_symlinks=False)
+        # Not links: with them that account could gain files that are not its own.
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == 0:
+            os.chown(entry.path, owner.st_uid, owner.st_gid, follow_symlinks=False)

@@ -1,0 +1,235 @@
+"""``kohort groups why`` and ``timeline``: a group's last rebalances, from the rebalance history.
+
+The history comes from a Kohort broker's HTTP port, or from the topic in which it is stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from kohort.admin.history import group_history
+from kohort.cli.admin_http import HTTP, Json, fetch
+from kohort.cli.broker_commands import Commands
+from kohort.cli.errors import NotFoundError, UnavailableError
+from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
+from kohort.cli.options import (
+    add_command_config,
+    add_common,
+    cluster_of,
+    print_json,
+    print_result,
+    security_of,
+)
+from kohort.formats.text import counted, shown
+from kohort.groups.history.record_text import record_evidence, record_sentence
+from kohort.groups.history.waiting_text import waiting_lines
+from kohort.groups.history.wording import ClockText
+from kohort.protocol.errors import DecodeError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COUNT_MAX: Final = 1_000
+WIDTH_WITHOUT_TERMINAL: Final = 120
+MEMBERS: Final = 20
+
+
+def add_why(commands: Commands) -> None:
+    """Add the command ``why``."""
+    parser = commands.add("why", "why a group rebalanced, in one sentence", _why)
+    parser.add_argument("group", metavar="GROUP")
+    add_history(parser)
+    parser.add_argument(
+        "--avoided", action="store_true", help="include rebalances that were avoided"
+    )
+
+
+def add_timeline(commands: Commands) -> None:
+    """Add the command ``timeline``."""
+    parser = commands.add("timeline", "who waited for whom in a rebalance, drawn", _timeline)
+    parser.add_argument("group", metavar="GROUP")
+    add_history(parser)
+    parser.add_argument(
+        "--members",
+        type=_count,
+        default=MEMBERS,
+        metavar="N",
+        help="number of members to draw, the slowest first (%(default)s)",
+    )
+
+
+def add_history(
+    parser: argparse.ArgumentParser,
+    *,
+    last: int = 1,
+    last_help: str = "number of rebalances, the newest last (%(default)s)",
+) -> None:
+    """Add the options that say where the history is; `last` is the default of --last."""
+    parser.add_argument(
+        "--http",
+        "--admin-url",
+        default=HTTP,
+        metavar="URL",
+        help="HTTP port of a Kohort broker, kohort.metrics.port (%(default)s)",
+    )
+    parser.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="Kafka port of a Kohort broker, if its HTTP port cannot be reached; shows stored"
+        " records only, not what an ongoing rebalance waits for",
+    )
+    # No --wait: a broker that is still starting has no history to show.
+    parser.set_defaults(wait=0.0)
+    add_command_config(parser)
+    parser.add_argument("--last", type=_count, default=last, metavar="N", help=last_help)
+    add_common(parser)
+
+
+def _count(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= value <= COUNT_MAX:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {COUNT_MAX}")
+    return value
+
+
+def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -> Json:
+    """The response of GET /groups/{group}/rebalances, or the same from the stored history.
+
+    Raises CommandError.
+    """
+    if options.bootstrap_server is not None:
+        return _stored_history(options, kind)
+    query = f"last={options.last}" + (f"&kind={kind}" if kind else "")
+    path = f"/groups/{quote(options.group, safe='', errors='surrogateescape')}/rebalances?{query}"
+    try:
+        return fetch(options.http, path, options.timeout, security_of(options))
+    except NotFoundError as error:
+        raise _unknown_group(options.group) from error
+
+
+def _stored_history(options: argparse.Namespace, kind: str | None) -> Json:
+    with cluster_of(options) as cluster:
+        try:
+            history = group_history(cluster, options.group, last=options.last, kind=kind)
+        except DecodeError as error:
+            raise UnavailableError(f"the history cannot be read: {error}") from error
+    if history is None:
+        raise UnavailableError(
+            f"{options.bootstrap_server} has no rebalance history: either no group has rebalanced"
+            " there yet, or it is Apache Kafka; `kohort groups advise --from` and"
+            " `kohort pipeline convert-log` read Kafka's log instead"
+        )
+    if not history["rebalances"] and history["state"] is None:
+        raise _unknown_group(options.group)
+    return history
+
+
+def _unknown_group(group: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no group {group!r}, and no history of one; `kohort groups list` lists all groups"
+    )
+
+
+def _why(options: argparse.Namespace) -> None:
+    answer = history_of(options, kind=None if options.avoided else "rebalance")
+    print_result(options, answer, why_lines(answer))
+
+
+def why_lines(answer: Json) -> Iterator[str]:
+    """The text of ``why`` for a response of GET /groups/{group}/rebalances."""
+    clock_text = _local_clock(answer["at_ms"])
+    name = f"Group {shown(answer['group'])}"
+    if not answer["rebalances"]:
+        yield _nothing_text(answer)
+    is_waiting = answer["waiting"] is not None
+    for number, record in enumerate(answer["rebalances"], start=1):
+        if number > 1:
+            yield ""
+        yield f"{name} {record_sentence(record, clock_text)}."
+        if is_waiting and number == len(answer["rebalances"]):
+            yield from waiting_lines(answer, clock_text)
+        yield from (f"  {line}" for line in record_evidence(record, clock_text))
+    if is_waiting and not answer["rebalances"]:
+        yield from waiting_lines(answer, clock_text)
+    if answer["state"] is None:
+        yield ""
+        yield "The group no longer exists; this is the rest of its history."
+
+
+def _nothing_text(answer: Json) -> str:
+    avoided = answer["total_avoided"]
+    text = f"Group {shown(answer['group'])} has not rebalanced, as far as its history goes back"
+    if avoided:
+        text += f"; it avoided {counted(avoided, 'rebalance')} (see --avoided)"
+    return text + "."
+
+
+def _local_clock(now_ms: int) -> ClockText:
+    """Formats times as local time of day, with the date unless it is today."""
+
+    def local(wall_ms: int) -> datetime:
+        return datetime.fromtimestamp(wall_ms / 1_000).astimezone()
+
+    today = local(now_ms).date()
+
+    def text(wall_ms: int) -> str:
+        at = local(wall_ms)
+        return f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
+
+    return text
+
+
+def _timeline(options: argparse.Namespace) -> None:
+    if options.json:
+        print_json(history_of(options))
+        return
+    console = _console()
+    answer = history_of(options)
+    symbols = Symbols() if console.encoding.lower().startswith("utf") else ASCII
+    for line in _timeline_lines(
+        answer, width=console.width, members=options.members, symbols=symbols
+    ):
+        _print(console, line)
+
+
+def _timeline_lines(answer: Json, *, width: int, members: int, symbols: Symbols) -> list[Line]:
+    clock_text = _local_clock(answer["at_ms"])
+    name = f"Group {shown(answer['group'])}"
+    lines: list[Line] = []
+    if not answer["rebalances"]:
+        lines.append(Line.of(_nothing_text(answer)))
+    for record in answer["rebalances"]:
+        if lines:
+            lines.append(Line.of(""))
+        lines.append(Line.of(f"{name} {record_sentence(record, clock_text)}.", "bold"))
+        lines += draw(record, now_ms=answer["at_ms"], width=width, members=members, symbols=symbols)
+    if answer["waiting"] is not None:
+        lines += [Line.of(text) for text in ("", *waiting_lines(answer, clock_text))]
+    return lines
+
+
+def _console() -> Console:
+    try:
+        from rich.console import Console  # noqa: PLC0415 - only this command needs it.
+    except ImportError as error:
+        raise UnavailableError(
+            "the timeline is drawn with rich, which is not installed: pip install rich "
+            "(or use --json)"
+        ) from error
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(
+        highlight=False, soft_wrap=True, width=None if has_width else WIDTH_WITHOUT_TERMINAL
+    )
+
+
+def _print(console: Console, line: Line) -> None:
+    from rich.text import Text  # noqa: PLC0415 - as above.
+
+    # Not as markup: a member id may be "[red]".
+    console.print(Text.assemble(*((span.text, span.style) for span in line.spans)))

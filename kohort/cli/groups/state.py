@@ -1,0 +1,226 @@
+"""``kohort groups list``, ``describe`` and ``delete``: the groups of a cluster as they are now."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from kohort.admin.cluster import RefusedError
+from kohort.admin.group_changes import delete_group
+from kohort.admin.group_overview import overview
+from kohort.admin.groups import Group, Position, describe_group
+from kohort.admin.offsets import TopicPartition
+from kohort.cli.broker_commands import Commands
+from kohort.cli.errors import RefusedCommandError, UnavailableError
+from kohort.cli.not_found import no_group
+from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
+from kohort.cli.table import table
+from kohort.formats.text import counted, shown
+from kohort.protocol.errors import DecodeError, ErrorCode
+
+_HEAD: Final = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")
+
+
+def add_list(commands: Commands) -> None:
+    """Add the command ``list``."""
+    add_kafka(commands.add("list", "all groups", _list))
+
+
+def add_describe(commands: Commands) -> None:
+    """Add the command ``describe``."""
+    parser = commands.add("describe", "members, partitions and lag of a group", _describe)
+    parser.add_argument("group", metavar="GROUP")
+    add_kafka(parser)
+
+
+def add_delete(commands: Commands) -> None:
+    """Add the command ``delete``."""
+    parser = commands.add("delete", "delete groups without members, with their offsets", _delete)
+    parser.add_argument("groups", metavar="GROUP", nargs="+")
+    add_kafka(parser)
+
+
+def _list(options: argparse.Namespace) -> None:
+    with cluster_of(options) as cluster:
+        try:
+            groups = overview(cluster)
+        except DecodeError as error:
+            raise UnavailableError(f"the rebalance history cannot be read: {error}") from error
+    data = [
+        {
+            "group": group.listed.group_id,
+            "state": group.listed.group_state or None,
+            "type": group.listed.group_type or None,
+            "protocol_type": group.listed.protocol_type or None,
+            "members": group.members,
+            "lag": group.lag,
+            "rebalances_in_last_hour": group.rebalances,
+        }
+        for group in groups
+    ]
+    rows = [
+        (
+            group.listed.group_id,
+            group.listed.group_state,
+            group.listed.group_type,
+            group.members,
+            group.lag,
+            group.rebalances,
+            group.listed.protocol_type,
+        )
+        for group in groups
+    ]
+    lines = table(_HEAD, rows) if groups else iter(["no groups"])
+    print_result(options, {"groups": data}, lines)
+
+
+def _describe(options: argparse.Namespace) -> None:
+    with cluster_of(options) as cluster:
+        group = describe_group(cluster, options.group)
+    if group is None:
+        raise no_group(options.group)
+    print_result(options, _group_json(group), group_lines(group))
+
+
+def group_lines(group: Group) -> Iterator[str]:
+    """The text of ``describe``."""
+    yield _summary(group)
+    if group.members:
+        yield ""
+        members = [
+            (
+                member.member_id,
+                member.instance_id,
+                member.host,
+                _partitions_text(member.partitions),
+            )
+            for member in group.members
+        ]
+        yield from table(("MEMBER", "STATIC ID", "HOST", "PARTITIONS"), members)
+    if group.positions:
+        yield ""
+        owners = _owners(group)
+        positions = [
+            (
+                position.topic,
+                position.partition,
+                position.committed,
+                position.end,
+                position.lag,
+                owners.get((position.topic, position.partition)),
+            )
+            for position in group.positions
+        ]
+        yield from table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"), positions)
+
+
+def _summary(group: Group) -> str:
+    parts = [f"{shown(group.group_id)}: {group.state}"]
+    if group.protocol:
+        parts.append(f"assignor {shown(group.protocol)}")
+    if group.epoch is not None:
+        parts.append(f"new protocol, epoch {group.epoch}")
+    parts.append(counted(len(group.members), "member"))
+    if group.positions:
+        lag, unknown = _total_lag(group.positions)
+        known = [] if lag is None else [str(lag)]
+        if unknown:
+            known.append(f"unknown for {counted(unknown, 'partition')}")
+        parts.append(f"lag {' and '.join(known)}")
+    return f"{', '.join(parts)} (coordinator {group.coordinator})"
+
+
+def _total_lag(positions: Iterable[Position]) -> tuple[int | None, int]:
+    """The sum of the known lags, None if no lag is known; and the number of unknown lags."""
+    lags = [position.lag for position in positions]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None, len(lags) - len(known)
+
+
+def _partitions_text(partitions: list[TopicPartition] | None) -> str | None:
+    """For example ``orders:0-2,5 payments:1``."""
+    if partitions is None:
+        return "?"
+    by_topic = _by_topic(partitions)
+    return " ".join(f"{topic}:{_ranges(indexes)}" for topic, indexes in by_topic.items())
+
+
+def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[int]]:
+    return {
+        topic: [index for _, index in same_topic]
+        for topic, same_topic in groupby(partitions, key=lambda partition: partition[0])
+    }
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``0-2,5`` for 0, 1, 2, 5."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def _owners(group: Group) -> dict[TopicPartition, str]:
+    return {
+        partition: member.member_id
+        for member in group.members
+        for partition in member.partitions or ()
+    }
+
+
+def _group_json(group: Group) -> dict[str, Any]:
+    owners = _owners(group)
+    lag, unknown = _total_lag(group.positions)
+    return {
+        "group": group.group_id,
+        "type": group.kind,
+        "state": group.state,
+        "protocol_type": group.protocol_type or None,
+        "protocol": group.protocol or None,
+        "epoch": group.epoch,
+        "coordinator": group.coordinator,
+        "lag": lag,
+        "lag_unknown_partitions": unknown,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "assignment": None if member.partitions is None else _by_topic(member.partitions),
+            }
+            for member in group.members
+        ],
+        "partitions": [
+            {
+                "topic": position.topic,
+                "partition": position.partition,
+                "committed": position.committed,
+                "end": position.end,
+                "lag": position.lag,
+                "member_id": owners.get((position.topic, position.partition)),
+            }
+            for position in group.positions
+        ],
+    }
+
+
+def _delete(options: argparse.Namespace) -> None:
+    with cluster_of(options) as cluster:
+        for group in options.groups:
+            try:
+                delete_group(cluster, group)
+            except RefusedError as error:
+                if error.error == ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise no_group(group) from error
+                reason = str(error)
+                if error.error == ErrorCode.NON_EMPTY_GROUP:
+                    reason = "it has members; stop them first, `kohort groups describe` lists them"
+                raise RefusedCommandError(f"group {group!r} not deleted: {reason}") from error
+            if not options.json:
+                print(f"{shown(group)}: deleted")
+    if options.json:
+        print_json({"deleted": options.groups})

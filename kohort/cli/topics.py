@@ -1,0 +1,289 @@
+"""``kohort topics``: topics of a Kohort or Kafka cluster, without a JVM."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kohort.admin.cluster import RefusedError
+from kohort.admin.topics import (
+    Config,
+    Topic,
+    add_partitions,
+    alter_configs,
+    create_topic,
+    delete_topic,
+    describe_topic,
+    list_topics,
+    topic_configs,
+)
+from kohort.cli.broker_commands import Commands
+from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
+from kohort.cli.not_found import no_topic
+from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
+from kohort.cli.table import table
+from kohort.formats.text import counted, shown
+from kohort.protocol.errors import ErrorCode
+
+_MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = Commands(parser, failure="no such topic")
+
+    command = commands.add("list", "all topics", _list)
+    add_kafka(command)
+    command.add_argument(
+        "--internal", action="store_true", help="include internal topics, as __consumer_offsets"
+    )
+
+    command = commands.add("describe", "partitions, offsets, sizes and configs", _describe)
+    _add_names(command)
+    add_kafka(command)
+    command.add_argument(
+        "--all-configs", action="store_true", help="include configs that have their default"
+    )
+
+    command = commands.add("create", "create topics", _create)
+    _add_names(command)
+    add_kafka(command)
+    command.add_argument(
+        "--partitions",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="number of partitions (the broker's num.partitions)",
+    )
+    command.add_argument(
+        "--replication-factor",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="replicas of each partition (the broker's default.replication.factor)",
+    )
+    _add_config(command)
+    command.add_argument(
+        "--if-not-exists", action="store_true", help="succeed if the topic exists, unchanged"
+    )
+    _add_dry_run(command)
+
+    command = commands.add("alter", "change configs, add partitions", _alter)
+    _add_names(command)
+    add_kafka(command)
+    command.add_argument(
+        "--partitions",
+        type=int,
+        metavar="N",
+        help="new number of partitions; records with the same key may then go to another one",
+    )
+    _add_config(command)
+    command.add_argument(
+        "--delete-config",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="reset a config to the broker's default; repeatable",
+    )
+    _add_dry_run(command)
+
+    command = commands.add("delete", "delete topics with all their records", _delete)
+    _add_names(command)
+    add_kafka(command)
+    command.add_argument(
+        "--if-exists", action="store_true", help="succeed if the topic does not exist"
+    )
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topics", metavar="TOPIC", nargs="+")
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a topic config by Kafka's name, as in retention.ms=3600000; repeatable",
+    )
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dry-run", action="store_true", help="let the broker validate it, but change nothing"
+    )
+
+
+def _list(options: argparse.Namespace) -> None:
+    with cluster_of(options) as cluster:
+        topics = list_topics(cluster, internal=options.internal)
+    data = [
+        {
+            "topic": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": len(topic.partitions),
+            "replication_factor": topic.replication_factor,
+            "internal": topic.is_internal,
+        }
+        for topic in topics
+    ]
+    rows = [(topic.name, len(topic.partitions), topic.replication_factor) for topic in topics]
+    lines = table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
+    if not topics:
+        lines = iter(["no topics; create one with `kohort topics create NAME`"])
+    print_result(options, {"topics": data}, lines)
+
+
+def _describe(options: argparse.Namespace) -> None:
+    described: list[tuple[Topic, list[Config]]] = []
+    with cluster_of(options) as cluster:
+        for name in options.topics:
+            try:
+                topic = describe_topic(cluster, name)
+                configs = topic_configs(cluster, name) if topic else []
+            except RefusedError as error:
+                raise _command_error(error) from error
+            if topic is None:
+                raise no_topic(name)
+            if not options.all_configs:
+                configs = [config for config in configs if config.is_set_here]
+            described.append((topic, configs))
+    data = {"topics": [_topic_json(topic, configs) for topic, configs in described]}
+    print_result(options, data, _topics_lines(described))
+
+
+def _topics_lines(described: Iterable[tuple[Topic, list[Config]]]) -> Iterator[str]:
+    for number, (topic, configs) in enumerate(described):
+        if number:
+            yield ""
+        yield (
+            f"{shown(topic.name)}: {counted(len(topic.partitions), 'partition')}, "
+            f"{counted(topic.replication_factor, 'replica')}, id {topic.topic_id}"
+        )
+        for config in configs:
+            yield f"  {config.name}={shown(config.value or '')}"
+        yield ""
+        rows = [
+            (
+                partition.index,
+                partition.leader,
+                ",".join(map(str, partition.replicas)),
+                ",".join(map(str, partition.in_sync)),
+                partition.start,
+                partition.end,
+                partition.size_bytes,
+            )
+            for partition in topic.partitions
+        ]
+        head = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "BYTES")
+        yield from table(head, rows)
+
+
+def _topic_json(topic: Topic, configs: Iterable[Config]) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "internal": topic.is_internal,
+        "configs": {config.name: config.value for config in configs},
+        "partitions": [
+            {
+                "partition": partition.index,
+                "leader": partition.leader,
+                "replicas": partition.replicas,
+                "in_sync": partition.in_sync,
+                "start": partition.start,
+                "end": partition.end,
+                "size_bytes": partition.size_bytes,
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def _create(options: argparse.Namespace) -> None:
+    configs = _configs_of(options.config)
+    outcomes: dict[str, str] = {}
+    with cluster_of(options) as cluster:
+        for name in options.topics:
+            try:
+                create_topic(
+                    cluster,
+                    name,
+                    partitions=options.partitions,
+                    replication_factor=options.replication_factor,
+                    configs=configs,
+                    is_dry_run=options.dry_run,
+                )
+            except RefusedError as error:
+                exists = error.error == ErrorCode.TOPIC_ALREADY_EXISTS
+                if not (exists and options.if_not_exists):
+                    raise _command_error(error) from error
+                outcomes[name] = "exists"
+            else:
+                outcomes[name] = "could be created" if options.dry_run else "created"
+            if not options.json:
+                print(f"{shown(name)}: {outcomes[name]}")
+    if options.json:
+        print_json({"topics": outcomes})
+
+
+def _alter(options: argparse.Namespace) -> None:
+    configs = _configs_of(options.config)
+    if not (configs or options.delete_config or options.partitions is not None):
+        raise UsageError("nothing to change: give --config, --delete-config or --partitions")
+    outcomes: dict[str, list[str]] = {}
+    with cluster_of(options) as cluster:
+        for name in options.topics:
+            changes = outcomes.setdefault(name, [])
+            try:
+                if configs or options.delete_config:
+                    alter_configs(
+                        cluster, name, configs, options.delete_config, is_dry_run=options.dry_run
+                    )
+                    changes += [f"{key}={value}" for key, value in configs.items()]
+                    changes += [f"{key} reset" for key in options.delete_config]
+                if options.partitions is not None:
+                    add_partitions(cluster, name, options.partitions, is_dry_run=options.dry_run)
+                    changes.append(counted(options.partitions, "partition"))
+            except RefusedError as error:
+                raise _command_error(error) from error
+            if not options.json:
+                prefix = "would be changed: " if options.dry_run else ""
+                print(f"{shown(name)}: {prefix}{', '.join(map(shown, changes))}")
+    if options.json:
+        print_json({"topics": outcomes, "dry_run": options.dry_run})
+
+
+def _delete(options: argparse.Namespace) -> None:
+    outcomes: dict[str, str] = {}
+    with cluster_of(options) as cluster:
+        for name in options.topics:
+            try:
+                delete_topic(cluster, name)
+            except RefusedError as error:
+                command_error = _command_error(error)
+                if not (options.if_exists and isinstance(command_error, NotFoundError)):
+                    raise command_error from error
+                outcomes[name] = "does not exist"
+            else:
+                outcomes[name] = "deleted"
+            if not options.json:
+                print(f"{shown(name)}: {outcomes[name]}")
+    if options.json:
+        print_json({"topics": outcomes})
+
+
+def _configs_of(texts: Iterable[str]) -> dict[str, str]:
+    """Values by name. Raises UsageError."""
+    configs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--config {text}: expected NAME=VALUE, as in retention.ms=3600000")
+        configs[name] = value
+    return configs
+
+
+def _command_error(error: RefusedError) -> NotFoundError | RefusedCommandError:
+    if error.error in _MISSING:
+        return NotFoundError(f"{error}; `kohort topics list` shows the topics that exist")
+    return RefusedCommandError(str(error))
