@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,11 +19,10 @@ from kohort.insight.advisor.pieces import GroupTrace, Key
 from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
-from kohort.pipeline.batching import batched
 from kohort.pipeline.faults import explained
+from kohort.pipeline.memory import batched
 from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.spark_tasks import run_on_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +36,11 @@ EVENTS_AT_ONCE: Final = 20_000
 """How many events are in memory together; more, if a single group has more."""
 
 FAILED_TOLD: Final = 20
+
+TASKS_PER_CORE: Final = 4
+"""Several tasks for each core, so that long and short work items even out."""
+
+_ITEMS: Final = pa.schema([("place", pa.int64()), ("item", pa.binary())])
 
 
 def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -> Iterator[Events]:
@@ -160,3 +164,30 @@ class Advising:
                 ],
             )
         return from_rows(ADVICE, (row for one in weighed for row in pickle.loads(one)))  # noqa: S301 - as above.
+
+
+def run_on_cores(
+    spark: SparkSession, function: Callable[[bytes], bytes], items: Sequence[bytes]
+) -> list[bytes]:
+    """The results of a function for each item, in their order, computed by Spark tasks.
+
+    The function has to be importable on the executors.
+
+    Raises:
+        PySparkException, Py4JError: the function failed, on whichever executor.
+    """
+    if not items:
+        return []
+    tasks = min(len(items), spark.sparkContext.defaultParallelism * TASKS_PER_CORE)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            results = [function(item) for item in batch.column(1).to_pylist()]
+            columns = [batch.column(0), pa.array(results, pa.binary())]
+            yield pa.record_batch(columns, schema=_ITEMS)
+
+    given = pa.table([pa.array(range(len(items))), pa.array(items, pa.binary())], schema=_ITEMS)
+    frame = spark.createDataFrame(given).repartition(tasks)
+    done = frame.mapInArrow(work, "place bigint, item binary").toArrow()
+    results = dict(zip(done["place"].to_pylist(), done["item"].to_pylist(), strict=True))
+    return [results[place] for place in range(len(items))]

@@ -5,14 +5,19 @@ does not note what for: pointed at the checkpoint of another query, it goes on f
 offsets. So a file of our own, `job.json`, lies beside Spark's and is looked at first.
 """
 
+from __future__ import annotations
+
 import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from kohort.insight.errors import ReportedError
-from kohort.pipeline.files import Files
+from kohort.pipeline import jvm
+from kohort.pipeline.faults import explained
 from kohort.pipeline.kafka import Offsets
 
 _OWNER_FILE: Final = "job.json"
@@ -131,3 +136,55 @@ class Checkpoint:
         raise ReportedError(
             f"{self.path} is a checkpoint {reason}. Name another directory with --checkpoints."
         )
+
+
+class Files:
+    """Small files on any file system that the Spark session supports, by path or URL.
+
+    All methods raise ReportedError.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm = jvm.of(spark)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory exists."""
+        with explained(path):
+            files, place = self._at(path)
+            return bool(files.exists(place))
+
+    def names(self, directory: str) -> list[str]:
+        """Sorted names in a directory; empty if it does not exist."""
+        with explained(directory):
+            files, place = self._at(directory)
+            if not files.exists(place):
+                return []
+            return sorted(str(entry.getPath().getName()) for entry in files.listStatus(place))
+
+    def read(self, path: str) -> str:
+        """The text of a small file."""
+        with explained(path):
+            files, place = self._at(path)
+            stream = files.open(place)
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """Create or replace a file, completely or not at all."""
+        with explained(path):
+            files, place = self._at(path)
+            part = self._jvm.org.apache.hadoop.fs.Path(f"{path}.part")
+            stream = files.create(part, True)
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+            files.delete(place, False)
+            files.rename(part, place)
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        place = self._jvm.org.apache.hadoop.fs.Path(path)
+        return place.getFileSystem(jvm.hadoop_configuration(self._spark)), place

@@ -1,42 +1,72 @@
-"""Where this machine has its Java, and how its JVMs log."""
+"""The Java of this machine: its launcher, JVM options, and what it writes to standard error."""
 
 import os
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from kohort.pipeline.errors import UnavailableError
+
+NOISE: Final = (b"WARNING: Using incubator modules:",)
+"""Lines that Java writes because of Spark's own options, and that no option suppresses."""
+STDERR: Final = 2
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
 
 LOGGING: Final = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
-"""Quiet from the beginning. Code that gives a JVM other options repeats this one."""
+"""Option that sets Spark's log level from the start. Replacing a JVM's options must repeat it."""
 
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:ReservedCodeCacheSize=240m"
-"""Options of a JVM for many queries of a few seconds each: the second compiler would take longer
-for the code that Spark makes for them than that code runs, and a concurrent collector has no core
-of its own. Without the second compiler, the JVM keeps 48 MB for compiled code; when they are full,
-it compiles nothing more. 240 MB is what it keeps with both."""
+"""JVM options for many queries of a few seconds each. The second compiler would take longer for
+Spark's generated code than that code runs, and a concurrent collector has no core of its own.
+Without the second compiler, the JVM limits compiled code to 48 MB, and stops compiling at that
+limit; 240 MB is its limit with both."""
 
 
 def find_java() -> str:
-    """The path of the Java launcher, which is also the one that Spark uses.
+    """The path of the Java launcher that Spark will use.
 
     Raises:
-        UnavailableError: there is none.
+        UnavailableError: no Java found.
     """
     if home := os.environ.get("JAVA_HOME"):
         launcher = Path(home, "bin", "java")
         if launcher.exists():
             return str(launcher)
-        # Spark looks nowhere else where it is set.
+        # Spark does not search the PATH if it is set.
         raise UnavailableError(
-            f"JAVA_HOME is {home}, and there is no {launcher}.\n"
+            f"JAVA_HOME is {home}, but {launcher} does not exist.\n"
             "Spark needs Java 17 or 21: correct JAVA_HOME, or unset it for the `java` of the PATH."
         )
     if found := shutil.which("java"):
         return found
     raise UnavailableError(
-        "Spark needs Java 17 or 21, and there is none on the PATH, and no JAVA_HOME.\n"
+        "Spark needs Java 17 or 21; it is not on the PATH, and JAVA_HOME is not set.\n"
         "On Debian: apt-get install openjdk-17-jre-headless"
     )
+
+
+@contextmanager
+def without_java_warnings() -> Iterator[None]:
+    """Child processes started inside write to standard error, except for lines of NOISE."""
+    reader, writer = os.pipe()
+    original = os.dup(STDERR)
+    os.dup2(writer, STDERR)
+    os.close(writer)
+    source, sink = os.fdopen(reader, "rb"), os.fdopen(original, "wb", buffering=0)
+    # Ends with the last process that writes to the pipe, possibly with this one.
+    threading.Thread(target=_filter, args=(source, sink), name="stderr", daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(original, STDERR)
+
+
+def _filter(source: BinaryIO, sink: BinaryIO) -> None:
+    with source, sink:
+        for line in source:
+            if not line.startswith(NOISE):
+                sink.write(line)

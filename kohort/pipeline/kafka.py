@@ -1,7 +1,8 @@
-"""A Kafka cluster as the jobs see it: options for Spark's connector, and an admin client.
+"""A Kafka cluster for the jobs: options of Spark's connector, a consumer and an admin client.
 
-The admin client is the one of the connector's own jars, in Spark's JVM. So whatever security
-settings get the connector in get it in too, and there is one place to give them.
+The clients are Java's from the connector's jars, in Spark's JVM, and not `kohort.admin`: `--kafka`
+takes every setting of Java's clients, among them Java keystores, Kerberos and callback handlers of
+other vendors, which only they support. If the connector can authenticate, so can they.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from pyspark.sql import SparkSession
 from kohort.insight.errors import UsageError
 from kohort.pipeline import jars, jvm
 from kohort.pipeline.errors import UnavailableError
-from kohort.pipeline.java import LOGGING, find_java
-from kohort.pipeline.java_stderr import without_java_warnings
+from kohort.pipeline.java import LOGGING, find_java, without_java_warnings
 
 MASTER: Final = "local[*]"
 """The default: all cores of this machine."""

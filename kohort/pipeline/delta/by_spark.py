@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,10 +12,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as f
 
 from kohort.pipeline.arrow import conformed
-from kohort.pipeline.spark_rows import of_groups, of_groups_in_sql
+from kohort.pipeline.catalog import text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from kohort.pipeline.schemas import Table
 
@@ -39,7 +41,7 @@ class SparkTransaction:
         """The rows, of these groups or of all, in these columns."""
         frame = self._frame()
         if groups is not None:
-            frame = frame.where(of_groups(groups))
+            frame = frame.where(_in_groups(groups))
         if sequences is not None:
             frame = frame.where(f.col("sequence").between(*sequences))
         there = [name for name in schema.names if name in frame.columns]
@@ -91,6 +93,24 @@ class SparkReplacement:
         if self._table is not None:
             writer = writer.option("overwriteSchema", "true")
         elif self._groups is not None:
-            writer = writer.option("replaceWhere", of_groups_in_sql(self._groups))
+            writer = writer.option("replaceWhere", _in_groups_sql(self._groups))
         writer.save(self._root)
         return True
+
+
+def _in_groups(groups: Collection[tuple[str, str]]) -> Column:
+    """The condition that a row belongs to one of these groups, given as (cluster id, group)."""
+    conditions = [
+        (f.col("cluster_id") == cluster_id) & (f.col("group") == group)
+        for cluster_id, group in sorted(groups)
+    ]
+    return reduce(or_, conditions, f.lit(False))
+
+
+def _in_groups_sql(groups: Collection[tuple[str, str]]) -> str:
+    """`_in_groups` in SQL."""
+    conditions = [
+        f"(cluster_id = {text(cluster_id)} AND `group` = {text(group)})"
+        for cluster_id, group in sorted(groups)
+    ]
+    return " OR ".join(conditions) or "false"

@@ -21,14 +21,13 @@ from kohort.insight.console import announce
 from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline import options as common
+from kohort.pipeline.continuous import RetryBudget, stop_on_signals
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Admin
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.landing.decoding import BY_REGISTRY, FORMATS, Decoding
 from kohort.pipeline.landing.topic import JOB, LandingSettings, TopicLander
 from kohort.pipeline.progress import Progress, landing
-from kohort.pipeline.retry_budget import RetryBudget
-from kohort.pipeline.stopping import stop_on_signals
 from kohort.pipeline.streaming.query import TopicReplacedError
 
 NAME: Final = "kohort-land"

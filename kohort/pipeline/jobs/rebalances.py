@@ -20,6 +20,7 @@ from kohort.insight.console import announce
 from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError
 from kohort.pipeline import options as common
+from kohort.pipeline.continuous import RetryBudget, stop_on_signals
 from kohort.pipeline.events import Record
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import TopicMissingError
@@ -36,8 +37,6 @@ from kohort.pipeline.rebalances.stream import (
     HistorySettings,
     HistoryStream,
 )
-from kohort.pipeline.retry_budget import RetryBudget
-from kohort.pipeline.stopping import stop_on_signals
 
 NAME: Final = "kohort-rebalances"
 GROUP: Final = "kohort-rebalances"

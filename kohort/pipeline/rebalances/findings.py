@@ -21,8 +21,6 @@ import pyarrow as pa
 
 from kohort.insight.analysis.finder import Finder, Thresholds
 from kohort.pipeline.arrow import conformed, schema_of, values_of
-from kohort.pipeline.batching import batched
-from kohort.pipeline.collector import collector_rests
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.findings_in_arrow import (
@@ -33,6 +31,7 @@ from kohort.pipeline.findings_in_arrow import (
     members_in,
     tables_of,
 )
+from kohort.pipeline.memory import batched, without_gc
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
@@ -106,7 +105,7 @@ class Findings:
             return self._renew_changed(everything=wanted)
 
         # After a conflict all is made again: it is not known which events the other run had seen.
-        with collector_rests():
+        with without_gc():
             return again_on_conflict(attempt)
 
     def _renew_changed(self, *, everything: bool) -> int:

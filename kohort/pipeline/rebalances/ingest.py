@@ -15,9 +15,9 @@ import pyarrow as pa
 from kohort.insight import event_rows
 from kohort.insight.counting import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
-from kohort.pipeline.collector import collector_rests
 from kohort.pipeline.events import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained
+from kohort.pipeline.memory import without_gc
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
@@ -87,7 +87,7 @@ class Ingest:
     def take(self, records: Iterable[Record]) -> Tally:
         """One batch, in pieces that fit into memory."""
         tally = Tally()
-        with collector_rests():
+        with without_gc():
             for piece in pieces(records):
                 said = [read(record) for record in piece]
                 tally.add(again_on_conflict(lambda said=said: self._take(said)))  # type: ignore[misc]

@@ -22,9 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kohort.insight.console import announce
 from kohort.insight.errors import ReportedError
 from kohort.pipeline.batches import Batches
-from kohort.pipeline.checkpoint import Checkpoint, Claim
+from kohort.pipeline.checkpoint import Checkpoint, Claim, Files
 from kohort.pipeline.errors import DataLossError
-from kohort.pipeline.files import Files
 from kohort.pipeline.kafka import Kafka, Offsets, Topic
 
 Option: TypeAlias = str | int | bool

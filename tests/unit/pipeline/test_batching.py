@@ -1,6 +1,6 @@
 import pytest
 
-from kohort.pipeline.batching import batched
+from kohort.pipeline.memory import batched
 
 
 @pytest.mark.parametrize(

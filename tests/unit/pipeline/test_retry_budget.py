@@ -3,8 +3,8 @@
 import threading
 
 from kohort.insight.errors import ReportedError
+from kohort.pipeline.continuous import RetryBudget
 from kohort.pipeline.errors import UnavailableError
-from kohort.pipeline.retry_budget import RetryBudget
 
 
 def test_only_what_may_come_back_is_waited_for() -> None:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from kohort.pipeline.continuous import stop_on_signals
 from kohort.pipeline.errors import DataLossError
-from kohort.pipeline.stopping import stop_on_signals
 
 
 def session(*, is_stopped: bool) -> SparkSession:
@@ -41,14 +41,14 @@ def test_what_fails_after_a_signal_that_stopped_spark_too_is_no_failure(
 ) -> None:
     level = logging.root.manager.disable
     stopped_and_failing(session(is_stopped=True))
-    assert "the next run does again what was not finished" in capsys.readouterr().err
+    assert "the next run repeats what was not finished" in capsys.readouterr().err
     assert logging.root.manager.disable == level
 
 
 def test_what_fails_after_a_signal_while_spark_goes_on_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kohort.pipeline.stopping._END_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("kohort.pipeline.continuous._END_TIMEOUT_S", 0.1)
     with pytest.raises(DataLossError):
         stopped_and_failing(session(is_stopped=False))
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kohort.pipeline.java_stderr import without_java_warnings
+from kohort.pipeline.java import without_java_warnings
 
 
 def test_only_the_noise_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
