@@ -294,7 +294,7 @@ def test_a_key_that_is_published_later_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"sasl.oauthbearer.jwks.endpoint.url": None}, "never taken unverified"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": None}, "unverified tokens are never accepted"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "http://keys.example/x"}, "https"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "jar:file:///x"}, "https"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "file:///nowhere.json"}, "nowhere"),

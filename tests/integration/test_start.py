@@ -103,9 +103,7 @@ def test_a_setting_that_does_not_exist_stops_the_start(tmp_path: Path) -> None:
         timeout=60,
     )
     assert ended.returncode == BAD_CONFIG
-    assert (
-        f"{file}:2: there is no setting num.partition; did you mean num.partitions?" in ended.stderr
-    )
+    assert f"{file}:2: unknown setting num.partition; did you mean num.partitions?" in ended.stderr
 
 
 def test_a_value_out_of_range_stops_the_start(tmp_path: Path) -> None:

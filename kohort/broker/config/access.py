@@ -1,4 +1,4 @@
-"""Settings that say who may do what; the rules themselves are made while the broker runs."""
+"""Settings of authorization and quotas; access rules are not settings, clients create them."""
 
 import re
 from collections.abc import Iterator
@@ -10,17 +10,18 @@ AUTHORIZERS: Final = ("", "org.apache.kafka.metadata.authorizer.StandardAuthoriz
 
 USER: Final = "User"
 _NEXT: Final = re.compile(r",\s*User:")
-"""Where another principal begins that was meant to be one of its own."""
+"""A comma before a principal, where a semicolon was probably meant."""
 
 
 def parse_super_users(text: str) -> tuple[str, ...]:
-    """The principals of `super.users`, as texts."""
-    return tuple(one.strip() for one in text.split(";") if one.strip())
+    """Split `super.users` into principals."""
+    return tuple(part.strip() for part in text.split(";") if part.strip())
 
 
 def super_users_problem(text: str) -> str | None:
-    """Why the authorizer cannot use a list of principals, as in Kafka; None if it can. The reason
-    contains no name of a principal.
+    """Why the list of principals is invalid, as in Kafka; None if it is valid.
+
+    The reason does not contain names.
     """
     for number, principal in enumerate(parse_super_users(text), 1):
         if ":" not in principal:
@@ -29,7 +30,7 @@ def super_users_problem(text: str) -> str | None:
 
 
 def super_users_warnings(text: str) -> Iterator[str]:
-    """Warnings about valid principals that probably match no user."""
+    """Warn of valid principals that probably match no user."""
     for number, principal in enumerate(parse_super_users(text), 1):
         kind, _, name = principal.partition(":")
         if not name:

@@ -1,7 +1,7 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of what is set on a resource (KIP-339).
+"""Applies AlterConfigs and IncrementalAlterConfigs to the configs of a resource (KIP-339).
 
-Pure: the current state and the operations go in, the new state comes out, or the answer that the
-peer gets instead. Whether the new state as a whole is valid is for the caller to find out.
+Pure: takes the current configs and the operations, returns the new configs or raises KafkaError.
+The caller has to validate the result as a whole.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 class Operation(IntEnum):
-    """What is to be done with one config."""
+    """Operation on a config, with the protocol's numbers."""
 
     SET = 0
     DELETE = 1
@@ -22,7 +22,7 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """One operation on one config."""
+    """An operation on a config."""
 
     name: str
     operation: int
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 
 def replaced(configs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """What AlterConfigs sets: exactly what it lists. Raises KafkaError(INVALID_REQUEST)."""
+    """The configs of AlterConfigs, which replace all others. Raises KafkaError(INVALID_REQUEST)."""
     return altered({}, [Change(name, Operation.SET, value) for name, value in configs], {}, str)
 
 
@@ -44,10 +44,10 @@ def altered(
     settings: Mapping[str, Setting],
     default: Callable[[str], str],
 ) -> dict[str, str]:
-    """What is set after the changes.
+    """The configs after the changes.
 
-    ``default`` gives the text of a list config where it is not set. Raises KafkaError with
-    INVALID_REQUEST, or INVALID_CONFIG for operations that the config's type does not have.
+    ``default`` returns the text of a list config that is not set. Raises KafkaError with
+    INVALID_REQUEST, or INVALID_CONFIG for an operation that the config's type does not support.
     """
     if len({change.name for change in changes}) < len(changes):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

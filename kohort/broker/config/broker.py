@@ -1,4 +1,4 @@
-"""All settings of the broker in one frozen object, and what follows from several of them."""
+"""All settings of the broker in one frozen object, and checks of several of them together."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -55,19 +55,19 @@ class BrokerConfig(
     NetworkSettings,
     IdentitySettings,
 ):
-    """Every setting of the broker; see docs/configuration.md for what each means."""
+    """All settings of the broker; docs/configuration.md describes them."""
 
     @cached_property
     def listener_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where to accept connections, in the order given."""
+        """Addresses to listen at, in the given order."""
         return self._without_controllers(self.listeners)
 
     @cached_property
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
         """The advertised addresses, by listener name.
 
-        If ``advertised.listeners`` has none for clients, these are the listeners themselves. The
-        host may be a wildcard and the port 0; both are filled in when the socket is opened.
+        By default those of ``listeners``. The host may be a wildcard and the port 0; both are
+        replaced when the socket is open.
         """
         advertised = self._without_controllers(self.advertised_listeners or ())
         return advertised or self.listener_endpoints
@@ -83,17 +83,17 @@ class BrokerConfig(
 
     @property
     def data_directory(self) -> Path:
-        """Where logs and metadata are kept."""
+        """Directory of logs and metadata."""
         return Path(self.named_directories[0])
 
     @property
     def named_directories(self) -> tuple[str, ...]:
-        """The directories that ``log.dirs`` names, or ``log.dir``; the first one is used."""
+        """The directories of ``log.dirs``, or of ``log.dir``; only the first is used."""
         return self.log_dir if self.log_dirs is None else self.log_dirs
 
 
 def effective_ms(config: BrokerConfig, name: str) -> int | None:
-    """Milliseconds of a setting or of the first that it falls back to; None where none is set."""
+    """Value in milliseconds of a setting, or of the first fallback that is set; None if none is."""
     known = settings_of(BrokerConfig)
     wanted: str | None = name
     while wanted is not None:
@@ -109,68 +109,66 @@ def effective_ms(config: BrokerConfig, name: str) -> int | None:
 
 
 def problems(config: BrokerConfig) -> list[str]:
-    """What is wrong with settings taken together, each naming the settings; empty if nothing is."""
-    found = []
+    """Errors in combinations of settings."""
+    errors = []
     if config.broker_id not in {-1, config.node_id}:
-        found.append(
-            f"broker.id={config.broker_id} and node.id={config.node_id} must be equal where both "
+        errors.append(
+            f"broker.id={config.broker_id} and node.id={config.node_id} must be equal if both "
             "are set"
         )
     if not config.named_directories:
-        # Nothing given is no directory, not the default: records would end up in an odd place.
+        # An empty value does not mean the default, which could be an unexpected place for records.
         setting = "log.dir" if config.log_dirs is None else "log.dirs"
-        found.append(f"{setting} must name a directory")
+        errors.append(f"{setting} must name a directory")
     unusable = super_users_problem(config.super_users) if config.authorizer_class_name else None
     if unusable is not None:
-        found.append(unusable)
+        errors.append(unusable)
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         value = getattr(config, name.replace(".", "_"))
         if value == 0:
-            found.append(f"{name}=0 must be at least 1, or negative for no limit")
+            errors.append(f"{name}=0 must be at least 1, or negative for no limit")
     lag = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
     if lag[0] > lag[1]:
-        found.append(
+        errors.append(
             f"log.cleaner.min.compaction.lag.ms={lag[0]} must not exceed "
             f"log.cleaner.max.compaction.lag.ms={lag[1]}"
         )
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
-        found.append(
-            "max.connections.per.ip=0 can be set only where max.connections.per.ip.overrides is"
-        )
-    return found + _listener_problems(config)
+        errors.append("max.connections.per.ip=0 needs max.connections.per.ip.overrides")
+    return errors + _listener_problems(config)
 
 
 def warnings_about(config: BrokerConfig) -> list[str]:
     """Probable mistakes that do not prevent a start, because Kafka starts with them."""
-    found = list(super_users_warnings(config.super_users))
+    warnings = list(super_users_warnings(config.super_users))
     if len(config.named_directories) > 1:
-        found.append(
+        warnings.append(
             f"several data directories are not supported: of {','.join(config.named_directories)} "
             "only the first is used"
         )
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
-        found.append(
+        warnings.append(
             f"group.min.session.timeout.ms={config.group_min_session_timeout_ms} exceeds "
             f"group.max.session.timeout.ms={config.group_max_session_timeout_ms}: no member can "
             "join a group"
         )
-    return found
+    return warnings
 
 
 def _listener_problems(config: BrokerConfig) -> list[str]:
-    found = []
+    errors = []
     protocols = parse_protocol_map(config.listener_security_protocol_map)
     names = {endpoint.listener for endpoint in config.listener_endpoints}
     if not names:
-        found.append("listeners must name at least one listener")
-    found.extend(
+        errors.append("listeners must name at least one listener")
+    errors.extend(
         f"listener {name} of listeners has no entry in listener.security.protocol.map"
         for name in sorted(names)
         if name not in protocols
     )
-    found.extend(
+    errors.extend(
         f"advertised.listeners has {endpoint}, but listeners has no listener {endpoint.listener}"
         for endpoint in config.advertised_endpoints
         if endpoint.listener not in names
     )
-    return found
+    return errors

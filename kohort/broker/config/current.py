@@ -1,7 +1,7 @@
-"""The broker's settings as they are now, and how DescribeConfigs explains them.
+"""The broker's current settings, and how DescribeConfigs reports them.
 
-What was given at the start stays; what is set at run time lies over it, for this broker before what
-is set for all brokers (KIP-226). Each setting thereby has up to four values; the first counts.
+Static settings are kept; dynamic ones override them, those of this broker before the cluster-wide
+defaults (KIP-226). So a setting has up to four values, of which the first is in force.
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.config.broker import BrokerConfig, problems
+from kohort.broker.config.ignored import ignored_settings
 from kohort.broker.config.listeners import (
     PER_BROKER,
     PREFIX,
@@ -30,19 +31,18 @@ from kohort.broker.config.settings import (
     settings_of,
 )
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default, parse_overrides
-from kohort.broker.config.unused import unused_settings
 
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
 
 SET_FOR_ALL: Final = ("min.insync.replicas",)
-"""Always set for all brokers, as by Kafka 4 (KIP-966): first to what was given at the start."""
+"""Settings that always have a cluster-wide default, initially the static value (KIP-966)."""
 
 KEPT: Final = ("kohort_users_disabled", "kohort_users_disconnected")
-"""Attributes that stay in force even if other settings of run time are wrong: a mistake in another
-setting must not let a disabled user in again."""
+"""Attributes that stay in force even if other dynamic settings are invalid: a mistake in another
+setting must not enable a disabled user."""
 
 OwnCheck: TypeAlias = Callable[[BrokerConfig, Mapping[str, str]], None]
-"""A check of what would count, and of settings of single listeners, as texts by full names."""
+"""Checks a candidate config, and the texts of listeners' settings by full name."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One of the values that a config could have, in order of precedence."""
+    """A value from one of the sources of a config; a tuple of them is in order of precedence."""
 
     name: str
     value: str | None
@@ -68,7 +68,7 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One config as DescribeConfigs shows it."""
+    """A config as DescribeConfigs reports it."""
 
     name: str
     value: str | None
@@ -80,12 +80,12 @@ class ConfigEntry:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value is not to be told."""
+        """Whether the value must be hidden."""
         return self.type is ConfigType.PASSWORD
 
 
 class CurrentConfig:
-    """The settings that count now; changed by the code that has stored the change."""
+    """The settings in force. `replace` changes them, after the caller has stored the change."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class CurrentConfig:
         return str(self.loaded.config.node_id)
 
     def set_at_run_time(self, broker: str) -> dict[str, str]:
-        """What is set for this broker's id, or with an empty id for all."""
+        """The dynamic configs of this broker's id; with an empty id the cluster-wide defaults."""
         return dict(self._for_all if broker == "" else self._for_this)
 
     def check(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Raise ValueError if these cannot be what is set for this broker's id, or for all."""
+        """Raise ValueError if these dynamic configs would be invalid; `broker` as above."""
         config = self._candidate(broker, configs, strict=True)
         own = self._own(configs if broker else self._for_this)
         before = [self.value_of(name) for name in PER_BROKER]
@@ -126,7 +126,7 @@ class CurrentConfig:
             check(config, own)
 
     def replace(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Replace what is set by configs that have been checked."""
+        """Replace the dynamic configs by others that have been checked."""
         self.config = self._candidate(broker, configs, strict=False)
         if broker == "":
             self._for_all = self._always_set() | dict(configs)
@@ -137,17 +137,17 @@ class CurrentConfig:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """Settings of single listeners that count now, as texts by their full names."""
+        """Texts of the listeners' settings in force, by full name."""
         return self._own(self._for_this)
 
     def of_listener(
         self, listener: str, mechanism: str = "", own: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """What holds now for a listener, or for one mechanism of it; or would hold with `own`."""
+        """The config in force for a listener, or a mechanism of it; with `own`, if given."""
         return of_listener(self.config, self.own if own is None else own, listener, mechanism)
 
     def add_own_check(self, check: OwnCheck) -> None:
-        """Have `check` raise ValueError for settings of listeners that cannot be what counts."""
+        """Add a check of listeners' settings, which raises ValueError if they are invalid."""
         self._own_checks.append(check)
 
     def _own(self, this: Mapping[str, str]) -> dict[str, str]:
@@ -155,11 +155,11 @@ class CurrentConfig:
         return {**self.loaded.own, **changed}
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call this after every change from now on."""
+        """Call `listener` after every change."""
         self._listeners.append(listener)
 
     def value_of(self, name: str) -> Value:
-        """What counts now of a broker setting, of one that changes nothing here, too."""
+        """The value in force of a broker setting, including settings without effect."""
         known = BROKER_SETTINGS.get(name)
         if known is not None:
             value: Value = getattr(self.config, known.attribute)
@@ -171,7 +171,10 @@ class CurrentConfig:
     def _always_set(self) -> dict[str, str]:
         known = (BROKER_SETTINGS[name] for name in SET_FOR_ALL)
         config = self.loaded.config
-        return {one.name: str(one.format(getattr(config, one.attribute))) for one in known}
+        return {
+            setting.name: str(setting.format(getattr(config, setting.attribute)))
+            for setting in known
+        }
 
     def _candidate(self, broker: str, configs: Mapping[str, str], *, strict: bool) -> BrokerConfig:
         if broker == "":
@@ -193,21 +196,21 @@ class CurrentConfig:
             except ValueError as error:
                 if strict:
                     raise
-                # Stored by another release, perhaps; better without it than no broker.
+                # Possibly stored by another release; the broker starts without it.
                 shown = HIDDEN if _is_secret(name) else text
-                logger.warning("%s=%s, set at run time, is not used: %s", name, shown, error)
+                logger.warning("Ignoring invalid dynamic config %s=%s: %s", name, shown, error)
         config = dataclasses.replace(self.loaded.config, **values)  # type: ignore[arg-type]
         wrong = problems(config)
         if not wrong:
             return config
         if strict:
             raise ValueError("; ".join(wrong))
-        logger.warning("what was set at run time is not used: %s", "; ".join(wrong))
+        logger.warning("Ignoring contradictory dynamic configs: %s", "; ".join(wrong))
         kept = {name: values[name] for name in KEPT if name in values}
         return dataclasses.replace(self.loaded.config, **kept)  # type: ignore[arg-type]
 
     def describe_broker(self) -> Iterator[ConfigEntry]:
-        """Every setting of this broker that is not internal, those without effect included."""
+        """All settings of this broker except internal ones, including those without effect."""
         for known in BROKER_SETTINGS.values():
             if not known.declared.internal:
                 text = known.format(getattr(self.config, known.attribute))
@@ -218,8 +221,8 @@ class CurrentConfig:
                     read_only=not known.declared.dynamic,
                 )
         changed = self._for_this.keys() | self._for_all.keys() | self._ignored.keys()
-        for name, unused in unused_settings().items():
-            known = unused.setting
+        for name, ignored in ignored_settings().items():
+            known = ignored.setting
             if name in changed:
                 synonyms = self._synonyms(name)
                 text = synonyms[0].value if synonyms else None
@@ -228,23 +231,23 @@ class CurrentConfig:
                 yield _untouched(name)
 
         for name, text in self.own.items():
-            found = own_setting(name)
-            if found is not None:
-                # For listeners without one of their own, the bare setting counts.
-                synonyms = self._synonyms(name, found.setting.name)
-                entry = _entry(found.setting, text, synonyms, read_only=not found.is_dynamic)
+            own = own_setting(name)
+            if own is not None:
+                # A listener's setting falls back to the broker's.
+                synonyms = self._synonyms(name, own.setting.name)
+                entry = _entry(own.setting, text, synonyms, read_only=not own.is_dynamic)
                 yield dataclasses.replace(entry, name=name)
 
     def describe_all_brokers(self) -> Iterator[ConfigEntry]:
-        """What is set at run time for all brokers."""
+        """The cluster-wide dynamic defaults."""
         for name, text in self._for_all.items():
-            known = BROKER_SETTINGS.get(name) or unused_setting(name)
+            known = BROKER_SETTINGS.get(name) or ignored_setting(name)
             if known is not None:
                 synonyms = (Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
                 yield _entry(known, text, synonyms, read_only=False)
 
     def describe_topic(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-        """Every config of a topic on which ``overrides`` are set."""
+        """All configs of a topic that has these overrides."""
         values = parse_overrides(overrides)
         for name, known in TOPIC_SETTINGS.items():
             if known.declared.internal and name not in values:
@@ -260,19 +263,19 @@ class CurrentConfig:
             yield _entry(known, known.format(value), synonyms, read_only=False)
 
     def _synonyms(self, name: str, *fallbacks: str) -> tuple[Synonym, ...]:
-        """Values of a setting and of those it falls back to, first that which counts.
+        """Values of a setting and of those it falls back to; the first is in force.
 
-        As in Kafka: what comes before the first value given under ``name`` itself is left out, so
-        log.retention.ms has no synonyms where only log.retention.hours is set.
+        As in Kafka, values before the first one with the exact ``name`` are left out, so
+        log.retention.ms has no synonyms if only log.retention.hours is set.
         """
         chain = (name, *fallbacks) if fallbacks else _chains().get(name, (name,))
-        found = [
-            Synonym(one, text, source)
-            for source, one, text in self._given(chain)
+        synonyms = [
+            Synonym(given, text, source)
+            for source, given, text in self._given(chain)
             if text is not None
         ]
-        own = next((place for place, one in enumerate(found) if one.name == name), len(found))
-        return tuple(found[own:])
+        names = [synonym.name for synonym in synonyms]
+        return tuple(synonyms[names.index(name) :]) if name in names else ()
 
     def _given(self, names: Iterable[str]) -> Iterator[tuple[ConfigSource, str, str | None]]:
         names = list(names)
@@ -297,42 +300,42 @@ class CurrentConfig:
 
     @cached_property
     def _ignored(self) -> dict[str, str | None]:
-        """What was given at the start and has no effect, as Kafka would show it."""
-        return {one.name: _shown(one.name, one.text) for one in self.loaded.ignored}
+        """Static settings without effect, with their values as Kafka would format them."""
+        return {given.name: _formatted(given.name, given.text) for given in self.loaded.ignored}
 
 
 def known_setting(name: str) -> Setting:
-    """A broker setting, with an effect here or without; raises InvalidValueError."""
-    known = BROKER_SETTINGS.get(name) or unused_setting(name)
+    """A broker setting, with or without an effect here; raises InvalidValueError."""
+    known = BROKER_SETTINGS.get(name) or ignored_setting(name)
     if known is None:
-        raise InvalidValueError(name, "", "there is no such setting")
+        raise InvalidValueError(name, "", "unknown setting")
     return known
 
 
 @cache
 def all_broker_settings() -> Mapping[str, Setting]:
-    """Every broker setting by name, with an effect here or without."""
-    unused = {name: one.setting for name, one in unused_settings().items()}
-    return {**unused, **BROKER_SETTINGS}
+    """All broker settings by name, with or without an effect here."""
+    ignored = {name: entry.setting for name, entry in ignored_settings().items()}
+    return {**ignored, **BROKER_SETTINGS}
 
 
-def unused_setting(name: str) -> Setting | None:
-    """A broker setting that has no effect here; None for another name."""
-    unused = unused_settings().get(name)
-    return None if unused is None else unused.setting
+def ignored_setting(name: str) -> Setting | None:
+    """A broker setting without an effect here; None for other names."""
+    ignored = ignored_settings().get(name)
+    return None if ignored is None else ignored.setting
 
 
 def _is_secret(name: str) -> bool:
-    known = BROKER_SETTINGS.get(name) or unused_setting(name)
+    known = BROKER_SETTINGS.get(name) or ignored_setting(name)
     return known is not None and known.type is ConfigType.PASSWORD
 
 
-def _shown(name: str, text: str) -> str | None:
-    known = unused_setting(name)
+def _formatted(name: str, text: str) -> str | None:
+    known = ignored_setting(name)
     try:
         return text if known is None else known.format(known.parse(text))
     except ValueError:
-        # Taken at the start, as it changes nothing.
+        # Accepted at the start, because it has no effect.
         return text
 
 
@@ -351,7 +354,7 @@ def _entry(
 
 
 def documentation_of(known: Setting) -> str:
-    """Help for a setting, which says so where it changes nothing."""
+    """Description of a setting, which mentions if it has no effect."""
     if known.declared.honoured:
         return known.declared.doc
     return f"Accepted and stored, without effect here. {known.declared.doc}"
@@ -359,7 +362,7 @@ def documentation_of(known: Setting) -> str:
 
 @cache
 def _untouched(name: str) -> ConfigEntry:
-    """An unused setting that has its default, as most have: hundreds, told at every asking."""
+    """An ignored setting with its default value; cached, because there are hundreds of them."""
     known = known_setting(name)
     text = known.format(known.default)
     synonyms = () if text is None else (Synonym(name, text, ConfigSource.DEFAULT),)
@@ -368,7 +371,7 @@ def _untouched(name: str) -> ConfigEntry:
 
 @cache
 def _chains() -> dict[str, tuple[str, ...]]:
-    """All settings that give the value of each broker setting, in order of precedence."""
+    """For each broker setting the names that can provide its value, in order of precedence."""
     following = {
         name: known.declared.falls_back_to
         for name, known in BROKER_SETTINGS.items()

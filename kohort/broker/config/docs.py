@@ -1,14 +1,13 @@
-"""Makes docs/configuration.md out of the declarations; `make docs` writes it."""
+"""Generates docs/configuration.md from the declarations; `make docs` writes it."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from kohort.broker.config.current import BROKER_SETTINGS
-from kohort.broker.config.ignored import IGNORED, IGNORED_PREFIXES
+from kohort.broker.config.ignored import ignored_names, ignored_prefixes, ignored_settings
 from kohort.broker.config.settings import Setting
 from kohort.broker.config.topic import TOPIC_SETTINGS
-from kohort.broker.config.unused import unused_settings
 
 PATH: Final = Path("docs/configuration.md")
 
@@ -67,14 +66,15 @@ break a promise, such as `remote.storage.enable=true`.
 
 
 def document() -> str:
-    """The whole text."""
+    """The text of the document."""
     return "\n".join([_HEAD, *_broker_tables(), *_topic_tables(), *_ignored_lists()])
 
 
 def _broker_tables() -> Iterator[str]:
     section = ""
-    honoured = (one for one in _listed(BROKER_SETTINGS.values()) if one.declared.honoured)
-    for known in honoured:
+    for known in _listed(BROKER_SETTINGS.values()):
+        if not known.declared.honoured:
+            continue
         if known.section != section:
             section = known.section
             yield f"\n## {section}\n"
@@ -105,13 +105,13 @@ def _topic_tables() -> Iterator[str]:
 def _ignored_lists() -> Iterator[str]:
     yield _IGNORED_HEAD
     by_reason: dict[str, list[str]] = {}
-    unused_at_run_time = {
-        name for name, one in unused_settings().items() if one.setting.declared.dynamic
+    dynamic = {
+        name for name, entry in ignored_settings().items() if entry.setting.declared.dynamic
     }
-    for name, reason in IGNORED.items():
-        mark = "*" if name in unused_at_run_time else ""
+    for name, reason in ignored_names().items():
+        mark = "*" if name in dynamic else ""
         by_reason.setdefault(reason, []).append(f"`{name}`{mark}")
-    for prefix, reason in IGNORED_PREFIXES.items():
+    for prefix, reason in ignored_prefixes().items():
         by_reason.setdefault(reason, []).append(f"`{prefix}*`")
     unused = [
         f"`{known.name}`"
@@ -127,7 +127,7 @@ def _ignored_lists() -> Iterator[str]:
 
 
 def _listed(settings: Iterable[Setting]) -> Iterator[Setting]:
-    yield from (one for one in settings if not one.declared.internal)
+    yield from (known for known in settings if not known.declared.internal)
 
 
 def _default(known: Setting) -> str:

@@ -1,4 +1,4 @@
-"""Listeners: where the broker accepts connections, and what it tells clients to connect to.
+"""Listeners: addresses at which the broker accepts connections, and that it advertises.
 
 ``listeners`` and ``advertised.listeners`` are lists of ``NAME://host:port``. The name is the
 security protocol itself, or one that ``listener.security.protocol.map`` translates.
@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PORT_MAX: Final = 65_535
 EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound.
-"""Hosts to listen at that are none to connect to."""
+"""Wildcard addresses: valid to listen at, not to connect to."""
 
 
 class Endpoint(NamedTuple):
-    """One entry of ``listeners`` or ``advertised.listeners``."""
+    """An entry of ``listeners`` or ``advertised.listeners``."""
 
     listener: str
     """Name of the listener, in upper case."""
@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """``PLAINTEXT://localhost:9092`` as an Endpoint; raises ValueError with the reason."""
+    """Parse ``PLAINTEXT://localhost:9092``; raises ValueError with the reason."""
     name, separator, address = text.strip().partition("://")
     host, colon, port = address.rpartition(":")
     if not (separator and name and colon):
@@ -42,7 +42,7 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def parse_endpoints(items: Iterable[str]) -> tuple[Endpoint, ...]:
-    """All endpoints of a list; names and, but for 0, ports must differ."""
+    """Parse a list of endpoints with different names; raises ValueError."""
     endpoints = tuple(parse_endpoint(item) for item in items)
     names = [endpoint.listener for endpoint in endpoints]
     if len(set(names)) != len(names):
@@ -51,7 +51,7 @@ def parse_endpoints(items: Iterable[str]) -> tuple[Endpoint, ...]:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """``INTERNAL:PLAINTEXT,EXTERNAL:SSL`` as a dict from listener name to security protocol."""
+    """Parse ``INTERNAL:PLAINTEXT,EXTERNAL:SSL`` to a dict from listener to security protocol."""
     protocols = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = item.partition(":")
@@ -63,18 +63,18 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def endpoints_problem(items: tuple[str, ...]) -> str | None:
-    """What is wrong with a list of listeners, as the check of a setting."""
+    """Check of ``listeners``: an error, or None."""
     try:
         endpoints = parse_endpoints(items)
     except ValueError as error:
         return str(error)
     # As in Kafka, an IPv4 and an IPv6 address may share a port.
-    ports = [(one.port, ":" in one.host) for one in endpoints if one.port]
+    ports = [(endpoint.port, ":" in endpoint.host) for endpoint in endpoints if endpoint.port]
     return "each listener must have a different port" if len(set(ports)) != len(ports) else None
 
 
 def advertised_problem(items: tuple[str, ...] | None) -> str | None:
-    """What is wrong with ``advertised.listeners`` taken alone."""
+    """Check of ``advertised.listeners``: an error, or None."""
     try:
         endpoints = parse_endpoints(items or ())
     except ValueError as error:
@@ -82,12 +82,12 @@ def advertised_problem(items: tuple[str, ...] | None) -> str | None:
     for endpoint in endpoints:
         # An empty host is this machine's name, as in Kafka.
         if endpoint.host == "0.0.0.0":  # noqa: S104 - compared, not bound.
-            return f"{endpoint} names no host that a client could connect to"
+            return f"{endpoint} has no host that a client could connect to"
     return None
 
 
 def protocol_map_problem(text: str) -> str | None:
-    """What is wrong with ``listener.security.protocol.map``."""
+    """Check of ``listener.security.protocol.map``: an error, or None."""
     try:
         parse_protocol_map(text)
     except ValueError as error:
@@ -96,7 +96,7 @@ def protocol_map_problem(text: str) -> str | None:
 
 
 def ip_overrides_problem(text: str) -> str | None:
-    """What is wrong with ``max.connections.per.ip.overrides``."""
+    """Check of ``max.connections.per.ip.overrides``: an error, or None."""
     try:
         parse_ip_overrides(text)
     except ValueError as error:
@@ -105,7 +105,7 @@ def ip_overrides_problem(text: str) -> str | None:
 
 
 def parse_ip_overrides(text: str) -> Mapping[str, int]:
-    """``10.0.0.1:100,backup:5`` as a mapping from host to its limit of connections."""
+    """Parse ``10.0.0.1:100,backup:5`` to a mapping from host to its limit of connections."""
     limits = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, _, limit = item.rpartition(":")

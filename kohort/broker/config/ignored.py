@@ -1,44 +1,123 @@
-"""Broker settings of any release of Kafka that have no effect here, with the reason.
+"""Broker settings of any Kafka release that have no effect here, read from ignored.txt when needed.
 
-They are accepted, so that a server.properties made for Kafka can be used unchanged; the log names
-them once at start. They are listed in ignored.txt, which also explains its lines.
+They are accepted at the start, so that a server.properties of Kafka can be used unchanged; the log
+lists them once. Those that Kafka describes, or accepts at run time, are described with Kafka's
+type and default; their values are validated as in Kafka and stored, so that a tool that sets one
+finds it set.
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from kohort.broker.config.settings import ConfigType, Declaration, Setting, Value
+
+_FILE: Final = Path(__file__).with_name("ignored.txt")
 
 
-def _read(text: str) -> dict[str, list[str]]:
-    """Return the lines of each section by its reason."""
-    sections = (section.split("]\n") for section in text.split("\n[")[1:])
-    return {reason: lines.split("\n") for reason, lines in sections}
+class Rule(StrEnum):
+    """What Kafka requires of a change at run time besides a value of the right type and range."""
+
+    PER_BROKER = "per-broker"
+    """Can be set for one broker, not as the default of all."""
+    THREADS = "threads"
+    """A number of threads, which at most halves or doubles."""
 
 
-_ALL: Final = _read(Path(__file__).with_name("ignored.txt").read_text(encoding="utf-8"))
+_RULES: Final = {rule.value: rule for rule in Rule}
 
-LINES: Final = {
-    reason: tuple(line for line in lines if line and not line.endswith("*"))
-    for reason, lines in _ALL.items()
-}
-"""The lines of all ignored settings, by the reason."""
 
-IGNORED: Final[Mapping[str, str]] = {
-    line.partition(" ")[0]: reason for reason, lines in LINES.items() for line in lines
-}
-"""Why each ignored setting has no effect, by name."""
+class Ignored(NamedTuple):
+    """A setting without effect."""
 
-IGNORED_PREFIXES: Final[Mapping[str, str]] = {
-    line.removesuffix("*"): reason
-    for reason, lines in _ALL.items()
-    for line in lines
-    if line.endswith("*")
-}
-"""The same for families of settings whose names have a common prefix."""
+    setting: Setting
+    rule: Rule | None
 
 
 def why_ignored(name: str) -> str | None:
     """Why a setting of Kafka has no effect here; None for any other name."""
-    if name in IGNORED:
-        return IGNORED[name]
-    return next((why for prefix, why in IGNORED_PREFIXES.items() if name.startswith(prefix)), None)
+    reason = ignored_names().get(name)
+    if reason is not None:
+        return reason
+    prefixes = ignored_prefixes().items()
+    return next((reason for prefix, reason in prefixes if name.startswith(prefix)), None)
+
+
+@cache
+def ignored_names() -> Mapping[str, str]:
+    """The reason of each ignored setting, by name."""
+    return {line.partition(" ")[0]: reason for line, reason in _lines() if line[-1] != "*"}
+
+
+@cache
+def ignored_prefixes() -> Mapping[str, str]:
+    """The reasons of families of ignored settings, by their common prefix."""
+    return {line.removesuffix("*"): reason for line, reason in _lines() if line[-1] == "*"}
+
+
+@cache
+def ignored_settings() -> Mapping[str, Ignored]:
+    """The ignored settings that Kafka describes, or accepts at run time, by name."""
+    settings = [_parse(line, reason) for line, reason in _lines() if " " in line]
+    return {ignored.setting.name: ignored for ignored in settings}
+
+
+@cache
+def _lines() -> tuple[tuple[str, str], ...]:
+    """Lines of the file, each with the heading of its section, the reason."""
+    lines: list[tuple[str, str]] = []
+    reason = ""
+    for line in _FILE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            reason = line.strip("[]")
+        elif line and not line.startswith("#"):
+            lines.append((line, reason))
+    return tuple(lines)
+
+
+def _parse(line: str, reason: str) -> Ignored:
+    name, kind, text, *words = line.split()
+    default = _value(kind, text)
+    bounds = {word[:2]: int(word[2:]) for word in words if word[:2] in {">=", "<="}}
+    one_of = next((word for word in words if word.startswith("one-of:")), "")
+    setting = Setting(
+        name=name,
+        attribute=name.replace(".", "_"),
+        type=ConfigType[kind],
+        optional=default is None,
+        default=default,
+        section="Accepted and ignored",
+        declared=Declaration(
+            doc=reason,
+            at_least=bounds.get(">="),
+            at_most=bounds.get("<="),
+            one_of=tuple(one_of.removeprefix("one-of:").split(",")) if one_of else (),
+            or_exactly=None,
+            check=None,
+            falls_back_to=None,
+            dynamic="dynamic" in words,
+            honoured=False,
+            internal="unlisted" in words,
+        ),
+    )
+    return Ignored(setting, next((_RULES[word] for word in words if word in _RULES), None))
+
+
+def _value(kind: str, text: str) -> Value:
+    """Parse a default. `Setting.parse` would need the setting first."""
+    if text == "null":
+        return None
+    text = "" if text == '""' else text
+    match kind:
+        case "BOOLEAN":
+            return text == "true"
+        case "INT" | "LONG" | "SHORT":
+            return int(text)
+        case "DOUBLE":
+            return float(text)
+        case "LIST":
+            return tuple(text.split(",")) if text else ()
+        case _:
+            return text

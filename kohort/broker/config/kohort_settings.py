@@ -1,4 +1,4 @@
-"""Settings that Kafka has not: names begin with ``kohort.``."""
+"""Kohort's own settings: names begin with ``kohort.``."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ AUTHENTICATIONS: Final = ("none", "basic", "bearer")
 
 
 def authentication_problem(ways: tuple[str, ...]) -> str | None:
-    """What is wrong with the ways in which visitors of the HTTP port say who they are."""
+    """Check of `kohort.http.authentication`: an error, or None."""
     if not ways or not set(ways) <= set(AUTHENTICATIONS):
-        return f"there are {', '.join(AUTHENTICATIONS)}"
+        return f"must be of {', '.join(AUTHENTICATIONS)}"
     if "none" in ways and len(ways) > 1:
-        return "none goes with no other"
+        return "none cannot be combined with others"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Puts the broker's configuration together from its four sources.
+"""Loads the broker's configuration from its four sources.
 
 In order of precedence: ``--override name=value``, environment variables, the properties file, and
 the defaults. All problems are collected and reported at once, each with the setting, where it was
@@ -10,9 +10,8 @@ upper case with ``_`` for a dot (``__`` for an underscore, ``___`` for a dash), 
 settings begin with ``KOHORT_``: ``KOHORT_METRICS_PORT`` is ``kohort.metrics.port``. The variables
 that Kubernetes sets in every container for a Service called "kohort" or "kafka" are skipped.
 
-One rule holds for the names from all sources: a setting of any release of Kafka is accepted. Any
-other name is an error if it is a misspelt setting; if not, it has no effect and is warned about, as
-in Kafka.
+Settings of any Kafka release are accepted. Any other name is an error if it is a misspelt setting;
+otherwise it has no effect and causes a warning, as in Kafka.
 """
 
 import re
@@ -55,14 +54,14 @@ _OF_THE_PIPELINE = frozenset(
         "SPARK_MASTER",
     )
 )
-"""Read by `kohort pipeline`: a user who has set it for that may start a broker beside it."""
+"""Variables of `kohort pipeline`, which may be set in the environment of a broker too."""
 
 
 _OF_A_SERVICE = re.compile(
     r"_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)"
     r"(?:_(?:PROTO|PORT|ADDR))?)?)$"
 )
-"""How the variables end by which Kubernetes, and Docker's links, tell of a Service."""
+"""End of the variables that Kubernetes, and Docker's links, set for a Service."""
 _SERVICE_URL = re.compile(r"(?:tcp|udp|sctp)://")
 
 
@@ -89,7 +88,7 @@ _PEM_END: Final = "-----END"
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the text lists every problem on a line of its own."""
+    """The configuration is invalid; the text has a line for each problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -97,12 +96,12 @@ class ConfigError(Exception):
 
 
 class GivenValue(NamedTuple):
-    """One value from outside. Its text may be a secret, and is not part of the object's."""
+    """A value from one of the sources. Its text may be a secret and is left out of the repr."""
 
     name: str
     text: str
     origin: str
-    """Where it was given, for people: "server.properties:12", "--override", "environment X"."""
+    """Source of the value, for messages: "server.properties:12", "--override", "environment X"."""
 
     def __repr__(self) -> str:
         return f"GivenValue({self.name!r}, {self.origin!r})"
@@ -110,21 +109,21 @@ class GivenValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """The configuration, and where it came from."""
+    """The configuration, and the sources of its values."""
 
     config: BrokerConfig
     given: Mapping[str, GivenValue] = field(default_factory=dict)
-    """Settings that were given, by name; the others have their defaults."""
+    """Settings that do not have their defaults, by name."""
     ignored: tuple[GivenValue, ...] = ()
-    """Settings of Kafka that were given and change nothing here."""
+    """Given settings of Kafka that have no effect here."""
     warnings: tuple[str, ...] = ()
     own: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Settings of single listeners, as texts by their full names; some are secret."""
+    """Texts of listeners' settings by full name; some are secret."""
     given_own: Mapping[str, GivenValue] = field(default_factory=dict)
-    """The same, with where each was given."""
+    """Listeners' settings by full name, with their sources."""
 
     def of_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
-        """What holds for a listener, or for one mechanism of it."""
+        """The config of a listener, or of one mechanism of it."""
         return of_listener(self.config, self.own, listener, mechanism)
 
 
@@ -146,39 +145,41 @@ def load(
     given: dict[str, GivenValue] = {}
     ignored: dict[str, GivenValue] = {}
     given_own: dict[str, GivenValue] = {}
-    for one in sources:
-        if one.name in settings_of(BrokerConfig):
-            given[one.name] = one
-        elif one.name.startswith(PREFIX):
-            given_own[canonical(one.name)] = one
-        elif why_ignored(one.name):
-            ignored[one.name] = one
+    for value in sources:
+        if value.name in settings_of(BrokerConfig):
+            given[value.name] = value
+        elif value.name.startswith(PREFIX):
+            given_own[canonical(value.name)] = value
+        elif why_ignored(value.name):
+            ignored[value.name] = value
         else:
-            _judge_unknown(one, wrong, warnings)
+            _judge_unknown(value, wrong, warnings)
+    passwords = {name: value for name, value in (given | given_own).items() if _is_password(name)}
     warnings += (
-        f"{_OVERRIDE} {name}: every user of this machine can read it in the list of processes; have"
+        f"{_OVERRIDE} {name}: every user of this machine can see it in the list of processes; set"
         " it in the file or the environment"
-        for name, one in (given | given_own).items()
-        if one.origin == _OVERRIDE and _is_password(name)
+        for name, value in passwords.items()
+        if value.origin == _OVERRIDE
     )
-    if file is not None and _is_open_to_all(file):
+    if file is not None and _is_world_readable(file):
         warnings += (
-            f"{one.origin}: {name} can be read by every user of this machine, as all of the file:"
-            " chmod 600"
-            for name, one in (given | given_own).items()
-            if one.origin.startswith(f"{file}:") and _is_password(name)
+            f"{value.origin}: {name} can be read by every user of this machine, like the whole"
+            " file: chmod 600"
+            for name, value in passwords.items()
+            if value.origin.startswith(f"{file}:")
         )
     config = _build(given, wrong)
     if config is not None:
         warnings += warnings_about(config)
-        for name, one in tuple(given_own.items()):
+        for name, value in tuple(given_own.items()):
             reason = why_without_effect(config, name)
             if reason is not None:
-                warnings.append(f"{one.origin}: {reason}")
+                warnings.append(f"{value.origin}: {reason}")
                 del given_own[name]
-    own = {name: one.text for name, one in given_own.items()}
+    own = {name: value.text for name, value in given_own.items()}
     if config is not None and not wrong:
-        wrong += own_problems(config, own, {name: one.origin for name, one in given_own.items()})
+        origins = {name: value.origin for name, value in given_own.items()}
+        wrong += own_problems(config, own, origins)
     if wrong or config is None:
         raise ConfigError(wrong)
     return LoadedConfig(config, given, tuple(ignored.values()), tuple(warnings), own, given_own)
@@ -187,12 +188,13 @@ def load(
 def _build(given: Mapping[str, GivenValue], wrong: list[str]) -> BrokerConfig | None:
     known = settings_of(BrokerConfig)
     values: dict[str, Value] = {}
-    for one in given.values():
+    for value in given.values():
+        setting = known[value.name]
         try:
-            values[known[one.name].attribute] = known[one.name].parse(one.text)
+            values[setting.attribute] = setting.parse(value.text)
         except InvalidValueError as error:
-            wrong.append(f"{one.origin}: {error}{known[one.name].what_is_allowed()}")
-    # A file made for an older Kafka has only broker.id; Kafka 4 shows both as equal.
+            wrong.append(f"{value.origin}: {error}{setting.what_is_allowed()}")
+    # A file for an older Kafka has only broker.id; in Kafka 4 both are equal.
     if "node_id" not in values and isinstance(values.get("broker_id"), int):
         values["node_id"] = max(0, int(str(values["broker_id"])))
     if wrong:
@@ -215,13 +217,13 @@ def _from_file(file: Path | None, wrong: list[str]) -> Iterator[GivenValue]:
     for entry in parse_properties(text):
         origin = f"{file}:{entry.line}"
         if is_within_pem:
-            # Lines of a private key, perhaps: they are not told as settings that there are not.
+            # May be a private key: do not report it as an unknown setting.
             is_within_pem = not entry.name.startswith(_PEM_END)
         elif _PEM_BEGIN in entry.value and _PEM_END not in entry.value:
             is_within_pem = True
             wrong.append(
-                f"{origin}: {entry.name} has the first line of its PEM alone; end each of its lines"
-                " but the last with a backslash, or write it in one line"
+                f"{origin}: {entry.name} has only the first line of its PEM; end each line but the"
+                " last with a backslash, or write it in one line"
             )
         else:
             yield GivenValue(entry.name, entry.value, origin)
@@ -236,7 +238,7 @@ def _from_overrides(overrides: Sequence[str], wrong: list[str]) -> Iterator[Give
             yield GivenValue(name.strip(), text, _OVERRIDE)
 
 
-def _is_open_to_all(file: Path) -> bool:
+def _is_world_readable(file: Path) -> bool:
     try:
         return bool(file.stat().st_mode & _READ_BY_OTHERS)
     except OSError:
@@ -244,14 +246,14 @@ def _is_open_to_all(file: Path) -> bool:
 
 
 def _is_password(name: str) -> bool:
-    """Whether a setting's value opens something; `super.users` is sensitive, and opens nothing."""
+    """Whether the value is a credential; `super.users` is hidden like one, but is none."""
     own = own_setting(name)
     known = settings_of(BrokerConfig).get(name) if own is None else own.setting
     return known is not None and known.type is ConfigType.PASSWORD and name != "super.users"
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[GivenValue]:
-    # A later entry wins: KAFKA_X over KAFKA_CFG_X.
+    # Later entries win, so KAFKA_X overrides KAFKA_CFG_X.
     for variable in sorted(environment, key=lambda name: not name.startswith(_BITNAMIS)):
         name = _name_of(variable)
         if name is not None and not _is_of_a_service(variable, environment[variable]):
@@ -259,7 +261,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[GivenValue]:
 
 
 def _name_of(variable: str) -> str | None:
-    """Name of the setting that a variable stands for; None for variables of other programs."""
+    """Name of the setting that a variable sets; None for variables of other programs."""
     if variable in _OF_THE_PIPELINE:
         return None
     if variable.startswith("KAFKA_"):
@@ -272,23 +274,23 @@ def _name_of(variable: str) -> str | None:
 
 
 def _is_of_a_service(variable: str, text: str) -> bool:
-    """Whether Kubernetes has set this variable, because of a Service with one of our beginnings.
+    """Whether Kubernetes has set this variable, for a Service whose name has one of our prefixes.
 
     A Service "kohort-metrics" sets KOHORT_METRICS_PORT to a URL, and one "kohort" KOHORT_PORT.
     """
-    found = _OF_A_SERVICE.search(variable)
-    if found is None:
+    match = _OF_A_SERVICE.search(variable)
+    if match is None:
         return False
-    return found[0] != "_PORT" or _SERVICE_URL.match(text) is not None
+    return match[0] != "_PORT" or _SERVICE_URL.match(text) is not None
 
 
 def _judge_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> None:
-    """Report a name that no release of Kafka has had: an error if it is a misspelt setting,
-    otherwise a warning.
+    """Report a name that no Kafka release has: an error if it is a misspelt setting, otherwise a
+    warning.
     """
     name = given.name
     meant = _meant_by(name)
-    text = f"{given.origin}: there is no setting {_shown(name)}"
+    text = f"{given.origin}: unknown setting {_shown(name)}"
     hint = f"; did you mean {meant}?" if meant else ""
     if meant and name not in _OF_OTHERS:
         wrong.append(f"{text}{hint}")
@@ -298,11 +300,13 @@ def _judge_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> 
 
 def _meant_by(name: str) -> str | None:
     """The setting with an effect that a name is a misspelling of, or None."""
-    known = [name for name, one in settings_of(BrokerConfig).items() if one.declared.honoured]
+    known = [
+        name for name, setting in settings_of(BrokerConfig).items() if setting.declared.honoured
+    ]
     if not name.startswith(_KOHORTS):
         return misspelt(name, known)
     # Without the prefix: its length would allow more edits.
-    full_names = {one.removeprefix(_KOHORTS): one for one in known}
+    full_names = {full_name.removeprefix(_KOHORTS): full_name for full_name in known}
     meant = misspelt(name.removeprefix(_KOHORTS), full_names)
     return None if meant is None else full_names[meant]
 

@@ -1,4 +1,4 @@
-"""Recognises misspelt names of settings, whatever source they come from."""
+"""Recognises misspelt names of settings."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,8 +1,8 @@
-"""Which changes of broker settings are taken while the broker runs, as Kafka decides it (KIP-226).
+"""Which dynamic changes of broker configs are accepted, as in Kafka (KIP-226).
 
-Pure: what is set now and what is to be set go in; an answer for the peer comes out as KafkaError.
-Differs from Kafka in what cannot be kept here: listeners are opened at the start only, the one data
-directory cannot be cordoned, and names that are no setting are refused where Kafka stores them.
+Pure: takes the current and the new configs, and raises KafkaError. Changes that could not take
+effect here are rejected, unlike in Kafka: listeners are opened only at the start, and the only data
+directory cannot be cordoned. So are unknown names, which Kafka stores.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from typing import Final
 
 from kohort.broker.config.broker import effective_ms
 from kohort.broker.config.current import BROKER_SETTINGS, SET_FOR_ALL, CurrentConfig, known_setting
+from kohort.broker.config.ignored import Rule, ignored_settings
 from kohort.broker.config.listeners import PER_BROKER, PER_LISTENER, PREFIX, canonical, own_setting
 from kohort.broker.config.settings import Value
-from kohort.broker.config.unused import Rule, unused_settings
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 _AT_START_ONLY: Final = {
@@ -20,10 +20,10 @@ _AT_START_ONLY: Final = {
     "listener.security.protocol.map": "listeners are opened when the broker starts",
     "cordoned.log.dirs": "there is one data directory, and new partitions need it",
 }
-"""Changed by Kafka at run time, and why not here."""
+"""Settings that are dynamic in Kafka, and why not here."""
 
 _AT_LEAST_ONE: Final = ("max.connections", "max.connection.creation.rate")
-"""Zero is taken at the start only: it would lock out who could set it back."""
+"""Zero is accepted only at the start, because nobody could connect to undo it."""
 
 _ORDERED: Final = tuple(
     (f"{family}.{first}", f"{family}.{second}")
@@ -40,9 +40,9 @@ _NO_LIMIT: Final = -1
 
 
 def check_change(settings: CurrentConfig, broker: str, configs: Mapping[str, str]) -> None:
-    """Raise KafkaError unless ``configs`` may be what is set from now on.
+    """Raise KafkaError unless ``configs`` may replace the dynamic configs of a broker.
 
-    ``broker`` is this broker's id, or empty for all brokers.
+    ``broker`` is this broker's id, or empty for the cluster-wide defaults.
     """
     before = settings.set_at_run_time(broker)
     changed = {name: text for name, text in configs.items() if before.get(name) != text}
@@ -60,13 +60,13 @@ def _check_set_for_all(broker: str, before: Mapping[str, str], after: Mapping[st
         if broker == "" and name not in after:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"{name} is always set for all brokers: it can be changed, not removed.",
+                f"{name} always has a cluster-wide default, which can be changed but not removed.",
             )
-        # What an earlier release stored for one broker may be taken away.
+        # A value that an earlier release stored for one broker can be removed.
         if broker != "" and name in after and after[name] != before.get(name):
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"{name} cannot be set for one broker, only for all or for a topic.",
+                f"{name} cannot be set for one broker, only cluster-wide or for a topic.",
             )
 
 
@@ -75,31 +75,31 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
         if name in _AT_START_ONLY:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"{name} is taken at the start of the broker only: {_AT_START_ONLY[name]}.",
+                f"{name} is read only when the broker starts: {_AT_START_ONLY[name]}.",
             )
-    unused = unused_settings()
-    of_listeners = {name: own_setting(name) for name in changed if name.startswith(PREFIX)}
-    # Two spellings would be two values of one setting.
+    own_settings = {name: own_setting(name) for name in changed if name.startswith(PREFIX)}
+    # Otherwise a setting spelled in two ways could have two values.
     _refuse(
-        [name for name in of_listeners if canonical(name) != name],
-        "Names of listeners and of mechanisms are written in lower case in such settings",
+        [name for name in own_settings if canonical(name) != name],
+        "Listeners and mechanisms have to be in lower case in the names of settings",
     )
     _refuse(
-        [name for name, own in of_listeners.items() if own is None],
-        "Listeners have no such settings",
+        [name for name, own in own_settings.items() if own is None],
+        "Unknown listener settings",
     )
-    # Kafka stores them and applies them at its next start, also those that would fail then.
+    # Kafka stores them for its next start, even if that would fail because of them.
     _refuse(
-        [name for name, own in of_listeners.items() if own is not None and not own.is_dynamic],
-        "These configs of a listener are taken at the start of the broker only: change them in its "
-        "file of settings; ssl.keystore.*, ssl.truststore.*, ssl.key.password, max.connections and "
+        [name for name, own in own_settings.items() if own is not None and not own.is_dynamic],
+        "These listener configs are read only when the broker starts: change them in its file of "
+        "settings; ssl.keystore.*, ssl.truststore.*, ssl.key.password, max.connections and "
         "max.connection.creation.rate can be updated dynamically",
     )
     _refuse(
         [name for name in changed if not _is_dynamic(name)],
         "Cannot update these configs dynamically",
     )
-    rules = {name: unused[name].rule for name in changed if name in unused}
+    ignored = ignored_settings()
+    rules = {name: ignored[name].rule for name in changed if name in ignored}
     _refuse(
         [name for name in changed if name in PER_LISTENER],
         "These security configs can be dynamically updated only per-listener using the listener "
@@ -124,17 +124,17 @@ def _is_dynamic(name: str) -> bool:
         return own.is_dynamic
     if name in BROKER_SETTINGS:
         return BROKER_SETTINGS[name].declared.dynamic
-    unused = unused_settings().get(name)
-    return unused is not None and unused.setting.declared.dynamic
+    ignored = ignored_settings().get(name)
+    return ignored is not None and ignored.setting.declared.dynamic
 
 
-def _refuse(names: list[str], why: str) -> None:
+def _refuse(names: list[str], reason: str) -> None:
     if names:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(names)}]")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(names)}]")
 
 
 def _check_values(settings: CurrentConfig, changed: Mapping[str, str]) -> None:
-    """Raise ValueError for a value that does not go with what counts now."""
+    """Raise ValueError for a value that contradicts the settings in force."""
     values = {
         name: known_setting(name).parse(text)
         for name, text in changed.items()
@@ -145,9 +145,9 @@ def _check_values(settings: CurrentConfig, changed: Mapping[str, str]) -> None:
         bare = name if own is None else own.setting.name
         if bare in _AT_LEAST_ONE and known_setting(bare).parse(text) == 0:
             raise ValueError(f"Invalid {name} 0")
-    unused = unused_settings()
+    ignored = ignored_settings()
     for name, value in values.items():
-        if name in unused and unused[name].rule is Rule.THREADS:
+        if name in ignored and ignored[name].rule is Rule.THREADS:
             _check_threads(name, _whole(settings.value_of(name)), _whole(value))
     after = {name: settings.value_of(name) for pair in _ORDERED for name in pair} | values
     for first, second in _ORDERED:

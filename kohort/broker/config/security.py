@@ -1,4 +1,4 @@
-"""Settings of TLS, SASL and users. Most may be set for one listener; see `listeners`."""
+"""Settings of TLS, SASL and users. Most can be set for a single listener; see `listeners`."""
 
 from typing import Final
 
@@ -20,16 +20,16 @@ TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 
 def store_type_problem(text: str) -> str | None:
-    """What is wrong with the format of a store."""
+    """Check of the store types: an error, or None."""
     return None if text in STORE_TYPES else f"must be one of {', '.join(STORE_TYPES)}"
 
 
 LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
-"""The accepted classes in a JAAS setting; any other makes the start fail."""
+"""The supported classes in a JAAS setting; any other is an error."""
 
 
 def jaas_problem(text: str) -> str | None:
-    """What is wrong with `sasl.jaas.config`, without any value of it."""
+    """Check of `sasl.jaas.config`: an error, without any of its values, or None."""
     if not text:
         return None
     try:

@@ -1,14 +1,13 @@
-"""How settings are declared: one line says type, default, bounds and help.
+"""How settings are declared: type, default, bounds and description in one place.
 
     group_initial_rebalance_delay_ms: Int = setting(3000, at_least=0, doc="Wait this long for ...")
 
-The attribute is Kafka's name with dots as underscores, so that either spelling can be searched for.
-Everything else is derived from the declaration: parsing, the answers to DescribeConfigs, the
-refusal of values out of range, and docs/configuration.md.
+The attribute is Kafka's name with underscores for dots, so a search finds either spelling. Parsing,
+DescribeConfigs, the rejection of values out of range and docs/configuration.md are derived from the
+declaration.
 
-The classes that hold settings are frozen dataclasses. Their constructors take values as they are,
-for tests and for callers that know what they do; text from outside goes through
-:meth:`Setting.parse`.
+The classes of settings are frozen dataclasses. Their constructors do not validate, for tests and
+trusted callers; text from outside goes through :meth:`Setting.parse`.
 """
 
 import dataclasses
@@ -34,7 +33,7 @@ from typing import (
 T = TypeVar("T")
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""What a setting can hold; None where it is not set and has no default of its own."""
+"""Value of a setting; None if it is not set and has no default."""
 
 
 class ConfigType(IntEnum):
@@ -59,14 +58,14 @@ Long = Annotated[int, ConfigType.LONG]
 Double = Annotated[float, ConfigType.DOUBLE]
 List = Annotated[tuple[str, ...], ConfigType.LIST]
 Password = Annotated[str, ConfigType.PASSWORD]
-"""A secret: described without its value, never logged, and not in the text of any object."""
+"""A secret: described without its value, never logged, and not in any repr."""
 
 TEXT_LENGTH_MAX: Final = 8000
-"""Every version of DescribeConfigs can tell such a text in UTF-8, and no client fills the disk."""
+"""Fits into a string of any version of DescribeConfigs in UTF-8, and protects the disk."""
 SECRET_LENGTH_MAX: Final = 65_536
-"""The longest secret, which DescribeConfigs never tells; a chain of certificates may be one."""
+"""Longest secret, for example a chain of certificates; DescribeConfigs never returns it."""
 HIDDEN: Final = "[hidden]"
-"""Where a secret would stand."""
+"""Shown in place of a secret."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
@@ -78,7 +77,7 @@ _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LON
 
 
 class InvalidValueError(ValueError):
-    """A value that a setting does not take; the text is the one Kafka's clients are used to."""
+    """An invalid value of a setting; the text is the same as Kafka's."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"Invalid value {value} for configuration {name}: {reason}")
@@ -88,7 +87,7 @@ class InvalidValueError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What a declaration says beside name and type; see `setting` for the meaning."""
+    """The arguments of a declaration; see `setting` for their meaning."""
 
     doc: str
     at_least: float | None
@@ -104,21 +103,21 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One declared setting."""
+    """A declared setting."""
 
     name: str
     """Kafka's name, with dots."""
     attribute: str
     type: ConfigType
     optional: bool
-    """Whether it may be left without a value."""
+    """Whether None is a valid value."""
     default: Value
     section: str
-    """Heading under which the documentation lists it."""
+    """Heading in the documentation."""
     declared: Declaration
 
     def parse(self, text: str) -> Value:
-        """The value that ``text`` stands for; raises InvalidValueError."""
+        """Parse and validate a text; raises InvalidValueError."""
         text = text.strip()
         limit = SECRET_LENGTH_MAX if self.type is ConfigType.PASSWORD else TEXT_LENGTH_MAX
         if len(text) > limit:
@@ -133,7 +132,7 @@ class Setting:
         return value
 
     def format(self, value: Value) -> str | None:
-        """The text of a value as Kafka's tools show it; None for no value."""
+        """Format a value as Kafka's tools do; None for None."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -149,7 +148,7 @@ class Setting:
         return str(value)
 
     def allowed(self) -> str:
-        """What a value may be, as a phrase for error messages and the documentation."""
+        """A phrase about valid values, for error messages and the documentation."""
         declared = self.declared
         if declared.one_of:
             kind = "a comma-separated list of" if self.type is ConfigType.LIST else "one of"
@@ -170,9 +169,9 @@ class Setting:
         return phrase
 
     def what_is_allowed(self) -> str:
-        """The same in brackets, for the end of an error; empty if it would say no more than that.
+        """`allowed` in brackets, to append to an error.
 
-        What is checked by a function of its own has an error that tells what is wrong.
+        Empty for settings with a ``check``, whose errors say what is wrong.
         """
         return "" if self.declared.check else f" (allowed: {self.allowed()})"
 
@@ -224,7 +223,7 @@ class Setting:
         if declared.or_exactly is not None and not (low or value) <= value <= (high or value):
             reason = f"Value must be between {low} and {high} or equal to {declared.or_exactly}"
             raise self._invalid(value, reason)
-        # Written so that NaN is refused as well.
+        # In this form it also rejects NaN.
         if low is not None and not value >= low:
             raise self._invalid(value, f"Value must be at least {low}")
         if high is not None and not value <= high:
@@ -258,7 +257,7 @@ def setting(
     value, or None. ``falls_back_to`` names the broker setting that gives the value when this one is
     not set; units in the last part of the names (.ms, .minutes, .hours) are converted. A
     ``dynamic`` setting can be changed while the broker runs (KIP-226). A setting that is not
-    ``honoured`` is accepted, stored and described, and changes nothing. An ``internal`` one is for
+    ``honoured`` is accepted, stored and described, but has no effect. An ``internal`` one is for
     tests and is not listed.
     """
     declaration = Declaration(
@@ -284,8 +283,8 @@ _without_generated_methods: Final = dataclasses.dataclass(init=False, repr=False
 class Settings:
     """Base of the classes whose attributes are settings; subclasses become frozen dataclasses.
 
-    What `dataclass` would generate is replaced by methods that work from the list of fields:
-    compiling an __init__ of a hundred arguments would take a tenth of the broker's time to start.
+    The methods that `dataclass` would generate are replaced by ones that iterate over the fields:
+    compiling an __init__ of a hundred arguments would take a tenth of the broker's start.
     """
 
     if TYPE_CHECKING:
@@ -335,17 +334,17 @@ _without_generated_methods(Settings)
 
 @cache
 def settings_of(cls: type[Settings]) -> Mapping[str, Setting]:
-    """All settings of a class by Kafka's name, in order of declaration."""
+    """The settings of a class by Kafka's name, in order of declaration."""
     sections = {
         attribute: (owner.__doc__ or owner.__name__).partition("\n")[0].rstrip(".")
         for owner in reversed(cls.__mro__)
         for attribute in inspect.get_annotations(owner)
     }
-    found = {}
+    settings = {}
     for field in dataclasses.fields(cls):
         kind, optional = _type_of(field.type)
         name = field.name.replace("_", ".")
-        found[name] = Setting(
+        settings[name] = Setting(
             name=name,
             attribute=field.name,
             type=kind,
@@ -354,7 +353,7 @@ def settings_of(cls: type[Settings]) -> Mapping[str, Setting]:
             section=sections[field.name],
             declared=field.metadata["declaration"],
         )
-    return found
+    return settings
 
 
 def _type_of(annotation: object) -> tuple[ConfigType, bool]:
@@ -368,5 +367,5 @@ _UNIT_MS: Final = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_0
 
 
 def unit_ms(name: str) -> int:
-    """Milliseconds in the unit that a setting's name ends with; 1 for names without one."""
+    """Milliseconds of the unit at the end of a setting's name; 1 if it has none."""
     return _UNIT_MS.get(name.rpartition(".")[2], 1)

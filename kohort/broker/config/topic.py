@@ -1,7 +1,6 @@
-"""Topic configs: every one that Kafka 4.4 has, with its default, told apart by what we honour.
+"""Topic configs: all of Kafka 4.4 with their defaults; `honoured` marks those with an effect here.
 
-A topic stores only what was set on it. The rest comes from the broker's settings at the time of
-asking: `effective` puts the two together.
+A topic stores only its overrides. `effective` combines them with the broker's current settings.
 """
 
 import dataclasses
@@ -284,12 +283,12 @@ class TopicConfig(Settings):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether old records go when a newer one has their key."""
+        """Whether old records are deleted when a newer one has the same key."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes_old_segments(self) -> bool:
-        """Whether old segments go by time and size."""
+        """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
 
@@ -302,7 +301,7 @@ class InvalidConfigError(ValueError):
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """What is set on a topic, as values; raises InvalidValueError or InvalidConfigError."""
+    """Parse the overrides of a topic; raises InvalidValueError or InvalidConfigError."""
     values = {}
     for name, text in overrides.items():
         known = TOPIC_SETTINGS.get(name)
@@ -313,7 +312,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def broker_default(known: Setting, broker: BrokerConfig) -> Value:
-    """Value of a topic config on a topic where it is not set."""
+    """Value of a topic config without an override."""
     source = known.declared.falls_back_to
     if source is None:
         return known.default
@@ -325,9 +324,10 @@ def broker_default(known: Setting, broker: BrokerConfig) -> Value:
 
 
 def effective(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The configs of a topic with these overrides; raises what `parse_overrides` raises.
+    """The configs of a topic with these overrides.
 
-    Values that contradict each other raise InvalidConfigError, as does tiered storage.
+    Raises InvalidValueError, or InvalidConfigError for an unknown config, contradictory values and
+    tiered storage.
     """
     values = {name: broker_default(known, broker) for name, known in TOPIC_SETTINGS.items()}
     values.update(parse_overrides(overrides))

@@ -42,7 +42,7 @@ def trust_store_problem(data: bytes) -> str | None:
 def _pem_problem(data: bytes, kind: str) -> str | None:
     """Why bytes are no PEM at all."""
     if data.startswith(_OF_JAVA):
-        return f"is a store of Java, which only Java reads. Make PEM of it: {CONVERSION}"
+        return f"is a Java key store, which only Java reads. Convert it to PEM: {CONVERSION}"
     if _BEGIN in data:
         return None
     if data.startswith(_DER):

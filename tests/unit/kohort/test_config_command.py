@@ -66,7 +66,7 @@ def test_settings_of_listeners_are_told_with_the_others_and_secrets_are_not(
     assert "horse" not in out + told
     file.write_text("listener.name.plaintext.max.connection=5\n")
     assert main(["config", "check", "--config", str(file)]) == 1
-    assert f"{file}:1: there is no setting listener.name.plain" in capsys.readouterr().err
+    assert f"{file}:1: unknown listener setting listener.name.plain" in capsys.readouterr().err
 
 
 def test_every_problem_of_a_file_is_told(tmp_path: Path, capsys: Printed) -> None:

@@ -53,7 +53,7 @@ def test_our_own_settings_have_variables_of_their_own() -> None:
 def test_an_unknown_name_is_refused_with_its_place_and_near_names(file: Path) -> None:
     file.write_text("node.id=1\n\nnum.partition=2\n")
     text = refusal(file=file)
-    assert text == f"{file}:3: there is no setting num.partition; did you mean num.partitions?"
+    assert text == f"{file}:3: unknown setting num.partition; did you mean num.partitions?"
 
 
 def test_a_value_out_of_range_is_refused_with_what_is_allowed() -> None:
@@ -300,8 +300,8 @@ def test_a_private_key_whose_lines_are_not_continued_is_told_and_not_repeated(
     pem = f"-----BEGIN PRIVATE KEY-----\n{KEY}\n{last}\n-----END PRIVATE KEY-----"
     file.write_text(f"node.id=1\nssl.keystore.key={pem}\nnum.partition=3\n")
     told, other = refusal(file=file).splitlines()
-    assert told.startswith(f"{file}:2: ssl.keystore.key has the first line of its PEM alone; end")
-    assert other.startswith(f"{file}:6: there is no setting num.partition; did you mean")
+    assert told.startswith(f"{file}:2: ssl.keystore.key has only the first line of its PEM; end")
+    assert other.startswith(f"{file}:6: unknown setting num.partition; did you mean")
     continued = pem.replace("\n", "\\n\\\n")
     file.write_text(f"node.id=1\nssl.keystore.key={continued}\n")
     assert load(file=file).config.ssl_keystore_key == pem
@@ -310,7 +310,7 @@ def test_a_private_key_whose_lines_are_not_continued_is_told_and_not_repeated(
 def test_a_line_of_a_key_by_itself_is_not_repeated(file: Path) -> None:
     file.write_text(f"node.id=1\n{KEY}\n")
     (warning,) = load(file=file).warnings
-    assert warning.startswith(f"{file}:2: there is no setting with a name of 64 characters")
+    assert warning.startswith(f"{file}:2: unknown setting with a name of 64 characters")
     assert KEY[:10] not in warning
 
 
