@@ -1,1 +1,1 @@
-"""What the command line asks of any Kafka cluster, over the client's blocking connections."""
+"""A blocking admin client of the command line, for Kohort and Kafka clusters."""

@@ -1,4 +1,4 @@
-"""What can be asked and changed about access rules over Kafka's own protocol (KIP-140, KIP-290)."""
+"""Lists, adds and removes access rules (ACLs) of a cluster (KIP-140, KIP-290)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ _WHAT: Final = "the access rules"
 
 
 def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
-    """The rules that a filter finds. Raises RefusedError, DisconnectedError."""
+    """The rules that match a filter. Raises RefusedError, DisconnectedError."""
     request = DescribeAclsRequest(
         resource_type_filter=wanted.resource_type,
         resource_name_filter=wanted.resource_name,
@@ -50,25 +50,25 @@ def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
 
 
 def add_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
-    """Make them; those that there are already stay. Raises as `list_rules`."""
+    """Add rules; existing ones are left as they are. Raises as `list_rules`."""
     request = CreateAclsRequest(creations=list(map(creation_of, rules)))
     answer: CreateAclsResponse = cluster.ask(cluster.controller(), request)
-    for one in answer.results:
-        if one.error_code:
-            raise RefusedError(one.error_code, _WHAT, one.error_message)
+    for result in answer.results:
+        if result.error_code:
+            raise RefusedError(result.error_code, _WHAT, result.error_message)
 
 
 def remove_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
-    """Take exactly these away, all together. Raises as `list_rules`."""
+    """Remove exactly these rules in one request. Raises as `list_rules`."""
     request = DeleteAclsRequest(filters=list(map(filter_of, rules)))
     answer: DeleteAclsResponse = cluster.ask(cluster.controller(), request)
-    for one in answer.filter_results:
-        if one.error_code:
-            raise RefusedError(one.error_code, _WHAT, one.error_message)
+    for result in answer.filter_results:
+        if result.error_code:
+            raise RefusedError(result.error_code, _WHAT, result.error_message)
 
 
 def creation_of(rule: Rule) -> AclCreation:
-    """The part of a CreateAcls that makes a rule."""
+    """The part of a CreateAcls request that adds a rule."""
     return AclCreation(
         resource_type=rule.resource_type,
         resource_name=rule.resource_name,
@@ -81,7 +81,7 @@ def creation_of(rule: Rule) -> AclCreation:
 
 
 def filter_of(rule: Rule) -> DeleteAclsFilter:
-    """The part of a DeleteAcls that finds exactly this rule."""
+    """The part of a DeleteAcls request that matches exactly this rule."""
     return DeleteAclsFilter(
         resource_type_filter=rule.resource_type,
         resource_name_filter=rule.resource_name,

@@ -1,4 +1,4 @@
-"""A Kafka cluster of any size, seen from outside: which broker to ask what."""
+"""Connections to the brokers of a cluster, and which broker to send a request to."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,40 +30,40 @@ RETRY_S: Final = 0.2
 
 _METADATA_MAX: Final = 12
 _COORDINATORS_SINCE: Final = 4
-"""Versions before it ask for one key (KIP-699)."""
-_PASSING: Final = {
+"""First version with several keys (KIP-699)."""
+_RETRIABLE: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }
-"""What a coordinator answers that is not known yet, is just moving, or is reading its groups."""
+"""Errors while a coordinator is elected, moves, or loads its groups."""
 
 
 class CoordinatorKind(IntEnum):
-    """What a coordinator looks after."""
+    """What a coordinator manages, by the number in FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
-_LOOKED_AFTER: Final = {
+_MANAGED: Final = {
     CoordinatorKind.GROUP: "the group",
     CoordinatorKind.TRANSACTION: "the transactional id",
 }
 
 
 class RefusedError(Exception):
-    """A broker has answered with an error; the text says to what."""
+    """A broker has answered with an error; the text says for what."""
 
     def __init__(self, error: int, what: str, message: str | None = None) -> None:
-        """Say what was asked, and why it is refused in the broker's own words if it has any."""
+        """`what` is the subject of the error, `message` the broker's own text, if any."""
         self.error = error
-        why = f" ({message.rstrip('.')})" if message else ""
-        super().__init__(f"{what}{why}: {error_name(error)}")
+        reason = f" ({message.rstrip('.')})" if message else ""
+        super().__init__(f"{what}{reason}: {error_name(error)}")
 
 
 def error_name(error: int) -> str:
-    """GROUP_ID_NOT_FOUND, or "error 999"."""
+    """For example GROUP_ID_NOT_FOUND, or "error 999" for an unknown code."""
     try:
         return ErrorCode(error).name
     except ValueError:
@@ -71,22 +71,22 @@ def error_name(error: int) -> str:
 
 
 class Cluster:
-    """Connections to its brokers, made when they are needed."""
+    """A cluster; connections to its brokers are opened when they are needed."""
 
     def __init__(
         self,
         servers: Sequence[Address],
         timeout_s: float,
-        security: SecurityConfig = SecurityConfig(),  # noqa: B008 - it does not change.
+        security: SecurityConfig = SecurityConfig(),  # noqa: B008 - immutable.
     ) -> None:
-        """Connect to the first server that answers; it is asked for the others.
+        """Connect to the first server that answers.
 
         Args:
-            timeout_s: for connecting, and for each answer.
+            timeout_s: for connecting, and for each response.
 
         Raises:
-            DisconnectedError: no server answers; tells why of each.
-            AuthenticationError: one does, and does not let us in.
+            DisconnectedError: no server answers; has the reason of each.
+            AuthenticationError: a server rejects the credentials.
         """
         self._timeout_s = timeout_s
         self._config = ConnectionConfig(
@@ -113,11 +113,13 @@ class Cluster:
 
     def ask(
         self, broker: BlockingConnection, request: object, *, at_most: int | None = None
-    ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
-        """The broker's answer, in the newest version that both sides know, or `at_most`.
+    ) -> Any:  # noqa: ANN401 - the response of the request.
+        """Send a request and return its response.
+
+        Uses the newest version that both sides support, limited to `at_most`.
 
         Raises:
-            DisconnectedError: no answer, or not one.
+            DisconnectedError: no response, or an invalid one.
             UnsupportedVersionError: no version in common.
         """
         try:
@@ -129,7 +131,7 @@ class Cluster:
         """The brokers, and these topics; None for all topics.
 
         Args:
-            creates: a broker with auto.create.topics.enable makes those that are missing.
+            creates: create missing topics, if the broker has auto.create.topics.enable.
         """
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
@@ -140,54 +142,57 @@ class Cluster:
         return answer
 
     def brokers(self) -> list[BlockingConnection]:
-        """All that are alive."""
+        """All live brokers."""
         listed = self.metadata([]).brokers
         return [self.connection(broker.host, broker.port) for broker in listed]
 
     def controller(self) -> BlockingConnection:
-        """The broker that changes topics; in a cluster of several, any that passes it on."""
+        """The broker for changes of topics and configs: the controller, or one that forwards."""
         answer = self.metadata([])
         return self.broker(answer, answer.controller_id) or self._any()
 
     def coordinator(self, key: str, kind: CoordinatorKind) -> BlockingConnection:
-        """The broker that looks after a group, or after a transactional id.
+        """The coordinator of a group or a transactional id.
 
         Raises:
-            RefusedError: none does.
+            RefusedError: there is no coordinator now.
         """
-        some = self._any()
-        if some.versions.best(FindCoordinatorRequest) >= _COORDINATORS_SINCE:
+        broker = self._any()
+        if broker.versions.best(FindCoordinatorRequest) >= _COORDINATORS_SINCE:
             request = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
-            found = self.ask(some, request).coordinators[0]
+            coordinator = self.ask(broker, request).coordinators[0]
         else:
-            found = self.ask(some, FindCoordinatorRequest(key=key, key_type=kind))
-        if found.error_code:
-            raise RefusedError(found.error_code, f"{_LOOKED_AFTER[kind]} has no coordinator")
-        return self.connection(found.host, found.port)
+            coordinator = self.ask(broker, FindCoordinatorRequest(key=key, key_type=kind))
+        if coordinator.error_code:
+            raise RefusedError(coordinator.error_code, f"{_MANAGED[kind]} has no coordinator")
+        return self.connection(coordinator.host, coordinator.port)
 
     def leader(self, topic: str, partition: int) -> BlockingConnection | None:
-        """The broker that leads a partition; None if there is no such partition.
+        """The leader of a partition; None if the partition does not exist.
 
         Raises:
             RefusedError: it has no leader now.
         """
         answer = self.metadata([topic])
-        found = [one for one in answer.topics[0].partitions if one.partition_index == partition]
-        if not found:
+        leaders = {
+            described.partition_index: described.leader_id
+            for described in answer.topics[0].partitions
+        }
+        if partition not in leaders:
             return None
-        leader = self.broker(answer, found[0].leader_id)
+        leader = self.broker(answer, leaders[partition])
         if leader is None:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return leader
 
     def retrying(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns, in the end: coordinators may need a moment to find their feet."""
+        """Call `ask` until it succeeds, with retries while a coordinator is not available."""
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             try:
                 return ask()
             except RefusedError as error:
-                if error.error not in _PASSING or time.monotonic() + RETRY_S > deadline_s:
+                if error.error not in _RETRIABLE or time.monotonic() + RETRY_S > deadline_s:
                     raise
             time.sleep(RETRY_S)
 
@@ -195,7 +200,7 @@ class Cluster:
         """A connection to the first server that answers.
 
         Raises:
-            DisconnectedError: none does; tells why of each.
+            DisconnectedError: none does; has the reason of each.
         """
         failures = []
         for server in self._servers:
@@ -206,7 +211,7 @@ class Cluster:
         raise DisconnectedError("; ".join(failures))
 
     def broker(self, metadata: MetadataResponse, node_id: int) -> BlockingConnection | None:
-        """The broker of an id that an answer to Metadata names; None if it lists no such broker.
+        """The broker with this id, by a response to Metadata; None if it is not listed.
 
         Raises DisconnectedError, AuthenticationError.
         """
@@ -216,7 +221,7 @@ class Cluster:
         return None
 
     def connection(self, host: str, port: int) -> BlockingConnection:
-        """The one to this broker, a new one if the last is closed.
+        """The connection to a broker, a new one if the last is closed.
 
         Raises DisconnectedError, AuthenticationError.
         """

@@ -1,4 +1,4 @@
-"""What can be asked and changed about the settings of topics and brokers, on any cluster."""
+"""Describes and alters configs of topics and brokers."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -21,28 +21,28 @@ from kohort.protocol.messages.incremental_alter_configs import (
 
 
 class Kind(IntEnum):
-    """Types of resources that have settings, by their number in requests."""
+    """Types of resources with configs, by their number in the protocol."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class Resource(NamedTuple):
-    """A topic, or a broker by its id; a broker with an empty name stands for all of them."""
+    """A topic, or a broker by its id; an empty id means the cluster-wide defaults."""
 
     kind: Kind
     name: str
 
 
 class Source(IntEnum):
-    """Where the value of a setting comes from, if it was set at run time."""
+    """Sources of dynamic values, by their number in DescribeConfigs."""
 
     TOPIC = 1
     BROKER = 2
 
 
 class Operation(IntEnum):
-    """What is done to a setting (KIP-339)."""
+    """Operations of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -51,7 +51,7 @@ class Operation(IntEnum):
 
 
 def change(name: str, operation: Operation, value: str | None = None) -> AlterableConfig:
-    """One change of a setting."""
+    """A change of a config."""
     return AlterableConfig(name=name, config_operation=operation, value=value)
 
 
@@ -62,8 +62,9 @@ def described(
     keys: Sequence[str] | None,
     what: str,
 ) -> Sequence[DescribeConfigsResourceResult]:
-    """Settings that are in force, all of them without `keys`. Raises RefusedError of `what`,
-    DisconnectedError.
+    """Configs of a resource, all of them without `keys`.
+
+    Raises RefusedError with `what` as its subject, DisconnectedError.
     """
     asked = DescribeConfigsResource(
         resource_type=resource.kind,
@@ -86,15 +87,15 @@ def alter(
     *,
     is_dry_run: bool = False,
 ) -> None:
-    """Change settings; what is not named stays. Raises as `described`."""
+    """Change configs; the others of a resource are kept. Raises as `described`."""
     resources = [
         AlterConfigsResource(
-            resource_type=resource.kind, resource_name=resource.name, configs=list(of_resource)
+            resource_type=resource.kind, resource_name=resource.name, configs=list(configs)
         )
-        for resource, of_resource in changes.items()
+        for resource, configs in changes.items()
     ]
     request = IncrementalAlterConfigsRequest(resources=resources, validate_only=is_dry_run)
     answer: IncrementalAlterConfigsResponse = cluster.ask(cluster.controller(), request)
-    for one in answer.responses:
-        if one.error_code:
-            raise RefusedError(one.error_code, what, one.error_message)
+    for response in answer.responses:
+        if response.error_code:
+            raise RefusedError(response.error_code, what, response.error_message)

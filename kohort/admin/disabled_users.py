@@ -1,6 +1,8 @@
-"""What can be asked and changed about disabled users: settings of a Kohort, set at run time.
+"""Disables and enables users of a Kohort cluster, through two dynamic broker configs.
 
-Kafka has no request of its own for it.
+Kafka has no request for it. The configs are lists of user names, percent-encoded, because names may
+contain commas. A value of the broker overrides the cluster-wide default, so changes have to be made
+to the value in force.
 """
 
 from typing import Final, NamedTuple
@@ -12,36 +14,36 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.incremental_alter_configs import AlterableConfig
 
 DISABLED: Final = "kohort.users.disabled"
-"""The setting that lists users who cannot authenticate."""
+"""Config with the users that cannot authenticate."""
 DISCONNECTED: Final = "kohort.users.disconnected"
-"""The setting that lists those of them whose open connections end, too."""
+"""Config with the disabled users whose open connections are closed too."""
 
 
 class Names(NamedTuple):
-    """The users that one of the settings lists."""
+    """The value in force of one of the configs."""
 
     items: tuple[str, ...]
-    """The names as written in the setting; see `item_of`."""
+    """The names as in the config; see `item_of`."""
     broker: str = ""
-    """The id of the broker that it is set for, empty for all."""
+    """Id of the broker that has the value, empty for the cluster-wide default."""
 
     def items_of(self, user: str) -> list[str]:
-        """The items that mean a user, however they are written."""
+        """The items for a user, in whichever encoding."""
         return [item for item in self.items if unquote(item) == user]
 
 
 def item_of(user: str) -> str:
-    """A user's name as an item of the settings: what separates items is percent-encoded."""
+    """Percent-encode a user name as an item of the configs."""
     return quote(user, safe="@")
 
 
 def user_of(item: str) -> str:
-    """The user that an item of the settings means."""
+    """Decode an item of the configs."""
     return unquote(item)
 
 
 def disabled_users(cluster: Cluster) -> frozenset[str]:
-    """All users that are disabled; none on a cluster that cannot disable users.
+    """All disabled users; none if the cluster cannot disable users.
 
     Raises RefusedError, DisconnectedError.
     """
@@ -50,14 +52,14 @@ def disabled_users(cluster: Cluster) -> frozenset[str]:
 
 
 def disable_user(cluster: Cluster, user: str, *, disconnects: bool) -> None:
-    """Let a user authenticate no more, and end its open connections where that is wanted.
+    """Disable a user, and close its open connections if `disconnects`.
 
-    Raises as `disabled_users`; RefusedError also where the cluster cannot disable users.
+    Raises as `disabled_users`; RefusedError also if the cluster cannot disable users.
     """
     listed = _listed(cluster)
     if DISABLED not in listed:
         raise RefusedError(
-            ErrorCode.INVALID_CONFIG, f"the user {user!r}", f"{DISABLED} is known to Kohort alone"
+            ErrorCode.INVALID_CONFIG, f"the user {user!r}", f"only Kohort has {DISABLED}"
         )
     wanted = (DISABLED, DISCONNECTED) if disconnects else (DISABLED,)
     changed = {name: (listed[name], item_of(user)) for name in wanted}
@@ -65,20 +67,22 @@ def disable_user(cluster: Cluster, user: str, *, disconnects: bool) -> None:
 
 
 def enable_user(cluster: Cluster, user: str) -> bool:
-    """Let a user authenticate again; whether it was disabled. Raises as `disabled_users`."""
+    """Enable a user; returns whether it was disabled. Raises as `disabled_users`."""
     listed = _listed(cluster)
-    found = {name: names for name, names in listed.items() if names.items_of(user)}
-    if not found:
-        return False
-    changed = {name: (names, ",".join(names.items_of(user))) for name, names in found.items()}
-    _alter(cluster, user, Operation.SUBTRACT, changed)
-    return DISABLED in found
+    changed = {
+        name: (names, ",".join(names.items_of(user)))
+        for name, names in listed.items()
+        if names.items_of(user)
+    }
+    if changed:
+        _alter(cluster, user, Operation.SUBTRACT, changed)
+    return DISABLED in changed
 
 
 def _listed(cluster: Cluster) -> dict[str, Names]:
-    """What counts now, by setting; nothing on a cluster that does not know them."""
+    """The values in force, by config; empty if the cluster does not have the configs."""
     answer = cluster.metadata([])
-    # A broker tells its own settings alone, and clusters name another controller each time.
+    # A broker describes only its own configs, and the controller can change between requests.
     broker, connection = str(answer.controller_id), cluster.broker(answer, answer.controller_id)
     configs = described(
         cluster,
@@ -88,23 +92,20 @@ def _listed(cluster: Cluster) -> dict[str, Names]:
         "the disabled users",
     )
     return {
-        one.name: Names(
-            tuple(item for item in (one.value or "").split(",") if item),
-            # What is set for one broker counts before what is set for all.
-            broker if one.config_source == Source.BROKER else "",
+        config.name: Names(
+            tuple(item for item in (config.value or "").split(",") if item),
+            broker if config.config_source == Source.BROKER else "",
         )
-        for one in configs
+        for config in configs
     }
 
 
 def _alter(
     cluster: Cluster, user: str, operation: Operation, changed: dict[str, tuple[Names, str]]
 ) -> None:
-    """Append to settings or subtract from them, each where it counts; by name, what it lists now
-    and the items.
-    """
+    """Append to configs or subtract from them; `changed` has the value in force and the items."""
     changes: dict[Resource, list[AlterableConfig]] = {}
     for name, (names, items) in changed.items():
-        place = Resource(Kind.BROKER, names.broker)
-        changes.setdefault(place, []).append(change(name, operation, items))
+        resource = Resource(Kind.BROKER, names.broker)
+        changes.setdefault(resource, []).append(change(name, operation, items))
     alter(cluster, changes, f"the user {user!r}")

@@ -1,4 +1,4 @@
-"""What can be changed about groups over Kafka's own protocol, of Kohort and of Kafka."""
+"""Deletes groups, and commits offsets for groups without members."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +15,7 @@ from kohort.protocol.messages.offset_commit import (
 )
 
 _OFFSET_COMMIT_MAX: Final = 9
-"""The last version that names topics; from 10 on they are ids."""
+"""Last version with topic names; later ones have topic ids."""
 
 
 def delete_group(cluster: Cluster, group_id: str) -> None:
@@ -41,7 +41,7 @@ def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition
     """Commit offsets for a group without members.
 
     Raises:
-        RefusedError: UNKNOWN_MEMBER_ID where it has members; the first partition's error.
+        RefusedError: UNKNOWN_MEMBER_ID if it has members; the error of the first failed partition.
         DisconnectedError
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -63,11 +63,11 @@ def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition
         coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
         answer: OffsetCommitResponse = cluster.ask(coordinator, request, at_most=_OFFSET_COMMIT_MAX)
         for topic in answer.topics:
-            for one in topic.partitions:
-                if one.error_code:
-                    what = f"group {group_id!r}, {topic.name}-{one.partition_index}"
-                    if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    what = f"group {group_id!r}, {topic.name}-{partition.partition_index}"
+                    if partition.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                         what += ": it has members; stop them first"
-                    raise RefusedError(one.error_code, what)
+                    raise RefusedError(partition.error_code, what)
 
     cluster.retrying(ask)

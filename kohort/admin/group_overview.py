@@ -1,6 +1,6 @@
-"""All groups of a cluster at a glance: members, lag and how often they rebalanced of late.
+"""An overview of all groups of a cluster: members, lag and recent rebalances.
 
-Brokers are asked for many groups at a time, so that ten thousand groups take some hundred requests.
+Requests are for many groups each, so ten thousand groups take some hundred requests.
 """
 
 import time
@@ -31,22 +31,22 @@ from kohort.protocol.messages.offset_fetch import (
 T = TypeVar("T")
 
 AT_ONCE: Final = 100
-"""Groups in a request."""
+"""Groups per request."""
 PARTITIONS_AT_ONCE: Final = 5_000
 RECENT_S: Final = 3_600
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One group; None for what is not known."""
+    """A group; fields are None if the value is unknown."""
 
     listed: ListedGroup
     members: int | None
-    """How many there are, in a classic group."""
+    """Number of members of a classic group."""
     lag: int | None
-    """Records to be read yet, where it has offsets."""
+    """Unread records, if it has committed offsets."""
     rebalances: int | None
-    """How many there were within `RECENT_S`, where the broker keeps a history."""
+    """Rebalances within `RECENT_S`, if the broker stores a history."""
 
 
 def overview(cluster: Cluster) -> list[GroupRow]:
@@ -58,10 +58,10 @@ def overview(cluster: Cluster) -> list[GroupRow]:
         groups = groups_of(cluster, broker)
         listed |= {group.group_id: group for group in groups}
         names = [group.group_id for group in groups]
-        for some in _pieces(names):
-            members |= _members(cluster, broker, some)
-            offsets |= _offsets(cluster, broker, some)
-    ends = _ends(cluster, {one for committed in offsets.values() for one in committed})
+        for batch in _batches(names):
+            members |= _members(cluster, broker, batch)
+            offsets |= _offsets(cluster, broker, batch)
+    ends = _ends(cluster, {partition for committed in offsets.values() for partition in committed})
     starts = _starts(cluster, offsets.values(), ends)
     since_ms = int(time.time() * 1000) - RECENT_S * 1000
     rebalances = rebalances_since(cluster, since_ms)
@@ -78,7 +78,7 @@ def overview(cluster: Cluster) -> list[GroupRow]:
 
 def _members(cluster: Cluster, broker: BlockingConnection, names: list[str]) -> dict[str, int]:
     answer: DescribeGroupsResponse = cluster.ask(broker, DescribeGroupsRequest(groups=names))
-    return {one.group_id: len(one.members) for one in answer.groups if not one.error_code}
+    return {group.group_id: len(group.members) for group in answer.groups if not group.error_code}
 
 
 def _offsets(
@@ -98,8 +98,8 @@ def _offsets(
 
 def _ends(cluster: Cluster, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
     ends: dict[TopicPartition, int] = {}
-    for some in _pieces(sorted(partitions), PARTITIONS_AT_ONCE):
-        ends |= known_offsets(cluster, dict.fromkeys(some, END))
+    for batch in _batches(sorted(partitions), PARTITIONS_AT_ONCE):
+        ends |= known_offsets(cluster, dict.fromkeys(batch, END))
     return ends
 
 
@@ -110,11 +110,12 @@ def _starts(
 ) -> dict[TopicPartition, int]:
     lowest: dict[TopicPartition, int] = {}
     for offsets in committed:
-        for one, offset in offsets.items():
-            lowest[one] = min(offset, lowest.get(one, offset))
+        for partition, offset in offsets.items():
+            lowest[partition] = min(offset, lowest.get(partition, offset))
     starts: dict[TopicPartition, int] = {}
-    for some in _pieces(sorted(lowest), PARTITIONS_AT_ONCE):
-        starts |= starts_of_lagging(cluster, {one: lowest[one] for one in some}, ends)
+    for batch in _batches(sorted(lowest), PARTITIONS_AT_ONCE):
+        committed_of_batch = {partition: lowest[partition] for partition in batch}
+        starts |= starts_of_lagging(cluster, committed_of_batch, ends)
     return starts
 
 
@@ -124,14 +125,14 @@ def _lag(
     ends: dict[TopicPartition, int],
 ) -> int | None:
     known = [
-        max(ends[one] - max(offset, starts.get(one, 0)), 0)
-        for one, offset in committed.items()
-        if one in ends
+        max(ends[partition] - max(offset, starts.get(partition, 0)), 0)
+        for partition, offset in committed.items()
+        if partition in ends
     ]
     return sum(known) if known else None
 
 
-def _pieces(items: Sequence[T], size: int = AT_ONCE) -> Iterator[list[T]]:
-    left = iter(items)
-    while piece := list(islice(left, size)):
-        yield piece
+def _batches(items: Sequence[T], size: int = AT_ONCE) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch

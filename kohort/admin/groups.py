@@ -1,4 +1,4 @@
-"""What can be asked about consumer groups over Kafka's own protocol, of Kohort and of Kafka."""
+"""Lists and describes groups, their members and their offsets."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
 
 OFFSET_FETCH_MAX: Final = 9
-"""The last version that names topics; from 10 on they are ids."""
+"""Last version with topic names; later ones have topic ids."""
 GROUPS_SINCE: Final = 8
-"""OffsetFetch before it asks for one group."""
+"""First version of OffsetFetch with several groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member; `partitions` is None where its assignment is not a consumer's."""
+    """A member; `partitions` is None if its assignment is not a consumer's."""
 
     member_id: str
     instance_id: str | None
@@ -48,7 +48,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a group is in a partition; None for what is not known."""
+    """A group's position in a partition; offsets, None if unknown."""
 
     topic: str
     partition: int
@@ -66,7 +66,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group with all that the protocol tells."""
+    """A group, with its members and positions."""
 
     group_id: str
     state: str
@@ -76,16 +76,16 @@ class Group:
     members: list[Member]
     positions: list[Position]
     epoch: int | None = None
-    """What the new protocol (KIP-848) has in the place of generations; None in classic groups."""
+    """Group epoch of the consumer protocol (KIP-848); None for a classic group."""
 
     @property
     def kind(self) -> str:
-        """Which protocol its members speak, as ListGroups says it."""
+        """Type of the group, as in ListGroups."""
         return CLASSIC if self.epoch is None else CONSUMER
 
 
 def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]:
-    """The groups that one broker looks after. Raises RefusedError, DisconnectedError."""
+    """The groups that a broker coordinates. Raises RefusedError, DisconnectedError."""
 
     def ask() -> list[ListedGroup]:
         answer: ListGroupsResponse = cluster.ask(broker, ListGroupsRequest())
@@ -97,10 +97,10 @@ def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Group | None:
-    """One group, None if there is none of that name.
+    """Describe a group; None if it does not exist.
 
     Raises:
-        RefusedError, DisconnectedError: it could not be asked.
+        RefusedError, DisconnectedError
     """
     coordinator, described = _describe(cluster, group_id)
     if described is None:
@@ -121,7 +121,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
 
 
 def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
-    """One group of the new protocol, None if there is none, or the broker knows of no such groups.
+    """Describe a group of the consumer protocol; None if it does not exist, or the broker has none.
 
     Raises RefusedError, DisconnectedError.
     """
@@ -146,17 +146,17 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
         return None
     members = [
         Member(
-            member_id=one.member_id,
-            instance_id=one.instance_id,
-            client_id=one.client_id,
-            host=one.client_host.removeprefix("/"),
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            host=member.client_host.removeprefix("/"),
             partitions=sorted(
-                (listed.topic_name, index)
-                for listed in one.assignment.topic_partitions
-                for index in listed.partitions
+                (topic.topic_name, index)
+                for topic in member.assignment.topic_partitions
+                for index in topic.partitions
             ),
         )
-        for one in described.members
+        for member in described.members
     ]
     return Group(
         group_id=group_id,
@@ -171,13 +171,16 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
 
 
 def describe_state(cluster: Cluster, group_id: str) -> str | None:
-    """Stable, Empty...; None if there is no such group. Raises RefusedError, DisconnectedError."""
+    """The state of a classic group; None if it does not exist.
+
+    Raises RefusedError, DisconnectedError.
+    """
     _, described = _describe(cluster, group_id)
     return None if described is None else described.group_state
 
 
 def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:
-    """A group's coordinator, and what that says of it."""
+    """A group's coordinator, and its description of a classic group."""
 
     def ask() -> tuple[BlockingConnection, DescribedGroup]:
         coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
@@ -188,13 +191,13 @@ def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, Desc
         return coordinator, described
 
     coordinator, described = cluster.retrying(ask)
-    # Up to version 5, DescribeGroups shows a group that is not there as Dead.
+    # Up to version 5, DescribeGroups reports an unknown group as Dead.
     is_gone = described.error_code or described.group_state == "Dead"
     return coordinator, None if is_gone else described
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """All offsets that a group has committed; none of a group that there is not.
+    """All committed offsets of a group; empty if the group does not exist.
 
     Raises RefusedError, DisconnectedError.
     """
@@ -218,6 +221,7 @@ def _member(member: DescribedGroupMember, *, is_consumer: bool) -> Member:
 
 
 def partitions_in(assignment: bytes) -> list[TopicPartition] | None:
+    """Decode the assignment of a consumer; None if it is not one."""
     if not assignment:
         return []
     try:
@@ -225,43 +229,40 @@ def partitions_in(assignment: bytes) -> list[TopicPartition] | None:
     except DecodeError:
         return None
     return sorted(
-        (listed.topic, index)
-        for listed in parsed.assigned_partitions
-        for index in listed.partitions
+        (topic.topic, index) for topic in parsed.assigned_partitions for index in topic.partitions
     )
 
 
 def _positions(
     cluster: Cluster, coordinator: BlockingConnection, group_id: str, members: list[Member]
 ) -> list[Position]:
-    """Positions in all partitions that a member has or that the group has committed."""
-    assigned = {one for member in members for one in member.partitions or ()}
+    """Positions in all partitions that are assigned or have a committed offset."""
+    assigned = {partition for member in members for partition in member.partitions or ()}
     committed = cluster.retrying(lambda: _committed(cluster, coordinator, group_id))
     partitions = sorted(assigned | committed.keys())
     ends = known_offsets(cluster, dict.fromkeys(partitions, END))
     starts = starts_of_lagging(cluster, committed, ends)
     return [
-        Position(one[0], one[1], committed.get(one), ends.get(one), starts.get(one))
-        for one in partitions
+        Position(*partition, committed.get(partition), ends.get(partition), starts.get(partition))
+        for partition in partitions
     ]
 
 
 def offsets_in(
     topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics],
 ) -> dict[TopicPartition, int]:
-    """The offsets that an answer to OffsetFetch has, without partitions that have none."""
+    """The offsets of an OffsetFetch response, without partitions that have none."""
     return {
-        (topic.name, one.partition_index): one.committed_offset
+        (topic.name, partition.partition_index): partition.committed_offset
         for topic in topics
-        for one in topic.partitions
-        if one.committed_offset >= 0
+        for partition in topic.partitions
+        if partition.committed_offset >= 0
     }
 
 
 def _committed(
     cluster: Cluster, coordinator: BlockingConnection, group_id: str
 ) -> dict[TopicPartition, int]:
-    """All that the group has committed."""
     what = "the offsets cannot be read"
     version = coordinator.versions.best(OffsetFetchRequest, OFFSET_FETCH_MAX)
     if version >= GROUPS_SINCE:

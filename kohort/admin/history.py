@@ -1,7 +1,7 @@
-"""The rebalance history of a group, read from the topic that a Kohort broker keeps it in.
+"""Reads a group's rebalance history from the topic in which a Kohort broker stores it.
 
-What GET /groups/{group}/rebalances tells over HTTP, over the one port that clients reach anyway. It
-has what is stored: a rebalance that runs is there when it has lasted for five seconds.
+The same data as GET /groups/{group}/rebalances, but through the Kafka port that clients can reach
+anyway. Only stored records are visible: an ongoing rebalance appears after five seconds.
 """
 
 import json
@@ -21,17 +21,17 @@ REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 
 _READ_FIRST: Final = 1_000
-"""Records that are read first, from the end; then twice as many before them, and so on."""
+"""Number of records to read first, at the end; the number doubles for each read before them."""
 
 
 def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | None) -> Json | None:
-    """The newest records of a group, oldest first; None where there is no such topic.
+    """The newest records of a group, oldest first; None if the topic does not exist.
 
     Args:
         kind: only "rebalance", or only "avoided".
 
     Raises:
-        RefusedError, DisconnectedError, DecodeError: it cannot be read.
+        RefusedError, DisconnectedError, DecodeError
     """
     partition = (TOPIC, 0)
     ends = find_offsets(cluster, {partition: END})
@@ -39,33 +39,33 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
         return None
     first = find_offsets(cluster, {partition: START})[partition].offset
     key = group_id.encode("utf-8", "surrogatepass")
-    found: dict[int, Json] = {}
+    entries: dict[int, Json] = {}
     stop, count = ends[partition].offset, _READ_FIRST
-    while stop > first and len(found) < last:
+    while stop > first and len(entries) < last:
         start = max(first, stop - count)
         older: dict[int, Json] = {}
         for record in read_records(cluster, TOPIC, 0, start, stop):
             if record.key == key and _is_wanted(record, kind):
-                told = json.loads(record.value or b"{}")
-                # A rebalance that ran for long is there twice; what is stored later is complete.
-                older[told["sequence"]] = told
-        found = older | found
+                entry = json.loads(record.value or b"{}")
+                # A long rebalance is stored twice; the second record is complete.
+                older[entry["sequence"]] = entry
+        entries = older | entries
         stop, count = start, count * 2
-    records = [found[sequence] for sequence in sorted(found)]
+    records = [entries[sequence] for sequence in sorted(entries)]
     return {
         "group": group_id,
         "at_ms": int(time.time() * 1000),
         "state": describe_state(cluster, group_id),
         "waiting": None,
-        "total_avoided": sum(one.get("kind") == AVOIDED for one in records),
+        "total_avoided": sum(record.get("kind") == AVOIDED for record in records),
         "rebalances": records[-last:],
     }
 
 
 def rebalances_since(cluster: Cluster, since_ms: int) -> dict[str, int] | None:
-    """How many rebalances of each group were stored since a moment.
+    """The number of rebalances of each group that were stored since a time.
 
-    None where there is no topic, or it may not be read.
+    None if the topic does not exist, or its offsets cannot be read.
 
     Raises RefusedError, DisconnectedError, DecodeError.
     """
@@ -79,14 +79,14 @@ def rebalances_since(cluster: Cluster, since_ms: int) -> dict[str, int] | None:
         for record in read_records(cluster, TOPIC, 0, start, ends[partition].offset):
             if record.key is not None and _is_wanted(record, REBALANCE):
                 name = record.key.decode("utf-8", "surrogatepass")
-                # One that ran for long is there twice.
+                # A long rebalance is stored twice.
                 seen.setdefault(name, set()).add(dict(record.headers).get("sequence"))
     return {name: len(sequences) for name, sequences in seen.items()}
 
 
 def _is_wanted(record: Record, kind: str | None) -> bool:
-    """Whether a record is of a kind, as its header says."""
+    """Whether the header of a record has this kind; None matches all."""
     if kind is None:
         return True
-    told = dict(record.headers).get("kind")
-    return (told == AVOIDED.encode()) == (kind == AVOIDED)
+    is_avoided = dict(record.headers).get("kind") == AVOIDED.encode()
+    return is_avoided == (kind == AVOIDED)

@@ -1,4 +1,4 @@
-"""Offsets of partitions by time, asked of the brokers that lead them."""
+"""Looks up offsets of partitions by time, at their leaders."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from kohort.protocol.messages.list_offsets import (
 TopicPartition: TypeAlias = tuple[str, int]
 
 END: Final = -1
-"""The timestamp that asks for the offset behind the last record."""
+"""The timestamp of the log end offset in ListOffsets."""
 START: Final = -2
-"""The timestamp that asks for the first offset."""
+"""The timestamp of the log start offset in ListOffsets."""
 
 _LIST_OFFSETS_MAX: Final = 9
 _READ_UNCOMMITTED: Final = 0
@@ -28,23 +28,23 @@ _READ_COMMITTED: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """What a broker has answered for one partition."""
+    """The result for a partition."""
 
     offset: int
-    """-1: no record is that late."""
+    """-1 if all records are older."""
     error: int
-    """An ErrorCode; LEADER_NOT_AVAILABLE where there was no broker to ask."""
+    """An ErrorCode; LEADER_NOT_AVAILABLE if the partition has no leader."""
 
 
 def find_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
-    """The first offset at or behind a time, in milliseconds or `START` or `END`, per partition.
+    """The first offset at or after a time in ms, or `START` or `END`, of each partition.
 
-    Partitions that do not exist are left out. Raises DisconnectedError.
+    Unknown partitions are left out. Raises DisconnectedError.
 
     Args:
-        committed_only: the end is the last stable offset, as with read_committed.
+        committed_only: `END` means the last stable offset, as with read_committed.
     """
     level = _READ_COMMITTED if committed_only else _READ_UNCOMMITTED
     found: dict[TopicPartition, FoundOffset] = {}
@@ -52,62 +52,66 @@ def find_offsets(
         if leader is None:
             found |= dict.fromkeys(partitions, FoundOffset(-1, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
-            asked = {one: times[one] for one in partitions}
-            found |= _ask(cluster, leader, asked, level)
+            of_leader = {partition: times[partition] for partition in partitions}
+            found |= _ask(cluster, leader, of_leader, level)
     return found
 
 
 def known_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """`find_offsets` without the partitions that do not tell."""
+    """`find_offsets` without partitions that have an error."""
     found = find_offsets(cluster, times)
-    return {one: answer.offset for one, answer in found.items() if not answer.error}
+    return {partition: result.offset for partition, result in found.items() if not result.error}
 
 
 def starts_of_lagging(
     cluster: Cluster, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the log start offsets of the partitions whose committed offset is below the end: only
-    these can have deleted records that would count as lag. Raises DisconnectedError.
+    """The log start offsets of partitions whose committed offset is below the end.
+
+    Only these can have deleted records that must not count as lag. Raises DisconnectedError.
     """
-    lagging = [one for one, offset in committed.items() if offset < ends.get(one, 0)]
+    lagging = [
+        partition for partition, offset in committed.items() if offset < ends.get(partition, 0)
+    ]
     return known_offsets(cluster, dict.fromkeys(lagging, START))
 
 
 def told_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, int]:
-    """`find_offsets` where each partition that exists has to tell.
+    """`find_offsets`, but an error of a partition is raised.
 
     Raises:
-        RefusedError: one does not.
+        RefusedError
         DisconnectedError
     """
     found = find_offsets(cluster, times, committed_only=committed_only)
-    for (topic, index), answer in found.items():
-        if answer.error:
-            raise RefusedError(answer.error, f"{topic}-{index} does not tell its offsets")
-    return {one: answer.offset for one, answer in found.items()}
+    for (topic, index), result in found.items():
+        if result.error:
+            raise RefusedError(result.error, f"the offsets of {topic}-{index} cannot be read")
+    return {partition: result.offset for partition, result in found.items()}
 
 
 def leaders_of(
     cluster: Cluster, partitions: Mapping[TopicPartition, object]
 ) -> dict[BlockingConnection | None, list[TopicPartition]]:
-    """The partitions that exist, by the broker that leads them; None leads those without one."""
+    """The existing partitions by their leader; None for those without one."""
     topics = sorted({topic for topic, _ in partitions})
     if not topics:
         return {}
     metadata = cluster.metadata(topics)
     by_id: dict[int, list[TopicPartition]] = {}
     for topic in metadata.topics:
-        for one in topic.partitions:
-            if topic.name is not None and (topic.name, one.partition_index) in partitions:
-                by_id.setdefault(one.leader_id, []).append((topic.name, one.partition_index))
-    found: dict[BlockingConnection | None, list[TopicPartition]] = {}
+        for described in topic.partitions:
+            partition = (topic.name or "", described.partition_index)
+            if partition in partitions:
+                by_id.setdefault(described.leader_id, []).append(partition)
+    by_leader: dict[BlockingConnection | None, list[TopicPartition]] = {}
     for node_id, led in by_id.items():
-        found.setdefault(cluster.broker(metadata, node_id), []).extend(led)
-    return {leader: sorted(led) for leader, led in found.items()}
+        by_leader.setdefault(cluster.broker(metadata, node_id), []).extend(led)
+    return {leader: sorted(led) for leader, led in by_leader.items()}
 
 
 def _ask(
@@ -115,8 +119,8 @@ def _ask(
 ) -> dict[TopicPartition, FoundOffset]:
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for (topic, index), time_ms in times.items():
-        asked = ListOffsetsPartition(partition_index=index, timestamp=time_ms)
-        by_topic.setdefault(topic, []).append(asked)
+        partition = ListOffsetsPartition(partition_index=index, timestamp=time_ms)
+        by_topic.setdefault(topic, []).append(partition)
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=level,
@@ -127,7 +131,7 @@ def _ask(
     )
     answer: ListOffsetsResponse = cluster.ask(leader, request, at_most=_LIST_OFFSETS_MAX)
     return {
-        (topic.name, one.partition_index): FoundOffset(one.offset, one.error_code)
+        (topic.name, result.partition_index): FoundOffset(result.offset, result.error_code)
         for topic in answer.topics
-        for one in topic.partitions
+        for result in topic.partitions
     }

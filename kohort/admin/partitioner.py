@@ -1,7 +1,7 @@
-"""Which partition a key goes to: what Kafka's own clients do, so that keys stay together.
+"""Chooses partitions by key in the same way as Kafka's clients, so that a key keeps its partition.
 
-Java's and kcat's `murmur2_random` agree on it: murmur2 of the key, its sign bit cleared, modulo the
-number of partitions.
+As in Java and in librdkafka's `murmur2_random`: murmur2 of the key, with the sign bit cleared,
+modulo the number of partitions.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Austin Appleby's hash of 32 bits as Kafka's `Utils.murmur2` has it; unsigned."""
+    """The 32-bit hash of Kafka's `Utils.murmur2`, unsigned."""
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3
@@ -30,5 +30,5 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def partition_of(key: bytes, partition_count: int) -> int:
-    """The partition that records with this key belong to."""
+    """The partition of records with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

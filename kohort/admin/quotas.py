@@ -1,4 +1,4 @@
-"""What can be asked and changed about limits on clients over Kafka's own protocol (KIP-546)."""
+"""Lists and changes limits on clients (KIP-546)."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from kohort.protocol.messages.describe_client_quotas import (
 )
 
 Parts = tuple[tuple[str, str | None], ...]
-"""Types and names of an entity; None is the default of a type."""
+"""Types and names of an entity; None as name means the default of the type."""
 
 
 class Limits(NamedTuple):
@@ -53,6 +53,6 @@ def change_limits(
         entries=[EntryData(entity=parts, ops=ops)], validate_only=False
     )
     answer: AlterClientQuotasResponse = cluster.ask(cluster.controller(), request)
-    for one in answer.entries:
-        if one.error_code:
-            raise RefusedError(one.error_code, "the limits", one.error_message)
+    for result in answer.entries:
+        if result.error_code:
+            raise RefusedError(result.error_code, "the limits", result.error_message)

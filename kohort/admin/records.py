@@ -1,4 +1,4 @@
-"""Records of one partition, read over Kafka's own protocol."""
+"""Reads the records of a partition."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,17 +15,17 @@ from kohort.protocol.records.batch import crc_matches, split_batches
 from kohort.protocol.records.record import Record, decode_records
 
 ANSWER_BYTES: Final = 8 << 20
-"""The most that is fetched at once, unless a single batch is larger."""
+"""Maximum size of a response, unless a single batch is larger."""
 
 _FETCH_MAX: Final = 12
-"""The last version of Fetch that has topics' names: from version 13 on it has ids."""
+"""Last version with topic names; later ones have topic ids."""
 _MAX_WAIT_MS: Final = 500
 
 
 def read_records(
     cluster: Cluster, topic: str, partition: int, start: int, stop: int
 ) -> Iterator[Record]:
-    """The records from offset `start` up to, and without, `stop`, in their order.
+    """The records from offset `start` to before `stop`, in order.
 
     Raises:
         RefusedError: the partition cannot be read.
@@ -65,4 +65,4 @@ def read_records(
                         yield record
             start = max(start, header.next_offset)
         if start == before:
-            return  # What is behind it was deleted meanwhile.
+            return  # The rest was deleted meanwhile.

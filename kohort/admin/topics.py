@@ -1,4 +1,4 @@
-"""What can be asked and changed about topics over Kafka's own protocol, of Kohort and of Kafka."""
+"""Lists, describes, creates, changes and deletes topics."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
@@ -35,15 +35,15 @@ from kohort.protocol.messages.metadata import MetadataResponseTopic
 from kohort.protocol.types import ZERO_UUID
 
 TIMEOUT_MS: Final = 30_000
-"""How long a broker may take over a change before it answers."""
+"""Time limit of the broker for a change."""
 
 _BY_STATE_SINCE: Final = 6
-"""DeleteTopics before it takes names only."""
+"""First version of DeleteTopics with names or ids; earlier ones have names only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition; None for what is not known."""
+    """A partition; fields are None if the value is unknown."""
 
     index: int
     leader: int | None
@@ -60,24 +60,24 @@ class Config:
 
     name: str
     value: str | None
-    """The value; None where it is secret, or there is none."""
+    """None if it is not set, or a secret."""
     is_set_here: bool
-    """Whether the config was set on this topic."""
+    """Whether it is an override of this topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic."""
+    """A topic."""
 
     name: str
     topic_id: str
-    """The 16 bytes in base64url, the way Kafka writes them."""
+    """The UUID in base64url, as Kafka formats it."""
     is_internal: bool
     partitions: list[Partition]
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas the first partition has, which Kafka's own tool tells of the topic."""
+        """Number of replicas of the first partition, as in Kafka's own tool."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -91,22 +91,26 @@ def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
     described = list(cluster.metadata(None).topics)
     if internal:
         described += cluster.metadata([REBALANCE_HISTORY]).topics
-    found = {one.name: _topic(one, {}, {}) for one in described if one.name and not one.error_code}
-    return [found[name] for name in sorted(found) if internal or not found[name].is_internal]
+    topics = {
+        topic.name: _topic(topic, {}, {})
+        for topic in described
+        if topic.name and not topic.error_code
+    }
+    return [topics[name] for name in sorted(topics) if internal or not topics[name].is_internal]
 
 
 def describe_topic(cluster: Cluster, name: str) -> Topic | None:
-    """One topic with offsets and sizes, None if there is none of that name.
+    """A topic with offsets and sizes; None if it does not exist.
 
     Raises:
-        RefusedError, DisconnectedError: it could not be asked.
+        RefusedError, DisconnectedError
     """
     described = cluster.metadata([name]).topics[0]
     if described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if described.error_code:
         raise RefusedError(described.error_code, f"the topic {name!r} cannot be described")
-    indexes = [one.partition_index for one in described.partitions]
+    indexes = [partition.partition_index for partition in described.partitions]
     starts = known_offsets(cluster, {(name, index): START for index in indexes})
     ends = known_offsets(cluster, {(name, index): END for index in indexes})
     offsets = {index: (starts.get((name, index)), ends.get((name, index))) for index in indexes}
@@ -114,15 +118,19 @@ def describe_topic(cluster: Cluster, name: str) -> Topic | None:
 
 
 def topic_configs(cluster: Cluster, name: str) -> list[Config]:
-    """All configs in force on a topic, by name. Raises RefusedError, DisconnectedError."""
+    """All configs of a topic, sorted by name. Raises RefusedError, DisconnectedError."""
     configs = described(
         cluster, cluster.controller(), Resource(Kind.TOPIC, name), None, f"topic {name!r}"
     )
     found = [
-        Config(one.name, None if one.is_sensitive else one.value, one.config_source == Source.TOPIC)
-        for one in configs
+        Config(
+            config.name,
+            None if config.is_sensitive else config.value,
+            config.config_source == Source.TOPIC,
+        )
+        for config in configs
     ]
-    return sorted(found, key=lambda one: one.name)
+    return sorted(found, key=lambda config: config.name)
 
 
 def create_topic(
@@ -134,10 +142,10 @@ def create_topic(
     configs: Mapping[str, str],
     is_dry_run: bool = False,
 ) -> None:
-    """Create a topic, or see whether it could be.
+    """Create a topic, or with `is_dry_run` check whether it could be created.
 
     Args:
-        partitions, replication_factor: -1 takes the broker's default.
+        partitions, replication_factor: -1 means the broker's default.
 
     Raises:
         RefusedError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG...
@@ -169,7 +177,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 
 
 def add_partitions(cluster: Cluster, name: str, count: int, *, is_dry_run: bool = False) -> None:
-    """Give a topic `count` partitions in all. Raises RefusedError, DisconnectedError."""
+    """Increase the partitions of a topic to `count`. Raises RefusedError, DisconnectedError."""
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)],
         timeout_ms=TIMEOUT_MS,
@@ -187,7 +195,7 @@ def alter_configs(
     *,
     is_dry_run: bool = False,
 ) -> None:
-    """Set configs of a topic and take others back to the broker's default; the rest stays.
+    """Set configs of a topic, reset others to the broker's default, and keep the rest.
 
     Raises RefusedError, DisconnectedError.
     """
@@ -208,17 +216,17 @@ def _topic(
     sizes: Mapping[int, int],
 ) -> Topic:
     partitions = []
-    for one in sorted(described.partitions, key=lambda one: one.partition_index):
-        start, end = offsets.get(one.partition_index, (None, None))
+    for listed in sorted(described.partitions, key=lambda listed: listed.partition_index):
+        start, end = offsets.get(listed.partition_index, (None, None))
         partitions.append(
             Partition(
-                index=one.partition_index,
-                leader=one.leader_id if one.leader_id >= 0 else None,
-                replicas=list(one.replica_nodes),
-                in_sync=list(one.isr_nodes),
+                index=listed.partition_index,
+                leader=listed.leader_id if listed.leader_id >= 0 else None,
+                replicas=list(listed.replica_nodes),
+                in_sync=list(listed.isr_nodes),
                 start=start,
                 end=end,
-                size_bytes=sizes.get(one.partition_index),
+                size_bytes=sizes.get(listed.partition_index),
             )
         )
     topic_id = urlsafe_b64encode(described.topic_id).rstrip(b"=").decode()
@@ -226,7 +234,7 @@ def _topic(
 
 
 def _sizes(cluster: Cluster, name: str, indexes: list[int]) -> dict[int, int]:
-    """Bytes of each partition on disk, of the largest replica that is told."""
+    """Size on disk of each partition's largest known replica, in bytes."""
     request = DescribeLogDirsRequest(
         topics=[DescribableLogDirTopic(topic=name, partitions=indexes)]
     )
@@ -235,7 +243,7 @@ def _sizes(cluster: Cluster, name: str, indexes: list[int]) -> dict[int, int]:
         answer: DescribeLogDirsResponse = cluster.ask(broker, request)
         for directory in answer.results:
             for topic in directory.topics:
-                for one in topic.partitions if topic.name == name else ():
-                    known = sizes.get(one.partition_index, 0)
-                    sizes[one.partition_index] = max(known, one.partition_size)
+                for replica in topic.partitions if topic.name == name else ():
+                    known = sizes.get(replica.partition_index, 0)
+                    sizes[replica.partition_index] = max(known, replica.partition_size)
     return sizes

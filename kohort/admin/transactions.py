@@ -1,7 +1,7 @@
-"""What can be asked about transactions over Kafka's own protocol, of Kohort and of Kafka.
+"""Lists and describes transactions, and aborts them in a partition (KIP-664).
 
-The coordinator knows transactional ids, a partition knows producer ids (KIP-664). Here they are
-brought together, by asking every broker for the ids of a producer.
+Coordinators know transactional ids, partitions know producer ids. To combine them, all brokers are
+asked for the transactional ids of a producer id.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.admin.cluster import Cluster, CoordinatorKind, RefusedError
+from kohort.admin.offsets import END, told_offsets
 from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_producers import (
@@ -21,12 +22,6 @@ from kohort.protocol.messages.describe_producers import (
 from kohort.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     TransactionState,
-)
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
 )
 from kohort.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -40,12 +35,8 @@ from kohort.protocol.messages.write_txn_markers import (
 )
 
 NONE_OPEN: Final = -1
-_END: Final = -1
-_READ_UNCOMMITTED: Final = 0
-_READ_COMMITTED: Final = 1
-_LIST_OFFSETS_MAX: Final = 9
 _TRANSACTION_VERSION: Final = 0
-"""The epoch of an operator's marker is that of the batches, not the one after it."""
+"""An operator's marker has the epoch of the batches, not the following one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +51,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A transactional id with its transaction; times are the broker's wall clock."""
+    """A transactional id with its transaction; times are of the broker's wall clock."""
 
     transactional_id: str
     state: str
@@ -68,21 +59,21 @@ class Described:
     producer_epoch: int
     timeout_ms: int
     start_ms: int
-    """-1: no transaction has begun."""
+    """-1 without a transaction."""
     partitions: list[tuple[str, int]]
     coordinator: str
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Where consumers of a partition are held at."""
+    """The open transactions that hold back read_committed consumers of a partition."""
 
     high_watermark: int
     last_stable_offset: int
     open: list[ProducerState]
-    """Producers with an open transaction in the partition, the one that holds first."""
+    """Producers with an open transaction, by its first offset."""
     ids: dict[int, str]
-    """Transactional ids of these, as far as a coordinator knows them."""
+    """Their transactional ids, if a coordinator knows them."""
 
 
 def list_transactions(
@@ -93,13 +84,13 @@ def list_transactions(
     open_for_ms: int = -1,
     pattern: str | None = None,
 ) -> list[Listed]:
-    """The transactional ids of all brokers that pass every filter, by name.
+    """The transactional ids of all brokers that match all filters, by name.
 
     Raises:
-        RefusedError: also for a state or a pattern that a broker does not understand.
-        DisconnectedError: a broker does not answer.
+        RefusedError: also for an unknown state or an invalid pattern.
+        DisconnectedError
     """
-    found: dict[str, Listed] = {}
+    by_id: dict[str, Listed] = {}
     request = ListTransactionsRequest(
         state_filters=list(states),
         producer_id_filters=list(producer_ids),
@@ -115,18 +106,21 @@ def list_transactions(
                 raise RefusedError(answer.error_code, what)
             return answer
 
-        for one in cluster.retrying(ask).transaction_states:
-            found[one.transactional_id] = Listed(
-                one.transactional_id, one.transaction_state, one.producer_id, str(broker.address)
+        for state in cluster.retrying(ask).transaction_states:
+            by_id[state.transactional_id] = Listed(
+                state.transactional_id,
+                state.transaction_state,
+                state.producer_id,
+                str(broker.address),
             )
-    return [found[name] for name in sorted(found)]
+    return [by_id[name] for name in sorted(by_id)]
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> Described | None:
-    """One transactional id, None if it is not known.
+    """Describe a transactional id; None if it is unknown.
 
     Raises:
-        RefusedError, DisconnectedError: it could not be asked.
+        RefusedError, DisconnectedError
     """
 
     def ask() -> tuple[BlockingConnection, TransactionState]:
@@ -153,24 +147,28 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Described |
 
 
 def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
-    """What holds read_committed consumers of a partition back; None if there is no such partition.
+    """The open transactions in a partition, and its end; None if the partition does not exist.
 
     Raises:
-        RefusedError, DisconnectedError: it could not be asked.
+        RefusedError, DisconnectedError
     """
     leader = cluster.leader(topic, partition)
     if leader is None:
         return None
     producers = _producers(cluster, leader, topic, partition)
-    is_open = [one for one in producers if one.current_txn_start_offset != NONE_OPEN]
-    is_open.sort(key=lambda one: one.current_txn_start_offset)
+    is_open = [state for state in producers if state.current_txn_start_offset != NONE_OPEN]
+    is_open.sort(key=lambda state: state.current_txn_start_offset)
     ids = {}
     if is_open:
-        listed = list_transactions(cluster, producer_ids=[one.producer_id for one in is_open])
-        ids = {one.producer_id: one.transactional_id for one in listed}
-    high_watermark = _end(cluster, leader, topic, partition, _READ_UNCOMMITTED)
-    stable = _end(cluster, leader, topic, partition, _READ_COMMITTED)
-    return Held(high_watermark, stable, is_open, ids)
+        listed = list_transactions(cluster, producer_ids=[state.producer_id for state in is_open])
+        ids = {entry.producer_id: entry.transactional_id for entry in listed}
+    ends = {(topic, partition): END}
+    high_watermarks = told_offsets(cluster, ends)
+    stable_offsets = told_offsets(cluster, ends, committed_only=True)
+    if not high_watermarks or not stable_offsets:
+        return None  # Deleted meanwhile.
+    key = topic, partition
+    return Held(high_watermarks[key], stable_offsets[key], is_open, ids)
 
 
 def abort_in_partition(
@@ -179,10 +177,10 @@ def abort_in_partition(
     """Write an abort marker for a producer's open transaction into one partition.
 
     Raises:
-        RefusedError, DisconnectedError: it was not written.
+        RefusedError, DisconnectedError
     """
     leader = cluster.leader(topic, partition)
-    assert leader is not None, "it has told its producers"
+    assert leader is not None, "described before"
     request = WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
@@ -190,7 +188,7 @@ def abort_in_partition(
                 producer_epoch=producer.producer_epoch,
                 transaction_result=False,
                 topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
-                # Before any marker there was no coordinator in this partition.
+                # -1 before the first marker in the partition.
                 coordinator_epoch=max(producer.coordinator_epoch, 0),
                 transaction_version=_TRANSACTION_VERSION,
             )
@@ -199,7 +197,7 @@ def abort_in_partition(
     answer: WriteTxnMarkersResponse = cluster.ask(leader, request)
     error = answer.markers[0].topics[0].partitions[0].error_code
     if error:
-        raise RefusedError(error, f"{topic}-{partition} does not take the marker")
+        raise RefusedError(error, f"{topic}-{partition} rejects the marker")
 
 
 def _producers(
@@ -210,22 +208,8 @@ def _producers(
     )
     described = cluster.ask(leader, request).topics[0].partitions[0]
     if described.error_code:
-        raise RefusedError(described.error_code, f"{topic}-{partition} does not tell its producers")
+        raise RefusedError(
+            described.error_code, f"the producers of {topic}-{partition} cannot be described"
+        )
     producers: list[ProducerState] = described.active_producers
     return producers
-
-
-def _end(
-    cluster: Cluster, leader: BlockingConnection, topic: str, partition: int, isolation_level: int
-) -> int:
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=_END)
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation_level,
-        topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
-    )
-    answer: ListOffsetsResponse = cluster.ask(leader, request, at_most=_LIST_OFFSETS_MAX)
-    found = answer.topics[0].partitions[0]
-    if found.error_code:
-        raise RefusedError(found.error_code, f"{topic}-{partition} does not tell where it ends")
-    return found.offset

@@ -1,4 +1,4 @@
-"""What can be asked and changed about SCRAM users over Kafka's own protocol (KIP-554)."""
+"""Lists and changes SCRAM users (KIP-554)."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -24,11 +24,11 @@ from kohort.protocol.scram import HASHES, salted_password
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """SCRAM mechanisms by name, with their numbers in the protocol."""
 ITERATIONS: Final = 8_192
-"""Iterations for passwords that are set here; Kafka's tools use 4,096 by default."""
+"""Default for new passwords; that of Kafka's tools is 4,096."""
 
 _SALT_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_LENGTH: Final = 26
-"""The form that Kafka's tools give a salt; one for a user that there is not looks the same."""
+"""Kafka's salt format; also used for unknown users, so that they cannot be enumerated."""
 
 
 class User(NamedTuple):
@@ -40,7 +40,7 @@ class User(NamedTuple):
 
 
 class Password(NamedTuple):
-    """A password as a broker is told of it."""
+    """A salted password, as it is sent to a broker."""
 
     mechanism: str
     iterations: int
@@ -52,62 +52,63 @@ class Password(NamedTuple):
 
 
 def hashed(password: str, mechanisms: Iterable[str], iterations: int) -> list[Password]:
-    """One for each mechanism, with a new salt."""
-    found = []
+    """Salt and hash a password for each mechanism."""
+    passwords = []
     for mechanism in mechanisms:
         characters = (_SALT_CHARACTERS[byte % 36] for byte in os.urandom(_SALT_LENGTH))
         salt = "".join(characters).encode()
         salted = salted_password(HASHES[mechanism], password.encode(), salt, iterations)
-        found.append(Password(mechanism, iterations, salt, salted))
-    return found
+        passwords.append(Password(mechanism, iterations, salt, salted))
+    return passwords
 
 
 def list_users(cluster: Cluster, names: Sequence[str] = ()) -> list[User]:
-    """All users, or those of `names` that there are. Raises RefusedError, DisconnectedError."""
+    """All users, or the existing ones of `names`. Raises RefusedError, DisconnectedError."""
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
     answer: DescribeUserScramCredentialsResponse = cluster.ask(cluster.controller(), request)
     if answer.error_code:
         raise RefusedError(answer.error_code, "the users cannot be listed")
-    of_number = {number: name for name, number in MECHANISMS.items()}
-    found = []
-    for one in answer.results:
-        if one.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+    mechanisms = {number: name for name, number in MECHANISMS.items()}
+    users = []
+    for result in answer.results:
+        if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             continue
-        if one.error_code:
-            raise _refused(one)
-        # Kafka tells them in any order.
-        infos = sorted((info.mechanism, info.iterations) for info in one.credential_infos)
-        found.append(User(one.user, {of_number[number]: count for number, count in infos}))
-    return sorted(found)
+        if result.error_code:
+            raise _refused(result)
+        # Kafka returns them in any order.
+        infos = sorted((info.mechanism, info.iterations) for info in result.credential_infos)
+        users.append(User(result.user, {mechanisms[number]: count for number, count in infos}))
+    return sorted(users)
 
 
 def set_password(cluster: Cluster, name: str, passwords: Iterable[Password]) -> None:
-    """Give a user these credentials in place of what it has, each by a request of its own: Kafka
-    refuses a request that names a user twice. Raises as `list_users`.
+    """Add or replace a user's credentials, raising as `list_users`.
+
+    Each has its own request, because Kafka rejects requests that name a user twice.
     """
-    for one in passwords:
-        wanted = ScramCredentialUpsertion(
+    for password in passwords:
+        upsertion = ScramCredentialUpsertion(
             name=name,
-            mechanism=MECHANISMS[one.mechanism],
-            iterations=one.iterations,
-            salt=one.salt,
-            salted_password=one.salted,
+            mechanism=MECHANISMS[password.mechanism],
+            iterations=password.iterations,
+            salt=password.salt,
+            salted_password=password.salted,
         )
-        _alter(cluster, AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted]))
+        _alter(cluster, AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]))
 
 
 def remove_user(cluster: Cluster, user: User) -> None:
-    """Take all credentials of a user away, each as above. Raises as `list_users`."""
+    """Remove all credentials of a user. Raises as `list_users`."""
     for mechanism in user.iterations:
-        wanted = ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[mechanism])
-        _alter(cluster, AlterUserScramCredentialsRequest(deletions=[wanted], upsertions=[]))
+        deletion = ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[mechanism])
+        _alter(cluster, AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]))
 
 
 def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
     answer: AlterUserScramCredentialsResponse = cluster.ask(cluster.controller(), request)
-    for one in answer.results:
-        if one.error_code:
-            raise _refused(one)
+    for result in answer.results:
+        if result.error_code:
+            raise _refused(result)
 
 
 def _refused(

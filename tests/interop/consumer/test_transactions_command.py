@@ -97,9 +97,9 @@ def test_a_transaction_that_its_coordinator_knows_is_aborted_only_by_force(scene
 def test_what_there_is_not_is_said_so(scene: Scene) -> None:
     unknown = scene.ask("describe", "no-such-id")
     assert (unknown.code, unknown.out) == (1, "")
-    assert "there is no transactional id 'no-such-id'" in unknown.err
+    assert "unknown transactional id 'no-such-id'" in unknown.err
     no_partition = scene.ask("why", scene.topic, "7")
     assert no_partition.code == 1
-    assert f"there is no partition 7 of '{scene.topic}'" in no_partition.err
+    assert f"no partition 7 of topic '{scene.topic}'" in no_partition.err
     wrong = scene.ask("why", scene.topic, "-1")
     assert wrong.code == 2
