@@ -15,10 +15,10 @@ _NAMED = re.compile(r"--([\w-]+): (#[0-9a-f]{6});")
 
 
 def palettes(style: str) -> dict[str, Palette]:
-    """The named colours of a style, by daylight and in the dark."""
-    light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
-    by_day = dict(_NAMED.findall(light))
-    return {"light": by_day, "dark": by_day | dict(_NAMED.findall(dark))}
+    """The named colours of a style, whose blocks alternate between light and dark."""
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    light = dict(_NAMED.findall("".join(blocks[::2])))
+    return {"light": light, "dark": light | dict(_NAMED.findall("".join(blocks[1::2])))}
 
 
 def luminance(colour: str) -> float:

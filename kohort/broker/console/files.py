@@ -1,9 +1,13 @@
-"""The console's own files in `static`: a page, its style and its modules."""
+"""The console's own files in `static`: a page, its style and its modules.
+
+The style begins with the colours that the console shares with the report.
+"""
 
 import gzip
 import re
 from hashlib import sha256
 from http import HTTPStatus
+from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,6 +15,7 @@ from kohort.broker.http.messages import HttpRequest, HttpResponse
 
 STATIC: Final = Path(__file__).parent / "static"
 INDEX: Final = "index.html"
+STYLE: Final = "console.css"
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -54,6 +59,8 @@ def load_files(directory: Path = STATIC) -> dict[str, StaticFile]:
         content_type = _TYPES.get(path.suffix)
         if content_type is not None:
             data = path.read_bytes()
+            if path.name == STYLE:
+                data = files("kohort.groups.history").joinpath("colors.css").read_bytes() + data
             tag = f'"{sha256(data).hexdigest()[:20]}"'
             packed = gzip.compress(data, mtime=0)
             found[path.name] = StaticFile(data, packed, content_type, tag)

@@ -58,8 +58,9 @@ def render(contents: Contents, source: str, made_at: datetime | None = None) -> 
 
 
 def style() -> str:
-    """The style of the page, as CSS."""
-    return files(__package__).joinpath(STYLE).read_text(encoding="utf-8")
+    """The style of the page, as CSS; the console has the same colours."""
+    colors = files("kohort.groups.history").joinpath("colors.css").read_text(encoding="utf-8")
+    return colors + files(__package__).joinpath(STYLE).read_text(encoding="utf-8")
 
 
 def _are_several(contents: Contents) -> bool:

@@ -8,7 +8,6 @@ import pytest
 
 from kohort.broker.console.files import INDEX, STATIC, load_files
 from kohort.broker.http.messages import HttpRequest
-from kohort.insight.report.page import style as style_of_report
 from tests.support.contrast import GRAPHICS, TEXT, palettes, ratio
 
 FILES = load_files()
@@ -88,23 +87,3 @@ def test_each_colour_that_is_used_is_in_both_palettes_and_none_is_written_elsewh
     assert set(found["light"]) == set(found["dark"])
     rules = re.sub(r":root \{.*?\}", "", STYLE, flags=re.DOTALL)
     assert not re.findall(r"#[0-9a-fA-F]{3,8}\b|rgba?\(|opacity", rules)
-
-
-def test_colours_are_those_of_the_report() -> None:
-    from kohort.insight.report.page import style  # noqa: PLC0415 - the report is here for this alone.
-
-    report = style()
-    for palette in palettes(STYLE).values():
-        for name, colour in palette.items():
-            assert f"--{name}: {colour};" in report, name
-
-
-def test_a_colour_has_one_value_in_the_console_and_in_the_report() -> None:
-    # Each is whole by itself, and neither may import the other: the palette stands in both.
-    report = palettes(style_of_report())
-    for theme, palette in palettes(STYLE).items():
-        shared = palette.keys() & report[theme].keys()
-        assert len(shared) > 10
-        assert {name: palette[name] for name in shared} == {
-            name: report[theme][name] for name in shared
-        }
