@@ -78,7 +78,7 @@ def starts_of_lagging(
     return known_offsets(cluster, dict.fromkeys(lagging, START))
 
 
-def told_offsets(
+def checked_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, int]:
     """`find_offsets`, but an error of a partition is raised.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.admin.cluster import Cluster, CoordinatorKind, RefusedError
-from kohort.admin.offsets import END, told_offsets
+from kohort.admin.offsets import END, checked_offsets
 from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_producers import (
@@ -163,8 +163,8 @@ def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
         listed = list_transactions(cluster, producer_ids=[state.producer_id for state in is_open])
         ids = {entry.producer_id: entry.transactional_id for entry in listed}
     ends = {(topic, partition): END}
-    high_watermarks = told_offsets(cluster, ends)
-    stable_offsets = told_offsets(cluster, ends, committed_only=True)
+    high_watermarks = checked_offsets(cluster, ends)
+    stable_offsets = checked_offsets(cluster, ends, committed_only=True)
     if not high_watermarks or not stable_offsets:
         return None  # Deleted meanwhile.
     key = topic, partition

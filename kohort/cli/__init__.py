@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
-from kohort.cli.parser import Parser
+from kohort.cli.commands import Parser
 from kohort.version import VERSION
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]

@@ -28,7 +28,7 @@ from kohort.broker.core.security.acls import (
 from kohort.broker.core.security.addresses import host_text
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import ANONYMOUS, USER, Principal
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result
 from kohort.cli.table import table

@@ -13,7 +13,7 @@ from kohort.broker.config.listeners import own_setting
 from kohort.broker.config.load import ConfigError, LoadedConfig, load
 from kohort.broker.config.settings import HIDDEN, ConfigType, Setting, settings_of
 from kohort.broker.config.topic import TOPIC_SETTINGS
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_json, print_json, print_result
 

@@ -7,7 +7,7 @@ that time. With ``--group`` it joins the group, shares its partitions and commit
 import argparse
 from typing import Final
 
-from kohort.cli.broker_commands import run
+from kohort.cli.commands import run
 from kohort.cli.options import add_kafka, duration_ms, moment_ms
 from kohort.cli.record_format import HELP
 
@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_committed skips records of aborted and open transactions (%(default)s)",
     )
     add_kafka(parser)
-    parser.set_defaults(run=run, ask=ask)
+    parser.set_defaults(run=run, execute=execute)
     parser.epilog = "Exit codes: 0; 1 no such topic; 2 usage; 3 no broker answers, or it refuses."
 
 
-def ask(options: argparse.Namespace) -> None:
+def execute(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     from kohort.cli.consuming import consume  # noqa: PLC0415 - imports asyncio.
 

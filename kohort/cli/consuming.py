@@ -149,7 +149,7 @@ def _offsets(
     committed_only: bool = False,
 ) -> dict[TopicPartition, int]:
     asked = {(one.topic, one.partition): time_ms for one in partitions}
-    found = offsets.told_offsets(cluster, asked, committed_only=committed_only)
+    found = offsets.checked_offsets(cluster, asked, committed_only=committed_only)
     return {TopicPartition(*one): offset for one, offset in found.items()}
 
 

@@ -31,7 +31,7 @@ from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.lock import DataDirectoryLock
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataError
-from kohort.cli.broker_commands import run
+from kohort.cli.commands import run
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
 from kohort.cli.options import add_json, print_result
 
@@ -80,7 +80,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         help="listeners for the printed Kafka settings, with the controller's under the name "
         f"{CONTROLLER} ({','.join(map(str, KAFKA_LISTENERS))})",
     )
-    parser.set_defaults(ask=_export)
+    parser.set_defaults(execute=_export)
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +92,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="Kafka's metadata.log.dir, if it is not the data directory",
     )
-    parser.set_defaults(ask=_import)
+    parser.set_defaults(execute=_import)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

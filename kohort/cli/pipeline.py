@@ -12,7 +12,7 @@ import importlib.util
 import sys
 from typing import Any, Final, NoReturn
 
-from kohort.cli.parser import Parser
+from kohort.cli.commands import Parser
 from kohort.insight.errors import ReportedError
 from kohort.pipeline.errors import UnavailableError
 

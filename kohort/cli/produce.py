@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from kohort.admin.cluster import RefusedError
 from kohort.admin.producing import Producer
-from kohort.cli.broker_commands import run
+from kohort.cli.commands import run
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.record_json import RecordError, from_line
@@ -61,13 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compression", choices=CODECS, default="none", help="of the batches (%(default)s)"
     )
     add_kafka(parser)
-    parser.set_defaults(run=run, ask=ask)
+    parser.set_defaults(run=run, execute=execute)
     parser.epilog = (
         "Exit codes: 0; 1 there is no such topic; 2 usage; 3 no broker answers, or it refuses."
     )
 
 
-def ask(options: argparse.Namespace) -> None:
+def execute(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     parse = _parser(options)
     with cluster_of(options) as cluster, _opened(options.file) as descriptor:

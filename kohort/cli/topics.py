@@ -16,7 +16,7 @@ from kohort.admin.topics import (
     list_topics,
     topic_configs,
 )
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
 from kohort.cli.not_found import no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result

@@ -20,7 +20,7 @@ from kohort.admin.transactions import (
     list_transactions,
 )
 from kohort.cli.admin_http import HTTP, LOCAL_HOSTS, Json, fetch
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result, seconds, security_of
 from kohort.cli.table import table

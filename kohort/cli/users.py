@@ -22,7 +22,7 @@ from kohort.admin.users import (
 )
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.security.users_file import credential_line
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result
 from kohort.cli.table import table

@@ -5,7 +5,7 @@
 
 import argparse
 
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.groups import advice, history, reset_offsets, state
 
 

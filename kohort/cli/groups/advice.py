@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.groups.history import COUNT_MAX, add_history
 
 _ADVISE: Final = (

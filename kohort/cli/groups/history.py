@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from kohort.admin.history import group_history
 from kohort.cli.admin_http import HTTP, Json, fetch
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UnavailableError
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
 from kohort.cli.options import (

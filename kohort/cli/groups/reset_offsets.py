@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from kohort.admin.cluster import Cluster
 from kohort.admin.group_changes import set_offsets
 from kohort.admin.groups import committed_offsets
-from kohort.admin.offsets import END, START, TopicPartition, told_offsets
-from kohort.cli.broker_commands import Commands
+from kohort.admin.offsets import END, START, TopicPartition, checked_offsets
+from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.not_found import partitions_of
 from kohort.cli.options import add_kafka, cluster_of, duration_ms, moment_ms, print_result
@@ -174,7 +174,7 @@ def _moves(
 
 
 def _offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    offsets = told_offsets(cluster, times)
+    offsets = checked_offsets(cluster, times)
     if missing := sorted(set(times) - offsets.keys()):
         topic, index = missing[0]
         raise NotFoundError(f"no partition {topic}-{index}, in which the group has an offset")

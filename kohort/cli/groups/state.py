@@ -10,7 +10,7 @@ from kohort.admin.group_changes import delete_group
 from kohort.admin.group_overview import overview
 from kohort.admin.groups import Group, Position, describe_group
 from kohort.admin.offsets import TopicPartition
-from kohort.cli.broker_commands import Commands
+from kohort.cli.commands import Commands
 from kohort.cli.errors import RefusedCommandError, UnavailableError
 from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result

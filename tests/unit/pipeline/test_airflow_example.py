@@ -13,7 +13,7 @@ from typing import Any, Self
 import pytest
 
 from kohort.cli import pipeline
-from kohort.cli.parser import Parser
+from kohort.cli.commands import Parser
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "airflow" / "rebalance_report.py"
 

@@ -1,15 +1,26 @@
-"""Subcommands that talk to a broker, like `kohort groups list`."""
+"""Parsers of commands and subcommands, like `kohort groups list`, and how one is executed."""
 
 import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from kohort.cli.errors import CommandError
 
-Ask: TypeAlias = Callable[[argparse.Namespace], None]
+Execute: TypeAlias = Callable[[argparse.Namespace], None]
 """Executes a command and prints its result. Raises CommandError."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Prints errors in one line, without the usage text before it.
+
+    Parsers of subcommands are created with the same class.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
 
 
 class Commands:
@@ -23,23 +34,23 @@ class Commands:
         self._epilog = f"Exit codes: 0; 1 {failure}; 2 usage; 3 no broker answers, or it refuses."
         parser.epilog = self._epilog
         parser.set_defaults(run=run)
-        self._parsers = parser.add_subparsers(dest="asked", required=True, metavar="COMMAND")
+        self._parsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
 
     def add(
-        self, name: str, summary: str, ask: Ask, *, description: str | None = None
+        self, name: str, summary: str, execute: Execute, *, description: str | None = None
     ) -> argparse.ArgumentParser:
         """Add a subcommand and return its parser."""
         parser = self._parsers.add_parser(
             name, help=summary, description=description, epilog=self._epilog
         )
-        parser.set_defaults(ask=ask)
+        parser.set_defaults(execute=execute)
         return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Execute the command and return the exit code; errors are printed."""
     try:
-        options.ask(options)
+        options.execute(options)
         sys.stdout.flush()
     except CommandError as error:
         print(f"kohort: {error}", file=sys.stderr)
