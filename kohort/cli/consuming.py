@@ -1,4 +1,4 @@
-"""The work behind ``kohort consume``: a consumer, and what it prints."""
+"""Executes ``kohort consume``: reads records with a consumer and prints them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kohort.client.core.partitions import TopicPartition
 AnyConsumer: TypeAlias = Consumer[Any, Any]
 
 TERMINATED: Final = 128 + signal.SIGTERM
-"""Exit code, as shells have it."""
+"""Exit code after SIGTERM, as in shells."""
 
 POLL_MS: Final = 500
 RECORDS_AT_ONCE: Final = 20_000
@@ -39,19 +39,19 @@ NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where to begin in each partition, and where they end now."""
+    """Start offsets and current end offsets of the partitions."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
 
 
 def consume(options: argparse.Namespace) -> None:
-    """Print records until that is enough. Raises CommandError."""
+    """Print records until the end that the options set. Raises CommandError."""
     form = _form(options)
     if options.max_messages is not None and options.max_messages < 1:
         raise UsageError("--max-messages: a number from 1")
     if options.group is not None and (options.partition or options.exit):
-        raise UsageError("--group shares partitions with its other members: no --partition, --exit")
+        raise UsageError("--group cannot be combined with --partition or --exit")
     with cluster_of(options) as cluster:
         plan = _plan(cluster, options)
     settings: OtherSettings = {
@@ -61,7 +61,9 @@ def consume(options: argparse.Namespace) -> None:
     }
     security = security_of(options)
     given: Any = {
-        one.name: getattr(security, one.name) for one in dataclasses.fields(security) if one.init
+        field.name: getattr(security, field.name)
+        for field in dataclasses.fields(security)
+        if field.init
     }
     settings |= given
     try:
@@ -75,7 +77,7 @@ def consume(options: argparse.Namespace) -> None:
                     "auto_offset_reset": "earliest",
                 }
                 reading = _share(options, Consumer(options.topic, **settings), form)
-            asyncio.run(_until_told_to_end(reading))
+            asyncio.run(_until_terminated(reading))
     except ConsumerError as error:
         raise UnavailableError(in_file_words(str(error))) from error
     except asyncio.CancelledError:
@@ -84,8 +86,10 @@ def consume(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Let Python look for cycles seldom: each poll makes and drops thousands of objects at once,
-    and a look among them every 700 takes half of the time of reading.
+    """Make the cyclic garbage collector run rarely.
+
+    Each poll creates and drops thousands of objects; by default, collections would take half of the
+    time.
     """
     before = gc.get_threshold()
     gc.set_threshold(TRACKED_OBJECTS)
@@ -95,7 +99,7 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-async def _until_told_to_end(reading: Coroutine[Any, Any, None]) -> None:
+async def _until_terminated(reading: Coroutine[Any, Any, None]) -> None:
     """Await `reading`; SIGTERM cancels it like Ctrl-C, so that the consumer leaves its group."""
     task = asyncio.ensure_future(reading)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -107,8 +111,8 @@ def _form(options: argparse.Namespace) -> Form:
     if not options.json:
         return value_line if options.format is None else parse_format(options.format)
     if options.format is not None:
-        raise UsageError("--json and --format: one of the two")
-    from kohort.cli.record_json import as_line  # noqa: PLC0415 - only if wanted.
+        raise UsageError("--json and --format cannot be combined")
+    from kohort.cli.record_json import as_line  # noqa: PLC0415 - only with --json.
 
     return as_line
 
@@ -130,15 +134,19 @@ def _plan(cluster: Cluster, options: argparse.Namespace) -> _Plan:
         starts = firsts
     elif options.offset is not None:
         starts = {
-            one: options.offset if options.offset >= 0 else ends[one] + options.offset
-            for one in partitions
+            partition: options.offset if options.offset >= 0 else ends[partition] + options.offset
+            for partition in partitions
         }
     elif time_ms is not None:
-        found = _offsets(cluster, partitions, time_ms)
-        starts = {one: found[one] if found[one] >= 0 else ends[one] for one in partitions}
+        by_time = _offsets(cluster, partitions, time_ms)
+        starts = {
+            partition: offset if offset >= 0 else ends[partition]
+            for partition, offset in by_time.items()
+        }
     else:
         starts = ends
-    return _Plan({one: max(starts[one], firsts[one]) for one in partitions}, ends)
+    starts = {partition: max(offset, firsts[partition]) for partition, offset in starts.items()}
+    return _Plan(starts, ends)
 
 
 def _offsets(
@@ -148,35 +156,39 @@ def _offsets(
     *,
     committed_only: bool = False,
 ) -> dict[TopicPartition, int]:
-    asked = {(one.topic, one.partition): time_ms for one in partitions}
-    found = offsets.checked_offsets(cluster, asked, committed_only=committed_only)
-    return {TopicPartition(*one): offset for one, offset in found.items()}
+    times = {(partition.topic, partition.partition): time_ms for partition in partitions}
+    results = offsets.checked_offsets(cluster, times, committed_only=committed_only)
+    return {TopicPartition(*partition): offset for partition, offset in results.items()}
 
 
 async def _read(options: argparse.Namespace, plan: _Plan, reader: AnyConsumer, form: Form) -> None:
     """Read partitions without a group."""
     ends = plan.ends if options.exit else {}
     left = options.max_messages
-    open_ends = {one: end for one, end in plan.ends.items() if plan.starts[one] < end}
-    wanted = list(open_ends if options.exit else plan.starts)
-    if not wanted:
+    unread = [partition for partition, end in plan.ends.items() if plan.starts[partition] < end]
+    partitions = unread if options.exit else list(plan.starts)
+    if not partitions:
         return
     async with reader as consumer:
-        consumer.assign(wanted)
-        for one in wanted:
-            consumer.seek(one, plan.starts[one])
-        while wanted:
+        consumer.assign(partitions)
+        for partition in partitions:
+            consumer.seek(partition, plan.starts[partition])
+        while partitions:
             count = await _print_some(consumer, form, left, ends)
             if left is not None:
                 left -= count
                 if not left:
                     return
             if options.exit:
-                wanted = [one for one in wanted if await consumer.position(one) < plan.ends[one]]
+                partitions = [
+                    partition
+                    for partition in partitions
+                    if await consumer.position(partition) < plan.ends[partition]
+                ]
 
 
 async def _share(options: argparse.Namespace, reader: AnyConsumer, form: Form) -> None:
-    """Read as a member of a group; what was printed is committed."""
+    """Read as a member of a group, and commit what was printed."""
     left = options.max_messages
     async with reader as consumer:
         while left != 0:
@@ -195,8 +207,9 @@ async def _print_some(
     left: int | None,
     ends: Mapping[TopicPartition, int] = NO_ENDS,
 ) -> int:
-    """Wait for records, and print at most `left` of them (None: any number), and none from the
-    offsets `ends` on. Returns how many.
+    """Wait for records, and print at most `left` of them (None: any number).
+
+    Records at or after the offsets in `ends` are not printed. Returns the number of records.
     """
     at_most = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
     received = await reader.getmany(timeout_ms=POLL_MS, max_records=at_most)

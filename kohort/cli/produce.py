@@ -1,7 +1,7 @@
-"""``kohort produce``: a record from each line, appended to a topic exactly once.
+"""``kohort produce``: appends a record for each line of input to a topic, exactly once.
 
-Lines are sent when no more of them are ready, or a batch is full: typed lines go out one by one,
-those of a file in batches of a megabyte.
+Batches are sent when they are full or when no further line is ready, so typed lines are sent one by
+one, and those of a file in batches of a megabyte.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.record import Headers, Record
 
 Parse: TypeAlias = Callable[[bytes], tuple[Record, int | None]]
-"""A line without its end to a record and the partition that it names. Raises RecordError."""
+"""Parses a line without its end to a record and its partition, if any. Raises RecordError."""
 
 LINE_END: Final = b"\n"
 READ_BYTES: Final = 1 << 20
@@ -40,31 +40,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "value, or its key and value, or (--json) a record as `kohort consume --json` prints it."
     )
     parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--file", default="-", metavar="FILE", help="input file (standard input)")
     parser.add_argument(
-        "--file", default="-", metavar="FILE", help="to read, instead of standard input"
+        "--key-separator",
+        metavar="TEXT",
+        help="separator of a line's key and value (no keys)",
     )
     parser.add_argument(
-        "--key-separator", metavar="TEXT", help="a line is KEY, this, VALUE; no key without it"
-    )
-    parser.add_argument(
-        "--null-marker", metavar="TEXT", help="a key or value that is just this is null"
+        "--null-marker", metavar="TEXT", help="a key or value equal to this is null"
     )
     parser.add_argument(
         "--header",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of all records; may be given several times",
+        help="header of all records; repeatable",
     )
-    parser.add_argument("--partition", type=int, metavar="N", help="where all records go")
+    parser.add_argument("--partition", type=int, metavar="N", help="partition of all records")
     parser.add_argument(
-        "--compression", choices=CODECS, default="none", help="of the batches (%(default)s)"
+        "--compression", choices=CODECS, default="none", help="compression of batches (%(default)s)"
     )
     add_kafka(parser)
     parser.set_defaults(run=run, execute=execute)
-    parser.epilog = (
-        "Exit codes: 0; 1 there is no such topic; 2 usage; 3 no broker answers, or it refuses."
-    )
+    parser.epilog = "Exit codes: 0; 1 no such topic; 2 usage; 3 no broker answers, or it refuses."
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -89,8 +87,8 @@ def execute(options: argparse.Namespace) -> None:
         except RefusedError as error:
             if error.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise NotFoundError(
-                    f"there is no topic {options.topic!r}; `kohort topics create "
-                    f"{options.topic}` makes it"
+                    f"there is no topic {options.topic!r}; create it with `kohort topics create "
+                    f"{options.topic}`"
                 ) from error
             raise
     if options.json:
@@ -128,24 +126,24 @@ def _send(options: argparse.Namespace, producer: Producer, parse: Parse, descrip
 
 
 def _add(producer: Producer, record: Record, named: int | None, wanted: int | None) -> None:
-    """Take a record to the partition that is wanted for all, or that it names.
+    """Add a record to the `wanted` partition, or to the one `named` by the line.
 
     Raises RecordError, EncodeError.
     """
     if wanted is None and named is not None and not 0 <= named < producer.partition_count:
-        raise RecordError(f"the topic has no partition {named}; without one the key decides")
+        raise RecordError(f"the topic has no partition {named}; omit it to choose one by the key")
     producer.add(record, named if wanted is None else wanted)
 
 
 def _parser(options: argparse.Namespace) -> Parse:
-    """Return the function that makes records of lines."""
+    """Return the function that parses lines."""
     headers = _headers(options.header)
     if options.json:
         return _from_json
     marker = None if options.null_marker is None else os.fsencode(options.null_marker)
     separator = None if options.key_separator is None else os.fsencode(options.key_separator)
     if separator == b"":
-        raise UsageError("--key-separator: at least one character is wanted")
+        raise UsageError("--key-separator must not be empty")
 
     def content(text: bytes) -> bytes | None:
         return None if text == marker else text
@@ -154,9 +152,9 @@ def _parser(options: argparse.Namespace) -> Parse:
         return Record(content(line), None, headers, _now_ms()), None
 
     def keyed(line: bytes) -> tuple[Record, int | None]:
-        key, found, value = line.partition(separator or b"")
-        if not found:
-            raise RecordError(f"there is no {options.key_separator!r} in it")
+        key, present, value = line.partition(separator or b"")
+        if not present:
+            raise RecordError(f"no {options.key_separator!r} in the line")
         return Record(content(value), content(key), headers, _now_ms()), None
 
     return plain if separator is None else keyed
@@ -176,7 +174,7 @@ def _headers(texts: list[str]) -> Headers:
     for text in texts:
         name, equals, content = text.partition("=")
         if not equals:
-            raise UsageError(f"--header {text}: NAME=VALUE is wanted")
+            raise UsageError(f"--header {text}: expected NAME=VALUE")
         headers.append((name, os.fsencode(content)))
     return tuple(headers)
 
@@ -186,7 +184,7 @@ def _opened(path: str) -> Iterator[int]:
     if path == "-":
         descriptor = sys.stdin.fileno()
         with suppress(OSError, AttributeError):
-            # A pipe that holds a batch; what is no pipe, or elsewhere than on Linux, stays.
+            # Enlarge a pipe to a whole batch. Fails for other files, and outside Linux.
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, READ_BYTES)
         yield descriptor
         return
@@ -212,28 +210,28 @@ def _texts(descriptor: int) -> Iterator[tuple[bytes, bool]]:
             begun.clear()
         begun += rest
         if len(begun) > LINE_BYTES_MAX:
-            raise UsageError(f"a line of more than {LINE_BYTES_MAX >> 20} MiB is no record")
+            raise UsageError(f"a line is longer than {LINE_BYTES_MAX >> 20} MiB")
     if begun:
         yield bytes(begun), False
 
 
 class _Progress:
-    """What is told on standard error while it lasts, where somebody may look at it."""
+    """Progress on standard error, if that is a terminal and the input is not."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._begun_s = self._told_s = time.monotonic()
+        self._begun_s = self._printed_s = time.monotonic()
         self._is_wanted = sys.stderr.isatty() and not sys.stdin.isatty()
 
     def print_if_due(self) -> None:
-        """Say how far it is, now and then."""
+        """Print the progress, at most every PROGRESS_S."""
         now_s = time.monotonic()
-        if self._is_wanted and now_s - self._told_s >= PROGRESS_S:
-            self._told_s = now_s
+        if self._is_wanted and now_s - self._printed_s >= PROGRESS_S:
+            self._printed_s = now_s
             self._print("\r")
 
     def end(self) -> None:
-        """Say what was sent."""
+        """Print the total."""
         if self._is_wanted:
             self._print("\n")
 

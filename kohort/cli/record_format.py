@@ -1,4 +1,4 @@
-"""How ``kohort consume --format`` writes records: text with kcat's marks."""
+"""``kohort consume --format``: formats records by kcat's placeholders."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from kohort.client.core.records import AnyRecord
 
 Form: TypeAlias = "Callable[[AnyRecord], bytes]"
-"""Returns the text to print for a record."""
+"""Formats a record."""
 
 NULL: Final = b"null"
-"""An absent key, value or header value."""
+"""Text of a missing key, value or header value."""
 
 _MARK: Final = re.compile(r"%(.)|\\(.)", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 HELP: Final = (
-    "what to print of a record: %%s value, %%k key, %%h headers, %%t topic, %%p partition, "
+    "format of a record: %%s value, %%k key, %%h headers, %%t topic, %%p partition, "
     "%%o offset, %%T timestamp in milliseconds, %%d the same as a date, %%S and %%K bytes of value "
     "and key, %%%% a percent sign, \\n \\t \\r \\0 \\\\; the default is %%s\\n"
 )
 
 
 def parse_format(text: str) -> Form:
-    """Return the form that a text with marks describes. Raises UsageError."""
+    """Parse a text with placeholders. Raises UsageError."""
     parts: list[bytes | Form] = []
     end = 0
-    for found in _MARK.finditer(text):
-        parts.append(os.fsencode(text[end : found.start()]))
-        mark, escape = found.groups()
+    for match in _MARK.finditer(text):
+        parts.append(os.fsencode(text[end : match.start()]))
+        mark, escape = match.groups()
         if mark == "%":
             parts.append(b"%")
         elif mark in _FIELDS:
@@ -45,8 +45,10 @@ def parse_format(text: str) -> Form:
             parts.append(_ESCAPES[escape])
         else:
             known = " ".join(f"%{mark}" for mark in (*_FIELDS, "%"))
-            raise UsageError(f"--format: {found.group()} is not known; {known} are, and \\n \\t")
-        end = found.end()
+            raise UsageError(
+                f"--format: unknown placeholder {match.group()}; known are {known}, and \\n \\t"
+            )
+        end = match.end()
     parts.append(os.fsencode(text[end:]))
     return lambda record: b"".join(
         part if isinstance(part, bytes) else part(record) for part in parts
@@ -54,19 +56,19 @@ def parse_format(text: str) -> Form:
 
 
 def value_line(record: AnyRecord) -> bytes:
-    """Return the value on a line of its own: the form without ``--format``."""
+    """Format the value as a line, the default without ``--format``."""
     return _content(record.value) + b"\n"
 
 
 def as_date(timestamp: int) -> bytes:
-    """A timestamp in milliseconds as ISO 8601 in UTC, null if it is none."""
+    """Format a timestamp in milliseconds as ISO 8601 in UTC; null if it is negative."""
     if timestamp < 0:
         return NULL
     try:
-        # Not fromtimestamp: its float is too coarse for the milliseconds of distant years.
+        # Not fromtimestamp, whose float loses the milliseconds of distant years.
         at = _EPOCH + dt.timedelta(milliseconds=timestamp)
     except OverflowError:
-        return b"%d" % timestamp  # Beyond the year 9999: whatever a producer has written.
+        return b"%d" % timestamp  # After the year 9999.
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
 
 
@@ -93,4 +95,4 @@ _FIELDS: Final[dict[str, Form]] = {
     "S": lambda record: b"%d" % record.serialized_value_size,
     "K": lambda record: b"%d" % record.serialized_key_size,
 }
-"""The fields of a record by their marks."""
+"""Formats of the placeholders."""

@@ -1,7 +1,7 @@
-"""Records as lines of JSON: what ``kohort consume --json`` prints, ``kohort produce --json`` takes.
+"""Records as lines of JSON, for ``kohort consume --json`` and ``kohort produce --json``.
 
-Keys, values and the values of headers are strings where they are UTF-8, else ``{"base64": "..."}``,
-and null where there is none.
+Keys, values and values of headers are strings if they are UTF-8, otherwise ``{"base64": "..."}``,
+or null.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kohort.client.core.records import AnyRecord
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
-"""One for all lines: to make one costs as much as a line."""
+"""Shared, because creating an encoder takes as long as encoding a line."""
 
 
 class RecordError(ValueError):
-    """A line is no record; the text says why."""
+    """A line is not a valid record; the text has the reason."""
 
 
 def as_line(record: AnyRecord) -> bytes:
@@ -39,42 +39,42 @@ def as_line(record: AnyRecord) -> bytes:
 
 
 def from_line(line: bytes) -> tuple[Record, int | None]:
-    """A record and its partition, if the line tells one. Only `value` must be there.
+    """Parse a record and its partition, if the line has one. Only `value` is required.
 
     Raises:
         RecordError
     """
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
     except ValueError as error:
-        raise RecordError(f"no JSON: {error}") from error
-    if not isinstance(told, dict) or "value" not in told:
-        raise RecordError('no record: {"key": ..., "value": ...} is one')
-    partition = told.get("partition")
-    timestamp = told.get("timestamp", -1)
+        raise RecordError(f"invalid JSON: {error}") from error
+    if not isinstance(fields, dict) or "value" not in fields:
+        raise RecordError('expected {"key": ..., "value": ...}')
+    partition = fields.get("partition")
+    timestamp = fields.get("timestamp", -1)
     if not isinstance(partition, int | None) or not isinstance(timestamp, int):
-        raise RecordError("partition and timestamp are whole numbers")
+        raise RecordError("partition and timestamp must be whole numbers")
     return (
         Record(
-            value=_bytes(told["value"]),
-            key=_bytes(told.get("key")),
-            headers=_headers(told.get("headers", [])),
+            value=_bytes(fields["value"]),
+            key=_bytes(fields.get("key")),
+            headers=_headers(fields.get("headers", [])),
             timestamp=timestamp,
         ),
         partition,
     )
 
 
-def _headers(told: object) -> Headers:
-    if not isinstance(told, list):
-        raise RecordError('headers are a list: [["name", "value"], ...]')
+def _headers(value: object) -> Headers:
+    if not isinstance(value, list):
+        raise RecordError('headers must be a list: [["name", "value"], ...]')
     headers: list[tuple[str, bytes | None]] = []
-    for one in told:
-        match one:
+    for header in value:
+        match header:
             case [str(name), content]:
                 headers.append((name, _bytes(content)))
             case _:
-                raise RecordError('a header is ["name", "value"]')
+                raise RecordError('a header must be ["name", "value"]')
     return tuple(headers)
 
 
@@ -87,16 +87,16 @@ def _text(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": b64encode(data).decode()}
 
 
-def _bytes(told: Any) -> bytes | None:  # noqa: ANN401 - whatever JSON has.
-    match told:
+def _bytes(value: Any) -> bytes | None:  # noqa: ANN401 - any JSON value.
+    match value:
         case None:
             return None
         case str():
-            return told.encode("utf-8", "surrogatepass")
-        case {"base64": str(text)} if len(told) == 1:
+            return value.encode("utf-8", "surrogatepass")
+        case {"base64": str(text)} if len(value) == 1:
             try:
                 return b64decode(text, validate=True)
             except binascii.Error as error:
                 raise RecordError(f"base64: {error}") from error
         case _:
-            raise RecordError('a key or value is a string, {"base64": "..."} or null')
+            raise RecordError('a key or value must be a string, {"base64": "..."} or null')

@@ -283,7 +283,7 @@ def test_what_cannot_be_done_is_told(scene: Scene, topics: Topics) -> None:
     assert "max.message.bytes" in refused.err
     broken = scene.produce(topic, "--json", given=b'{"value": "a"}\nnonsense\n')
     assert broken.code == 2
-    assert "line 2: no JSON" in broken.err
+    assert "line 2: invalid JSON" in broken.err
     assert scene.produce(topic, "--partition", "9", given=b"a\n").code == 1
     assert scene.run("consume", topic, "-f", "%q").code == 2
     assert scene.run("consume", f"none-{time.time_ns()}", "-e").code == 1
