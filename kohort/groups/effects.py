@@ -39,7 +39,7 @@ class Replies(NamedTuple):
     """Answer all of these, in this order, but not necessarily at once.
 
     The end of a phase answers thousands of requests. Their content is fixed by the step; the
-    answers themselves are created as they are taken, so that a shell can let others run in between.
+    answers themselves are created as they are taken, so that a shell can run other work in between.
     """
 
     replies: Iterator[Reply]

@@ -193,7 +193,7 @@ class JoinPhaseStalled(NamedTuple):
 
 
 class UnusedIdDropped(NamedTuple):
-    """A handed-out id was discarded: it expired, was given back, or there is no room. If a join
+    """An unused member id was discarded: it expired, left the group, or exceeded a limit. If a join
     phase waited only for it, the end of the phase follows.
     """
 

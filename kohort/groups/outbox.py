@@ -1,7 +1,8 @@
 """The effects of a group's steps, and the records to append.
 
 A step changes volatile state immediately. A change that must be durable first is *staged* as a
-`Write`: its records share one append with the other writes of the step, and it is told the result.
+`Write`: its records share one append with the other writes of the step, whose result is reported to
+each of them.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Write(Protocol):
-    """Records to append, and what follows from the result."""
+    """Records to append, and the change that they make when they are durable."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         """Called once, right before the append; if there is nothing to append the write is dropped,
@@ -95,7 +96,7 @@ class Outbox:
 
     def stage(self, write: Write) -> None:
         """Have the records appended with those of the step's other writes."""
-        assert not self.in_flight, "stepped while an append is under way"
+        assert not self.in_flight, "stepped while an append is in progress"
         self._staged.append(write)
 
     def stage_alone(self, write: Write) -> None:

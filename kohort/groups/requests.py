@@ -183,7 +183,7 @@ class EnclosingTransaction(NamedTuple):
     check: Callable[[], ErrorCode] = _always
     """Checks whether it is still open, and includes the group's log partition. Called right before
     the records are appended, which may be long after the request arrived: records appended after
-    the marker would wait for another one that never comes."""
+    the transaction's marker would stay pending forever."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,5 @@
-"""The names of the states that groups of all kinds have. Each kind has further states, and says in
-its own package how it moves from one to another and what it answers in each.
+"""The names of the states that groups of all kinds have. Each kind documents its further states,
+transitions and answers in its own package.
 """
 
 from typing import Final

@@ -1,7 +1,6 @@
-"""Long work of a core in several steps. A step is what a core does without an interruption; most
-requests are one. Long work is a generator that yields between its steps, where other work could
-run, and returns the result. Its driver decides when to let other work run
-(`kohort.broker.runtime.slices`), or runs all steps at once.
+"""Long work of a core, in several steps. A step is not interrupted; most requests are one step.
+Long work is a generator that yields between its steps and returns the result. Its driver decides
+when other work runs in between (`kohort.broker.runtime.slices`), or runs all steps at once.
 """
 
 from collections.abc import Generator

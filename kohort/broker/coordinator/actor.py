@@ -7,16 +7,15 @@ caller, and the group needs no task. A task exists only while an append, the ste
 command, or commands in the inbox are left. Commits are gathered until the loop has looked at all
 sockets, because an append costs more than the rest of a commit, and several can share it.
 
-If an append fails, each write in it undoes what it has changed in memory, answers its requests with
-an error, and the group goes on. If it failed because something in it cannot be encoded or is too
-large, each write is appended again on its own (`Outbox.append_singly`), so that only the one that
-is to blame fails.
+If an append fails, each write in it undoes its changes in memory and answers its requests with an
+error; the group stays in service. If it failed because a record cannot be encoded or is too large,
+each write is appended again on its own (`Outbox.append_singly`), so that only the faulty one fails.
 
-What peers send cannot make a step raise. If a step does raise, the broker has a bug, and the state
-in memory is no longer trusted: the group is rebuilt from the log. The command whose step raised is
-answered UNKNOWN_SERVER_ERROR, all others that wait COORDINATOR_NOT_AVAILABLE. If what raised comes
-after the steps (records are made, or appended), no single command is to blame, and all are answered
-COORDINATOR_NOT_AVAILABLE.
+No request of a peer makes a step raise. If a step raises nevertheless, the broker has a bug, and
+the state in memory is no longer trusted: the group is rebuilt from the log. The command whose step
+raised is answered UNKNOWN_SERVER_ERROR, all other waiting commands COORDINATOR_NOT_AVAILABLE. An
+exception after the steps (while records are made or appended) cannot be attributed to a command,
+and all are answered COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 FAULTS_MAX: Final = 10
 """How many steps may raise before a group stays unavailable until the next start: rebuilding it
-reads the log, and a client that knows how to make a step raise must not keep the broker at it."""
+reads the log, and a client that can make a step raise must not keep the broker busy with that."""
 
 _END: Final = object()
 _NOTHING: Final = Batch((), ())
@@ -67,8 +66,8 @@ class _Phase(Enum):
     IDLE = auto()
     """The command is stepped by its caller."""
     GATHERING = auto()
-    """The command is stepped in the next iteration of the loop, with everything else that has
-    come."""
+    """The command is stepped in the next event loop iteration, with all others that have arrived by
+    then."""
     WORKING = auto()
     """The command waits in the inbox until the running task takes it."""
     UNAVAILABLE = auto()
@@ -151,7 +150,7 @@ class GroupActor:
         - The group is unavailable: the command is refused.
         - It writes a GroupRecord, and one was written just now: it waits for the pause to end.
         - Nothing is being appended: it is stepped at once; or, if it `is_gathered`, in the next
-          iteration of the loop, with what else has come until then.
+          event loop iteration, with the commands that have arrived by then.
         - It waits in the inbox. It is refused if that is full, unless it has no ticket: the
           broker's own commands are few and are not retried.
 
@@ -210,8 +209,8 @@ class GroupActor:
     # Batches.
 
     def _step_now(self, batch: Batch) -> None:
-        """Step the group in the caller's turn. A task is started if an append has to be waited for,
-        or more steps of a command are left.
+        """Step the group now. A task is started if an append is pending, or more steps of a command
+        are left.
         """
         pending = self._step(batch)
         if pending is not None or self._unfinished is not None:
@@ -220,8 +219,8 @@ class GroupActor:
             self._retire()
 
     def _step_gathered(self) -> None:
-        """Step the group with what has come since the last iteration of the loop; a task takes the
-        rest if there is more.
+        """Step the group with the commands that arrived in the last event loop iteration; a task
+        takes the rest if they are too many for one batch.
         """
         self._phase = _IDLE
         if not self._inbox.is_empty:
@@ -277,7 +276,7 @@ class GroupActor:
                     self._waiting[command.ticket] = None
                 steps = command.step(self.group, now)
                 if steps is not None:
-                    # The command is exclusive, so no other one stands behind it in this batch.
+                    # The command is exclusive, so it is the last one of this batch.
                     self._unfinished = _Unfinished(steps, command.ticket)
                     return self._continue_steps(self._unfinished)
             stepped = None
@@ -416,7 +415,7 @@ class GroupActor:
         return self._timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
-        """Step the group with expired deadlines: now, or after what is already waiting."""
+        """Step the group with expired deadlines: now, or after the commands in the inbox."""
         del now_ms
         if self._phase is _IDLE:
             self._step_now(Batch(keys, ()))

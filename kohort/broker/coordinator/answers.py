@@ -1,8 +1,8 @@
 """Sends a group's responses in slices, over several iterations of the event loop.
 
-The end of a rebalance phase answers every member: thousands of responses to build and write. The
-step that caused them has fixed their content, so other work may run in between; responses that
-follow are queued behind them.
+The end of a rebalance phase answers every member: thousands of responses to build and write. Their
+content was fixed by the step that caused them, so other work may run in between; later responses of
+the group are queued after them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AnswerQueue:
 
     @property
     def has_more(self) -> bool:
-        """Whether responses are left for a later turn."""
+        """Whether responses are left for a later event loop iteration."""
         return bool(self._queue)
 
     def give(self, reply: Reply) -> None:
@@ -42,7 +42,7 @@ class AnswerQueue:
         if self._queue:
             self._queue.append(iter((reply,)))
             return
-        # Inlines `_answer`: nearly every response comes this way.
+        # Inlines `_answer`: nearly every response is sent here.
         ticket = reply.ticket
         assert isinstance(ticket, Later)
         self._waiting.pop(ticket, None)

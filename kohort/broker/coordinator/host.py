@@ -61,7 +61,7 @@ class GroupObserver(Protocol):
     """An observer of all groups: the history, the metrics."""
 
     observed: Collection[type[Event]]
-    """The classes of the events that it is told of; read when it is added."""
+    """The classes of events that it receives; read when it is added."""
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """Process an event. Must not call back."""
@@ -108,7 +108,7 @@ class GroupHost:
         }
         self._topic_id = topic_id
         self._observers: dict[type[Event], tuple[GroupObserver, ...]] = {}
-        """Observers by class of event: what comes with every commit reaches only its counter."""
+        """Observers by class of event, because some events occur with every commit."""
         for observer in observers:
             self.add_observer(observer)
         self._unused_ids = UnusedIds() if unused_ids is None else unused_ids
@@ -168,8 +168,8 @@ class GroupHost:
     async def forget_topics(self, topics: Iterable[str]) -> None:
         """Drop the offsets committed for deleted topics, group by group, in slices.
 
-        A group that has work to do is asked whatever it holds: a pending commit is executed before
-        this. Commits for a new topic of the same name come after it.
+        A group with commands in progress is always included, because a pending commit is executed
+        first. Commits for a new topic with the same name are executed later.
         """
         await self._forget(dict.fromkeys(topics))
 
@@ -338,7 +338,7 @@ class GroupHost:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._unreadable:
             count = self.log.partition_count
-            # A group that was found has its place; one that was not may be in its former place.
+            # Groups that were found are loaded; others may be in their former partition.
             places = {partition_of(group_id, count), former_partition_of(group_id, count)}
             if not places.isdisjoint(self._unreadable):
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -362,8 +362,8 @@ class GroupHost:
             )
 
     async def _forget_lost_topics(self, piece: Slice) -> None:
-        """Complete what a crash may have interrupted: drop the offsets of deleted topics, even if
-        another topic has the name by now.
+        """Drop the offsets of deleted topics, even if another topic has the name now. A crash may
+        have interrupted this after the deletion.
         """
         if self._topic_id is None:
             return

@@ -10,46 +10,47 @@ from kohort.groups.effects import TimerKey
 from kohort.protocol.errors import KafkaError
 
 COMMANDS_PER_BATCH: Final = 200
-"""A few milliseconds' worth; then other groups and the sockets get their chance."""
+"""They take a few milliseconds; then other groups and the sockets are served."""
 
 
 class Batch(NamedTuple):
-    """What the group is stepped with at once: first the deadlines, then the commands."""
+    """The group is stepped first with the deadlines, then with the commands."""
 
     due: Sequence[TimerKey]
     commands: Sequence[Command]
 
 
 class Inbox(list[Command]):
-    """See the module. It is a list of the commands, so that putting one in is no call; its user
-    bounds it.
+    """A list of commands, which its user bounds, with the deadlines that expired meanwhile. It is a
+    subclass of list because appending to it is on the path of every commit.
 
-    A deadline that comes behind a command takes effect after it. Otherwise a slow disk would turn
-    requests that came in time into late ones: a join that waits for an append would be handled
-    after the end of the join phase that it was sent for.
+    A deadline that expires after a command was queued takes effect after that command. Otherwise a
+    slow disk would make requests late that arrived in time: a join that waits for an append would
+    be executed after the end of its join phase.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._due: list[TimerKey] = []
         self._before_due = 0
-        """Commands that came before the first of them."""
+        """Commands that were queued before the first of them."""
 
     @property
     def is_empty(self) -> bool:
-        """Neither a command nor a deadline waits."""
+        """Whether neither a command nor a deadline is queued."""
         return not (self or self._due)
 
     def put_due(self, keys: Iterable[TimerKey]) -> None:
-        """Put in deadlines that have come. Those behind others take effect with the first."""
+        """Queue expired deadlines. If others are queued already, they take effect together."""
         if not self._due:
             self._before_due = len(self)
         self._due.extend(keys)
 
     def take_batch(self) -> Batch:
-        """Take out the next batch. It ends before the first deadline, before the first exclusive
-        command, and after COMMANDS_PER_BATCH commands. Deadlines begin a batch, and an exclusive
-        command has one of its own: what deadlines write down must be in the log when it is stepped.
+        """Remove and return the next batch. It ends before the first deadline, before the first
+        exclusive command, and after COMMANDS_PER_BATCH commands. Deadlines begin a batch, and an
+        exclusive command has one of its own: records staged by deadlines must be in the log before
+        it.
         """
         due: list[TimerKey] = []
         count_max = COMMANDS_PER_BATCH
@@ -72,19 +73,19 @@ class Inbox(list[Command]):
         return Batch(due, commands)
 
     def take_all(self) -> list[Command]:
-        """Take out every command; deadlines stay."""
+        """Remove and return all commands; deadlines stay."""
         commands = self[:]
         self.clear()
         self._before_due = 0
         return commands
 
     def forget_due(self) -> None:
-        """Drop the deadlines: they were those of a group that is read from the log again."""
+        """Drop the deadlines, because the group is rebuilt from the log."""
         self._due.clear()
         self._before_due = 0
 
     def fail_requests(self, error: KafkaError) -> None:
-        """Answer those who wait; commands without a waiter stay."""
+        """Answer all commands that have a ticket with `error`; the others stay."""
         for command in self.take_all():
             if command.ticket is None:
                 self.append(command)

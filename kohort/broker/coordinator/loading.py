@@ -65,7 +65,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
         try:
             await content.read(log, partition, piece)
         except KafkaError as error:
-            logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
+            logger.error(  # noqa: TRY400 - the fault is in the disk, not in this code.
                 "Partition %d of the groups' log cannot be read, its groups are unavailable: %s",
                 partition,
                 error,

@@ -143,7 +143,7 @@ class ClassicData:
         """Hash of the topics at the time of the assignment; see
         `protocols.hash_partition_counts`."""
         self.begun: bytes | None = None
-        """How the last rebalance began, as stored with its generation; see `begun`."""
+        """How the last rebalance began, as stored with its generation; see `stored_cause`."""
         self.is_stored = False
         """Whether there is a group record in the log, or in an append in progress."""
         self.deadlines: dict[TimerKey, int] = {}
@@ -216,8 +216,8 @@ class ClassicData:
         self.state_timestamp_ms = now.wall_ms
 
     def note_subscriptions(self) -> Sequence[Protocols]:
-        """Remember what members offer when a generation begins or is restored; return it in their
-        order.
+        """Keep the protocols of all members as a generation begins or is restored; return them in
+        the order of the members.
         """
         self._offers = [member.protocols for member in self.roster]
         self._topics_are_parsed = not self._offers

@@ -15,7 +15,7 @@ row wins.
 | 10 | Stable | remaining | forcing | yes |
 | 11 | Stable | leader | TOPIC_METADATA_CHANGE | yes |
 | 12 | Stable | follower | TOPIC_METADATA_CHANGE | no: its word counts from the leader only |
-| 13 | Stable | leader, known | RESTART | no: what the extension is for |
+| 13 | Stable | leader, known | RESTART | no: the purpose of the extension |
 | 14 | Stable | leader, known | other | yes: stock clients see no difference |
 | 15 | Stable | replacement | other | no (KIP-345, KIP-814) |
 | 16 | Stable | follower, known | other | no |

@@ -39,7 +39,7 @@ def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> E
 
 def join(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the join phase ends."""
-    if not _has_room(group, request):
+    if not _is_below_limits(group, request):
         _refuse(group, request, ticket, now)
     elif group.state is ClassicState.DEAD:
         _fail(group, request, ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -60,9 +60,9 @@ def _fail(group: ClassicData, request: JoinRequest, ticket: Ticket, error: Error
     group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
 
-def _has_room(group: ClassicData, request: JoinRequest) -> bool:
-    """Whether the group has room. An existing member does not make the group larger, nor does its
-    replacement.
+def _is_below_limits(group: ClassicData, request: JoinRequest) -> bool:
+    """Whether the group is below its limits. An existing member does not make the group larger, nor
+    does its replacement.
 
     While joins are collected, only members that have rejoined count: if the limit was lowered, the
     last ones to rejoin are removed.
@@ -120,7 +120,7 @@ def _is_compatible(group: ClassicData, request: JoinRequest) -> bool:
 
 
 def _hand_out_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
-    """Assign a member id (KIP-394): a client that never returns leaves only an id behind."""
+    """Assign a member id (KIP-394); a client that never returns does not become a member."""
     roster = group.roster
     if len(roster.pending) >= group.config.pending_ids_max:
         oldest = next(iter(roster.pending))
@@ -268,7 +268,8 @@ def _welcome_back(
 ) -> None:
     """Row 13: the leader has restarted and keeps its assignment.
 
-    Clients that cannot be told to skip the assignment must not be told that they lead.
+    To clients whose version has no flag for skipping the assignment, no leader is named: a client
+    that finds itself named would compute a new assignment.
     """
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)

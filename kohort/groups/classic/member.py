@@ -88,9 +88,9 @@ class Member:
 
 
 PROTOCOLS_USUAL: Final = 5
-"""No client offers more; what these take beyond their contents is part of what a member takes."""
+"""No client offers more protocols; the overhead of these is counted as part of the member."""
 PROTOCOL_BYTES: Final = 200
-"""What each further one takes beyond its contents: 214 were measured, for 49,000 of 6 bytes."""
+"""Overhead of each further protocol: 214 bytes were measured, for 49,000 protocols of 6 bytes."""
 _WIDE: Final = 4
 """Bytes that Python uses for each character of a text that is not ASCII, at most."""
 

@@ -1,9 +1,8 @@
-"""The memory that members of all groups take: what they tell their assignors, and what they are
-assigned.
+"""The memory of the members of all groups: their protocols with metadata, and their assignments.
 
-A member stays for its session timeout, half an hour if it wants, whether its client is connected or
-not; a client that may join groups under a prefix has as many groups as it likes. The bounds of one
-group bound none of that.
+A member stays until its session timeout, which may be half an hour, even if its client is not
+connected; and a client with access to a prefix can join any number of groups. So limits for each
+group do not limit the total.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 SMALL_BYTES: Final = 16 * 1024
-"""What nearly every member takes less than."""
+"""Nearly every member is smaller than this."""
 BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class MemberMemory:
-    """An account of bytes. Large members share half of it, so that a client that fills it with them
-    keeps ordinary ones from nothing.
+    """An account of bytes. Large members may use half of it, so that a client that fills their half
+    does not exclude ordinary members.
     """
 
     __slots__ = ("_bytes_max", "used_bytes")
@@ -25,7 +24,7 @@ class MemberMemory:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self.used_bytes = 0
-        """What all members take. Changed by their rosters."""
+        """Bytes of all members; changed by the rosters."""
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether a member, or an assignment, may take so many bytes more than before."""

@@ -225,7 +225,7 @@ def _park_held_joins(group: ClassicData) -> None:
     for member_id, join in held.items():
         member = group.roster.get(member_id)
         assert member is not None
-        assert join.ticket is not None, "no step is taken while an append is under way"
+        assert join.ticket is not None, "no step is taken while an append is in progress"
         park(group, member, join.ticket)
 
 

@@ -81,7 +81,8 @@ def _silent_ms(old: Member, now: Now) -> int | None:
 def have_topics_changed(group: ClassicData) -> bool:
     """Whether partition counts have changed since the assignment was made; False if unknown.
 
-    A leader that is away does not notice, and after its return it is told to skip the assignment.
+    A leader does not notice while it is away, and its response to the join tells it to skip the
+    assignment.
     """
     if not group.config.check_partition_counts or group.topics_hash is None:
         return False

@@ -1,4 +1,4 @@
-"""How a classic group moves from state to state, and what it answers in each.
+"""The states of a classic group, with the answers and the transitions of each.
 
 The answers are for requests of a known member with the current generation; otherwise
 UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID is checked first, then ILLEGAL_GENERATION.
@@ -9,8 +9,8 @@ as PreparingRebalance with Empty as the previous state.
 Empty
     No members; may hold offsets and ids that were handed out but not used yet.
 
-    Join: a new member starts the initial rebalance. Sync, Heartbeat: there is no member they could
-    come from. OffsetCommit: accepted from outside (generation < 0). DeleteGroups: deletes.
+    Join: a new member starts the initial rebalance. Sync, Heartbeat: UNKNOWN_MEMBER_ID.
+    OffsetCommit: accepted without membership (generation < 0). DeleteGroups: deletes.
 
     Ways out: PreparingRebalance when a member joins; Dead when deleted, or swept without offsets.
 

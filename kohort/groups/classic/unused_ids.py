@@ -1,8 +1,8 @@
 """Member ids of all groups that were handed out and not used yet: a bound on the broker's memory.
 
-A client gets an id with MEMBER_ID_REQUIRED (KIP-394) and is to join with it; one that only collects
-ids leaves them behind until its session timeout, which it chooses itself. A group bounds the number
-of its own, and this the memory of all: the oldest are dropped first, whatever group they are of.
+A client gets an id with MEMBER_ID_REQUIRED (KIP-394) and joins with it. If it does not, the id is
+kept until the session timeout, which the client chooses. Each group limits the number of its ids,
+and this class the memory of all: the oldest are dropped first, in whatever group they are.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Iterator
 from typing import Final
 
 ID_BYTES: Final = 1_000
-"""Memory of an unused id in a group that exists anyway, with its timer and its place here; 940 to
+"""Memory of an unused id in a group that exists anyway, with its timer and its entry here; 940 to
 955 bytes were measured, with the longest client ids and reasons."""
 GROUP_BYTES: Final = 4_800
-"""Memory of a group that was created for an id, beyond that of the id and of its own name, which a
-client chooses and which may have 32 kB: 5,720 were measured for both with a short name."""
+"""Memory of a group that was created for an id, without the id and the name of the group, which may
+have 32 kB: 5,720 bytes were measured for group and id with a short name."""
 UNUSED_IDS_BYTES_MAX: Final = 256 * 1024 * 1024
 """Maximum memory of the unused ids of a broker: 268,000 in a few groups (256 MiB / 1,000), 46,000
-in groups of their own (256 MiB / 5,800), 2,000 if each of these has the longest name. Clients that
-mean to join use an id within milliseconds, so that not even a crowd that starts at once comes near.
-Without this, the bounds on groups (200,000) and on the ids of each (100,000) would allow more than
+in groups of their own (256 MiB / 5,800), 2,000 if each of these has the longest name. Ordinary
+clients use an id within milliseconds, so that even a burst of starts stays far below the limit.
+Without it, the bounds on groups (200,000) and on the ids of each (100,000) would allow more than
 any machine has, and 1.1 GB with one id in each group."""
 _WIDE: Final = 4
 """Bytes that Python uses for each character of a text that is not ASCII, at most."""
 
 
 class UnusedIds:
-    """The ids, oldest first, and what they weigh."""
+    """The ids, oldest first, and their estimated memory."""
 
     __slots__ = ("_bytes_max", "_counts", "_groups", "_names_bytes")
 

@@ -48,7 +48,7 @@ class PendingWrite(CommitWrite):
     """How the transaction ended, if it did before these records were known to be durable."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Return nothing if the transaction has ended while the commit waited for its turn."""
+        """Return nothing if the transaction has ended while the commit was queued."""
         error = self.transaction.check()
         if error:
             self.answer_early(error)

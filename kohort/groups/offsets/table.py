@@ -1,8 +1,8 @@
 """The committed offsets of one group, and those that wait for the end of a transaction.
 
 Holds only what is durable; offsets still being written are invisible here. All records of a group
-are in one partition and are applied here in order, live and on replay; see `held` for which of them
-is valid.
+are in one partition and are applied here in order, live and on replay; `held_values` determines
+which of them is valid.
 """
 
 from collections.abc import Collection, Iterator, Mapping
