@@ -149,8 +149,8 @@ class Groups:
         """
 
         def step(group: Group, now: Now) -> list[str]:
-            classic = _classic(group)
             chosen = _chosen(group, who)
+            classic = _classic(group)
             members = [member for member in classic.roster if member.member_id in chosen]
             for member in members:
                 member.session_timer_ms = member.session_deadline_ms = now.ms

@@ -107,15 +107,17 @@ async def test_a_classic_group_is_converted_and_keeps_its_offsets(clock: Virtual
         assert h.groups.host.group("g") is group
         assert h.member_memory.used_bytes == 0
         assert (rota_of(h).epoch, h.offset()) == (2, 42)
-        # Both kinds call the timer of the session by the same name.
+        # Both kinds have a timer of this key: only that of the new membership is left.
         await asyncio.sleep(4)
         assert h.state() == "Rotating"
         assert h.classic.heartbeat("g", members["a"], None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
         assert (await h.do_commit(43, member_id=members["a"], generation=2)).errors == (
             ErrorCode.NONE,
         )
+        await asyncio.sleep(2)
+        assert h.state() == "Empty"
     async with running(clock, log, others=KINDS) as h:
-        assert (rota_of(h).epoch, h.offset()) == (2, 43)
+        assert (rota_of(h).epoch, h.offset()) == (3, 43)
 
 
 @virtual
