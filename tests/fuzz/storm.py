@@ -292,7 +292,7 @@ def held(broker: Broker, *, connections: int) -> dict[str, int]:
     return {
         "connections too many": network.connection_count - connections,
         "bytes of requests": network.memory.used_bytes,
-        "requests that wait for memory": network.memory.waiting_count,
+        "requests that wait for memory": len(network.memory.waiting),
         "unsent bytes": network.unsent.total_bytes,
         "requests that wait": broker.metrics.edge.waiting_count,
         "bytes of what is delayed": purgatory.held_bytes,

@@ -1,5 +1,5 @@
 """Uploads that hold the memory for requests and drip, over real sockets. Their rules are tested on
-virtual time, in tests/unit/broker/network/test_shortage.py.
+virtual time, in tests/unit/broker/network/test_slow_uploads.py.
 """
 
 import struct

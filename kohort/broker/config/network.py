@@ -56,7 +56,7 @@ class NetworkSettings(Settings):
         268_435_456,
         doc="Bytes of all requests that are being received or waiting. Beyond this limit, "
         "only one connection at a time receives a large request; small requests are not "
-        "delayed, and slow uploads that hold more than their share are closed. -1, "
+        "delayed, and the slowest uploads are closed if others wait for memory. -1, "
         "Kafka's default, means no limit.",
     )
     socket_listen_backlog_size: Int = setting(

@@ -17,14 +17,13 @@ from typing import Final, cast
 
 from kohort.broker.core.security.addresses import host_text, owner_of
 from kohort.broker.core.security.session import ANONYMOUS, Session
-from kohort.broker.network.arrival_reads import Reading
 from kohort.broker.network.connection_end import ConnectionEnd
 from kohort.broker.network.connection_host import ConnectionHost, Refusal
 from kohort.broker.network.connection_state import ConnectionState
 from kohort.broker.network.frames import FrameError, FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, SMALL_BYTES, WRITE_HIGH_WATER_BYTES
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.memory import Claimant
+from kohort.broker.network.memory import MemoryReservation
 from kohort.broker.network.output import Output
 from kohort.broker.network.peer_state import has_peer_left
 from kohort.broker.network.service import (
@@ -68,7 +67,6 @@ class Connection(asyncio.BufferedProtocol):
         "_metrics",
         "_pending",
         "_reader",
-        "_reading",
         "_service",
         "_throttle",
         "_transport",
@@ -88,10 +86,10 @@ class Connection(asyncio.BufferedProtocol):
         self._service = host.service
         self._turns = host.turns
         self._transport: asyncio.Transport = _NO_TRANSPORT
-        self._reading: Reading = _NO_TRANSPORT
-        """The transport, or what reads its socket until the client is let in."""
         self._end = ConnectionEnd()
-        self.memory = Claimant(host.memory, self._on_memory_granted, self._close_slow_upload)
+        self.memory = MemoryReservation(
+            host.memory, self._on_memory_granted, self._close_slow_upload
+        )
         frame_max_bytes = listener.first_frame_max_bytes
         if frame_max_bytes is None:
             frame_max_bytes = host.limits.socket_request_max_bytes
@@ -114,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods and not the base class.
-        self._transport = self._reading = transport = cast(asyncio.Transport, transport)
+        self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if not peer:
             # It was gone before it was accepted.
@@ -122,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.ip = str(peer[0])
-        self.memory.owner = owner_of(self.ip)
+        self.memory.address_block = owner_of(self.ip)
         refusal = self._host.connection_made(self)
         if refusal is not None:
             self._be_refused(refusal)
@@ -135,8 +133,6 @@ class Connection(asyncio.BufferedProtocol):
         )
         if self.listener.new_service is not None:
             self._service = self.listener.new_service(self)
-            if self.listener.tls is None:
-                self._reading = self._host.arrival_reads.add(self, self.owner, transport, self)
         self.output.begin(transport)
         self._metrics.connection_opened()
 
@@ -172,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self.info.authentication = None
         self._service = self._host.service
         self.memory.close()
-        self._transport = self._reading = _NO_TRANSPORT
+        self._transport = _NO_TRANSPORT
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._reader.buffer()
@@ -285,7 +281,6 @@ class Connection(asyncio.BufferedProtocol):
             # What we do not read, the client cannot be late with.
             part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
             is_waiting_for_us=is_waiting_for_us,
-            is_memory_short=self._host.memory.waiting_count > 0,
         )
         if reason is not None:
             self.abort_because(reason)
@@ -304,12 +299,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def owner(self) -> str:
         """Owner of the client's address."""
-        return self.memory.owner
+        return self.memory.address_block
 
     @property
     def client(self) -> tuple[str, str]:
         """The client, whichever of its connections this is: its name, and who owns its address."""
-        return self.info.session.principal.name, self.memory.owner
+        return self.info.session.principal.name, self.memory.address_block
 
     @property
     def is_refused(self) -> bool:
@@ -389,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._wait_for(answer, frame)
                     return
                 if frame.__class__ is bytearray:
-                    self.memory.give_back(len(frame))
+                    self.memory.release(len(frame))
                 if answer is not None:
                     responses += answer
                     response_bytes += _byte_count(answer)
@@ -407,7 +402,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait_for(self, pending: Later[ResponseBuffers], frame: Buffer) -> None:
         if frame.__class__ is not bytearray:
-            self.memory.take(len(frame))
+            self.memory.add(len(frame))
         self._pending = pending
         self._frame_in_execution = frame
         self._metrics.waiting_count += 1
@@ -422,13 +417,13 @@ class Connection(asyncio.BufferedProtocol):
             # It is not raised, and its traceback forgotten: frames that have what has it would
             # stay until the collector comes, with all that a connection has.
             if self._end.state is not _LOST:
-                self.memory.give_back(len(frame))
+                self.memory.release(len(frame))
                 self.end_by(error)
             error.__traceback__ = None
             return
         if self._end.state is _LOST:
             return
-        self.memory.give_back(len(frame))
+        self.memory.release(len(frame))
         answer = later.result()
         if answer is not None and not self._end.state.is_closing:
             self.output.write(answer, _byte_count(answer))
@@ -475,9 +470,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_reading = should_read
         if should_read:
-            self._reading.resume_reading()
+            self._transport.resume_reading()
         else:
-            self._reading.pause_reading()
+            self._transport.pause_reading()
 
     def _hold_back(self) -> None:
         """Neither read nor execute anything for the time that the last answer tells."""
@@ -510,7 +505,7 @@ class Connection(asyncio.BufferedProtocol):
             self._throttle.hold(self._turns, delay_ms, self._transport.close)
             if self._is_reading:
                 self._is_reading = False
-                self._reading.pause_reading()
+                self._transport.pause_reading()
         elif not self.output.is_sending_files:
             self._transport.close()
 

@@ -43,8 +43,6 @@ from kohort.broker.network.frames import FramePart
 from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 from kohort.broker.network.timeouts import (
     LINGER_MS,
-    SHORT_PROGRESS_MS,
-    SHORT_PROGRESS_PART,
     CloseReason,
     Progress,
 )
@@ -64,7 +62,6 @@ class ConnectionEnd:
     __slots__ = (
         "_closing_since_ms",
         "_progress",
-        "_progress_when_short",
         "_quiet_since_ms",
         "_unsent_seen_bytes",
         "is_active",
@@ -81,7 +78,6 @@ class ConnectionEnd:
         """Set when bytes arrive."""
         self._quiet_since_ms: int | None = None
         self._progress = Progress()
-        self._progress_when_short: Progress | None = None
         self._unsent_seen_bytes = 0
         self._closing_since_ms: int | None = None
 
@@ -118,7 +114,6 @@ class ConnectionEnd:
         unsent_bytes: int,
         part: FramePart | None,
         is_waiting_for_us: bool,
-        is_memory_short: bool,
     ) -> CloseReason | None:
         """Return the limit that is exceeded, if any. `part` is the frame that the client should
         continue.
@@ -133,19 +128,7 @@ class ConnectionEnd:
         stuck_ms = self._progress.stuck_ms(now_ms, part, FRAME_PROGRESS_BYTES)
         if part is not None and stuck_ms >= limits.kohort_frame_timeout_ms:
             return CloseReason.FRAME_TIMEOUT
-        if not is_memory_short or part is None:
-            self._progress_when_short = None
-        elif self._is_late_when_short(now_ms, part):
-            return CloseReason.SLOW_UPLOAD
         return None
-
-    def _is_late_when_short(self, now_ms: int, part: FramePart) -> bool:
-        """Whether the frame has not advanced by an eighth in time while memory is short."""
-        if self._progress_when_short is None:
-            self._progress_when_short = Progress()
-        enough_bytes = part.size_bytes // SHORT_PROGRESS_PART or FRAME_PROGRESS_BYTES
-        stuck_ms = self._progress_when_short.stuck_ms(now_ms, part, enough_bytes)
-        return stuck_ms >= SHORT_PROGRESS_MS
 
     def _is_idle(
         self, now_ms: int, limits: NetworkLimits, unsent_bytes: int, *, is_waiting_for_us: bool

@@ -3,11 +3,10 @@
 from typing import NamedTuple, Protocol, TypeVar
 
 from kohort.broker.network.activity import Activity
-from kohort.broker.network.arrival_reads import ArrivalReads
 from kohort.broker.network.departures import Departures
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.limits import NetworkLimits
-from kohort.broker.network.memory import RequestMemory, UnsentBytes
+from kohort.broker.network.memory import RequestMemoryBudget, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import Service
 from kohort.broker.network.turns import Turns
@@ -33,11 +32,10 @@ class ConnectionHost(Protocol[C_contra]):
     service: Service
     metrics: NetworkMetrics
     log: PeerLog
-    memory: RequestMemory
+    memory: RequestMemoryBudget
     unsent: UnsentBytes
     turns: Turns
     departures: Departures
-    arrival_reads: ArrivalReads
     reads: Reads
     activity: Activity
     sends_files: bool

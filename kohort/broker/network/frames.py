@@ -14,7 +14,7 @@ import ctypes
 import struct
 from typing import Final, NamedTuple
 
-from kohort.broker.network.memory import UNASKED_ROOM_BYTES, Claimant
+from kohort.broker.network.memory import UNCHECKED_BYTES, MemoryReservation
 from kohort.protocol.codec import Buffer
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
@@ -56,8 +56,6 @@ class FramePart(NamedTuple):
     number: int
     """Differs from that of any other frame of the connection."""
     filled_bytes: int
-    size_bytes: int = 0
-    """0 while unknown."""
 
 
 class FrameReader:
@@ -83,7 +81,9 @@ class FrameReader:
         "frame_max_bytes",
     )
 
-    def __init__(self, receive_buffer: memoryview, memory: Claimant, frame_max_bytes: int) -> None:
+    def __init__(
+        self, receive_buffer: memoryview, memory: MemoryReservation, frame_max_bytes: int
+    ) -> None:
         self._receive_buffer = receive_buffer
         self._memory = memory
         self.frame_max_bytes = frame_max_bytes
@@ -124,8 +124,7 @@ class FrameReader:
         """The incomplete frame after `keep_rest`; None if no frame is incomplete."""
         if self.has_frame or not (self._rest or self._room is not None):
             return None
-        size = 0 if self._room is None else self._size
-        return FramePart(self._parts_begun, self._filled, size)
+        return FramePart(self._parts_begun, self._filled)
 
     @property
     def is_starved(self) -> bool:
@@ -142,7 +141,7 @@ class FrameReader:
         if room is not None and self._filled < self._size:
             if self._filled == len(room):
                 # The transport was told to pause but reads nevertheless.
-                self._memory.take(1)
+                self._memory.add(1)
                 room.append(0)
             return memoryview(room)[self._filled :]
         if self._rest and not self.has_frame:
@@ -188,7 +187,7 @@ class FrameReader:
         size: int = _SIZE.unpack_from(buffer)[0] if byte_count > _SIZE_BYTES else 0
         if 0 < size == byte_count - _SIZE_BYTES and size <= self.frame_max_bytes:
             self._sole = bytes(buffer[_SIZE_BYTES:byte_count])
-            self._memory.take(byte_count)
+            self._memory.add(byte_count)
             return True
         self._end = byte_count
         if not 0 < size < byte_count - _SIZE_BYTES:
@@ -205,7 +204,7 @@ class FrameReader:
         frame = self._sole
         if frame is not None:
             self._sole = None
-            self._memory.give_back(_SIZE_BYTES + len(frame))
+            self._memory.release(_SIZE_BYTES + len(frame))
         return frame
 
     def next_frame(self) -> Buffer | None:
@@ -261,7 +260,7 @@ class FrameReader:
         if more_bytes:
             self._extend_room(more_bytes)
         if more_bytes < asked_bytes:
-            self._memory.give_back(asked_bytes - more_bytes)
+            self._memory.release(asked_bytes - more_bytes)
 
     def close(self) -> None:
         """Release all data. The claimant's own `close` informs the memory budget."""
@@ -301,7 +300,7 @@ class FrameReader:
         """Move the size and the first bytes of a frame into a buffer of its own."""
         (self._size,) = _SIZE.unpack_from(data)
         self._filled = len(data) - _SIZE_BYTES
-        self._memory.take(self._filled)
+        self._memory.add(self._filled)
         self._memory.arrived_bytes += self._filled
         self._memory.left_bytes = self._size - self._filled
         room = bytearray(self._filled + self._ask_for_room(self._filled))
@@ -313,15 +312,15 @@ class FrameReader:
         0 if the memory budget has to grant it.
         """
         wanted = min(self._size, max(_FIRST_ROOM_BYTES, _ROOM_PER_ARRIVED * self._filled))
-        if room_bytes < UNASKED_ROOM_BYTES < wanted < self._size:
+        if room_bytes < UNCHECKED_BYTES < wanted < self._size:
             # Room that needs no grant comes first, so that fewer grants are requested afterwards.
-            wanted = UNASKED_ROOM_BYTES
+            wanted = UNCHECKED_BYTES
         elif 2 * wanted > self._size:
             wanted = self._size
         more_bytes = wanted - room_bytes
-        if wanted <= UNASKED_ROOM_BYTES:
-            self._memory.take(more_bytes)
-        elif not self._memory.ask(more_bytes):
+        if wanted <= UNCHECKED_BYTES:
+            self._memory.add(more_bytes)
+        elif not self._memory.reserve(more_bytes):
             self._asked_bytes = more_bytes
             return 0
         return more_bytes
@@ -344,9 +343,9 @@ class FrameReader:
     def _set_rest(self, rest: bytes) -> None:
         change = len(rest) - len(self._rest)
         if change >= 0:
-            self._memory.take(change)
+            self._memory.add(change)
         else:
-            self._memory.give_back(-change)
+            self._memory.release(-change)
         self._rest = rest
 
     def _describe(self, size: int, source: Buffer) -> str:

@@ -1,279 +1,376 @@
-"""Memory accounting: bytes of requests being received, and of responses being sent.
+"""Memory accounting: bytes of requests being received or executed, and of responses being sent.
 
-Both limits are for the broker as a whole. A request's bytes count from when memory is allocated for
-them, never from when they are announced, until the request is answered.
+Both limits apply to the whole broker. A request's bytes count from the allocation of memory for
+them, not from the client's announcement, until the request is answered.
 
-How requests share the budget
-    A request up to `UNASKED_ROOM_BYTES` is never held up, and counts. Larger ones ask for room as
-    they arrive, and together hold at most what the small ones leave, or half of the budget if that
-    is more; but one connection at a time may exceed this, so that frames that wait for each other's
-    memory cannot wait for ever.
+A request up to `UNCHECKED_BYTES` is never delayed, but counts. A larger one reserves memory as it
+arrives:
 
-    Of n connections that receive large requests, from a owners of addresses, of which m have this
-    one's, each has a share: the budget / (2 min(n, a m)). So half of the budget is divided by
-    connections and half by owners, and to shrink a client's share takes many connections *and* many
-    owners: addresses of IPv4, /64 networks of IPv6, where a host has 2**64 addresses.
-    Shares add up to no more than the budget. Hence, when a claim within its share finds no room,
-    another holds more than its own; `shortage` ends such a one after half a second if it is slow.
-    Claims beyond a share are granted in the order they came, and only while a quarter of the budget
-    stays free, so that those within theirs find room at once unless very many come together.
+- Large requests share what small ones leave of the budget, at least half of it.
+- Every address block (an IPv4 address or a /64 network of IPv6) has a limit, an equal part of this
+  budget; one more part is spare, for the next block. Beyond its limit a block gets memory only
+  while a quarter of the budget is free, so that a block within its limit finds free memory at once
+  unless many blocks upload together.
+- A reservation that does not fit waits. The one that has waited longest may exceed the budget, one
+  at a time, so that frames waiting for each other's memory cannot deadlock.
+- If a reservation waits for longer than `RESERVATION_WAIT_MS`, `SlowUploadPolicy` closes the
+  slowest uploads.
 
-    At the default of 256 MiB a request of 200 kB is within its connection's share beside 640 others
-    that upload, wherever they come from; a frame of 100 MiB is beyond it as soon as there is one.
-
-There is no time and no task here: judgements that need time are in `shortage`.
+No clocks and no tasks: time is passed in.
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol
 
-UNASKED_ROOM_BYTES: Final = 64 * 1024
-"""A frame up to this size gets its memory however much others hold, so that large requests do not
-block small ones."""
+UNCHECKED_BYTES: Final = 64 * 1024
+"""Requests up to this size never wait for memory, so large requests do not block small ones."""
 
-_RESERVE: Final = 4
-"""One part in this many is reserved for claims within their shares."""
+RESERVATION_WAIT_MS: Final = 400
+"""How long a reservation waits before slow uploads are closed for it."""
+
+POLICY_INTERVAL_MS: Final = 100
+"""How often `SlowUploadPolicy` runs while a reservation waits."""
+
+UPLOAD_TIME_MAX_MS: Final = 40_000
+"""Time to completion above which an upload is closed if any other waits for memory."""
+
+_FREE_PART: Final = 4
+"""One part in this many of the budget stays free for blocks within their limits."""
+
+_SPARE_PART: Final = 8
+"""One part in this many of the budget is freed beyond the memory that a reservation waits for, or
+the next ones would have to wait as long."""
 
 
 def _nothing() -> None:
     """Do nothing: the default callback."""
 
 
-class RequestMemory:
-    """The broker's memory budget for requests being received or executed."""
+class RequestMemoryBudget:
+    """The memory budget for requests being received or executed."""
 
     __slots__ = (
-        "_by_owner",
-        "_large",
+        "_bytes_by_block",
         "_limit_bytes",
-        "_most_bytes",
         "_on_shortage",
-        "_waiting",
+        "_peak_bytes",
         "large_bytes",
         "overdrawn",
+        "uploads",
         "used_bytes",
+        "waiting",
     )
 
     def __init__(self, limit_bytes: int, on_shortage: Callable[[], None] = _nothing) -> None:
-        """A negative limit means none. `on_shortage` is called when a claim has to wait while no
-        other does.
+        """A negative limit means none. `on_shortage` is called when a reservation has to wait and
+        no other is waiting.
         """
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self._on_shortage = on_shortage
-        self._large: dict[Claimant, None] = {}
-        """Claimants with a large request, from their first claim until it is answered."""
-        self._by_owner: dict[str, int] = {}
-        """The number of these per owner of a peer's address."""
-        self._waiting: dict[Claimant, int] = {}
-        self.overdrawn: Claimant | None = None
-        """The claimant that continues receiving although the budget is exhausted."""
-        self._most_bytes = 0
+        self._bytes_by_block: dict[str, int] = {}
+        """Bytes of large requests by address block."""
+        self._peak_bytes = 0
+        self.uploads: dict[MemoryReservation, None] = {}
+        """Reservations of large requests, from their first `reserve` until the request is
+        answered. Read only."""
+        self.waiting: dict[MemoryReservation, int] = {}
+        """Bytes that a reservation waits for, the longest-waiting first. Read only."""
+        self.overdrawn: MemoryReservation | None = None
+        """The reservation that may exceed the budget."""
         self.large_bytes = 0
-        """What those with large requests hold."""
+        """Bytes of large requests."""
         self.used_bytes = 0
-
-    @property
-    def waiting_count(self) -> int:
-        return len(self._waiting)
+        """Bytes of all requests."""
 
     @property
     def budget_bytes(self) -> int:
-        """What large requests may hold together."""
+        """Memory for large requests."""
         return max(self._limit_bytes - self.used_bytes + self.large_bytes, self._limit_bytes // 2)
 
     @property
-    def counted_bytes(self) -> int:
-        """What counts against the budget: all except the one request that may exceed it."""
-        beyond_bytes = 0 if self.overdrawn is None else self.overdrawn.held_bytes
-        return self.large_bytes - beyond_bytes
+    def block_limit_bytes(self) -> int:
+        """Memory for the large requests of one address block."""
+        return self.budget_bytes // (len(self._bytes_by_block) + 1)
 
-    def take_most_bytes(self) -> int:
-        """Return the maximum usage since the last call."""
-        most_bytes, self._most_bytes = self._most_bytes, self.used_bytes
-        return most_bytes
+    def take_peak_bytes(self) -> int:
+        """Return the highest usage since the last call."""
+        peak_bytes, self._peak_bytes = self._peak_bytes, self.used_bytes
+        return peak_bytes
 
-    def uploads(self) -> "Iterable[Claimant]":
-        """Claimants that receive a large request, wait for memory for one, or have one executed."""
-        return self._large
+    def is_within_limit(self, block: str, byte_count: int = 0) -> bool:
+        """Whether an address block is within its limit with `byte_count` more bytes."""
+        return self._bytes_by_block.get(block, 0) + byte_count <= self.block_limit_bytes
 
-    def waiting(self) -> "Iterable[tuple[Claimant, int]]":
-        """Waiting claimants, longest first, and how much each waits for."""
-        return self._waiting.items()
+    def missing_bytes(self, byte_count: int, *, is_within_limit: bool) -> int:
+        """Return by how much a reservation of `byte_count` exceeds the free memory, 0 or less if
+        it fits.
+        """
+        budget_bytes = self.budget_bytes
+        if not is_within_limit:
+            budget_bytes -= budget_bytes // _FREE_PART
+        overdrawn_bytes = 0 if self.overdrawn is None else self.overdrawn.held_bytes
+        return self.large_bytes - overdrawn_bytes + byte_count - budget_bytes
 
-    def is_waiting(self, claimant: "Claimant") -> bool:
-        return claimant in self._waiting
-
-    def share_bytes(self, claimant: "Claimant") -> int:
-        """The share of one of `uploads`."""
-        of_owner = len(self._by_owner) * self._by_owner[claimant.owner]
-        return self.budget_bytes // (2 * min(len(self._large), of_owner))
-
-    def is_within_share(self, claimant: "Claimant", byte_count: int) -> bool:
-        """Whether the claimant would be within its share with `byte_count` more."""
-        return claimant.held_bytes + byte_count <= self.share_bytes(claimant)
-
-    def may_claim(self, claimant: "Claimant", byte_count: int) -> bool:
-        """Grant `byte_count`, or record that `claimant` waits for it."""
-        if not claimant.is_large:
-            self._enlist(claimant)
-        if self.is_within_share(claimant, byte_count):
-            is_room = self._is_room(byte_count)
-        else:
-            is_room = not self._waiting and self._is_ample_room(byte_count)
-        if is_room or self._may_overdraw(claimant):
-            self._grant(claimant, byte_count)
+    def reserve(self, reservation: "MemoryReservation", byte_count: int) -> bool:
+        """Grant `byte_count`, or put the reservation into the queue."""
+        if reservation not in self.uploads:
+            self._add_upload(reservation)
+        if self._fits(reservation, byte_count) or self._may_overdraw(reservation):
+            self._grant(reservation, byte_count)
             return True
-        self._waiting[claimant] = byte_count
-        if len(self._waiting) == 1:
+        self.waiting[reservation] = byte_count
+        if len(self.waiting) == 1:
             self._on_shortage()
         return False
 
-    def release(self, claimant: "Claimant", byte_count: int) -> None:
-        """Record that `claimant` holds `byte_count` less than before."""
-        self.used_bytes -= byte_count
-        if not claimant.is_large:
-            return
-        self.large_bytes -= byte_count
-        if claimant.held_bytes <= UNASKED_ROOM_BYTES and claimant not in self._waiting:
-            self._delist(claimant)
-        if self._waiting:
-            self.admit()
-
-    def forget(self, claimant: "Claimant") -> None:
-        """Remove a closed claimant, and everything that it held."""
-        self._waiting.pop(claimant, None)
-        if claimant.is_large:
-            self._delist(claimant)
-        self.used_bytes -= claimant.held_bytes
-        claimant.held_bytes = 0
-        if self._waiting:
-            self.admit()
-
-    def admit(self) -> None:
-        """Grant waiting claims: within their shares all for which there is memory, and then the
-        others, first come first served.
-
-        Called when a large request is done. Memory of small requests is noticed at the next look.
-        """
-        # A granted claimant may give some of it back, which calls this method again.
-        for claimant, byte_count in list(self._waiting.items()):
-            if (
-                claimant in self._waiting
-                and self._is_room(byte_count)
-                and self.is_within_share(claimant, byte_count)
-            ):
-                self._let_go_on(claimant, byte_count)
-        while self._waiting:
-            claimant, byte_count = next(iter(self._waiting.items()))
-            if not self._is_ample_room(byte_count) and not self._may_overdraw(claimant):
-                return
-            self._let_go_on(claimant, byte_count)
-
-    def _let_go_on(self, claimant: "Claimant", byte_count: int) -> None:
-        del self._waiting[claimant]
-        self._grant(claimant, byte_count)
-        claimant.granted()
-
-    def _grant(self, claimant: "Claimant", byte_count: int) -> None:
-        claimant.held_bytes += byte_count
-        self.large_bytes += byte_count
+    def add(self, reservation: "MemoryReservation", byte_count: int) -> None:
+        """Count bytes that have been allocated; negative ones have been freed."""
+        reservation.held_bytes += byte_count
         self.used_bytes += byte_count
-        self._most_bytes = max(self._most_bytes, self.used_bytes)
+        if reservation not in self.uploads:
+            return
+        self._count_large(reservation.address_block, byte_count)
+        if byte_count < 0:
+            if reservation.held_bytes <= UNCHECKED_BYTES and reservation not in self.waiting:
+                self._remove_upload(reservation)
+            if self.waiting:
+                self.grant_waiting()
 
-    def _is_room(self, byte_count: int) -> bool:
-        return self.counted_bytes + byte_count <= self.budget_bytes
+    def remove(self, reservation: "MemoryReservation") -> None:
+        """Release the memory of a closed connection."""
+        self.waiting.pop(reservation, None)
+        if reservation in self.uploads:
+            self._remove_upload(reservation)
+        self.used_bytes -= reservation.held_bytes
+        reservation.held_bytes = 0
+        if self.waiting:
+            self.grant_waiting()
 
-    def _is_ample_room(self, byte_count: int) -> bool:
-        budget_bytes = self.budget_bytes
-        return self.counted_bytes + byte_count <= budget_bytes - budget_bytes // _RESERVE
+    def grant_waiting(self) -> None:
+        """Grant all waiting reservations that fit, and let the first of the others exceed the
+        budget if none does.
+        """
+        # `on_granted` may release memory, which calls this method again.
+        for reservation, byte_count in list(self.waiting.items()):
+            if reservation in self.waiting and self._fits(reservation, byte_count):
+                self._grant_waiting(reservation, byte_count)
+        if self.waiting:
+            reservation, byte_count = next(iter(self.waiting.items()))
+            if self._may_overdraw(reservation):
+                self._grant_waiting(reservation, byte_count)
 
-    def _may_overdraw(self, claimant: "Claimant") -> bool:
-        before = self.overdrawn
-        # One that has its complete frame will claim no more, and may be parked for long.
-        if before is None or (before.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
-            self.overdrawn = claimant
-        return self.overdrawn is claimant
+    def _grant_waiting(self, reservation: "MemoryReservation", byte_count: int) -> None:
+        del self.waiting[reservation]
+        self._grant(reservation, byte_count)
+        reservation.on_granted()
 
-    def _enlist(self, claimant: "Claimant") -> None:
-        claimant.is_large = True
-        self._large[claimant] = None
-        self._by_owner[claimant.owner] = self._by_owner.get(claimant.owner, 0) + 1
-        self.large_bytes += claimant.held_bytes
+    def _grant(self, reservation: "MemoryReservation", byte_count: int) -> None:
+        reservation.held_bytes += byte_count
+        self.used_bytes += byte_count
+        self._count_large(reservation.address_block, byte_count)
+        self._peak_bytes = max(self._peak_bytes, self.used_bytes)
 
-    def _delist(self, claimant: "Claimant") -> None:
-        claimant.is_large = False
-        del self._large[claimant]
-        left = self._by_owner[claimant.owner] - 1
-        if left:
-            self._by_owner[claimant.owner] = left
-        else:
-            del self._by_owner[claimant.owner]
-        self.large_bytes -= claimant.held_bytes
-        if self.overdrawn is claimant:
+    def _fits(self, reservation: "MemoryReservation", byte_count: int) -> bool:
+        is_within_limit = self.is_within_limit(reservation.address_block, byte_count)
+        return self.missing_bytes(byte_count, is_within_limit=is_within_limit) <= 0
+
+    def _may_overdraw(self, reservation: "MemoryReservation") -> bool:
+        current = self.overdrawn
+        # A complete frame reserves nothing more, but may be parked for minutes.
+        if current is None or (current.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
+            self.overdrawn = reservation
+        return self.overdrawn is reservation
+
+    def _add_upload(self, reservation: "MemoryReservation") -> None:
+        self.uploads[reservation] = None
+        self._count_large(reservation.address_block, reservation.held_bytes)
+
+    def _remove_upload(self, reservation: "MemoryReservation") -> None:
+        del self.uploads[reservation]
+        self._count_large(reservation.address_block, -reservation.held_bytes)
+        if self.overdrawn is reservation:
             self.overdrawn = None
 
+    def _count_large(self, block: str, byte_count: int) -> None:
+        self.large_bytes += byte_count
+        block_bytes = self._bytes_by_block.get(block, 0) + byte_count
+        if block_bytes:
+            self._bytes_by_block[block] = block_bytes
+        else:
+            self._bytes_by_block.pop(block, None)
 
-class Claimant:
-    """One connection's part of the budget."""
+
+class MemoryReservation:
+    """The memory of one connection's requests."""
 
     __slots__ = (
-        "_memory",
-        "_on_evicted",
-        "_on_granted",
+        "_budget",
+        "address_block",
         "arrived_bytes",
+        "evict",
         "held_bytes",
-        "is_large",
         "left_bytes",
-        "owner",
+        "on_granted",
     )
 
     def __init__(
         self,
-        memory: RequestMemory,
+        budget: RequestMemoryBudget,
         on_granted: Callable[[], None],
-        on_evicted: Callable[[], None] = _nothing,
+        evict: Callable[[], None] = _nothing,
     ) -> None:
-        self._memory = memory
-        self._on_granted = on_granted
-        self._on_evicted = on_evicted
-        self.owner = ""
-        """Owner of the peer's address; not to be changed after the first `ask`."""
+        self._budget = budget
+        self.on_granted = on_granted
+        """Called when a reservation that had to wait is granted and counted."""
+        self.evict = evict
+        """Closes the connection, because others need its memory."""
+        self.address_block = ""
+        """The client's address block; constant after the first `reserve`."""
         self.held_bytes = 0
-        self.is_large = False
-        """Whether it counts among the uploads; set by the budget."""
         self.arrived_bytes = 0
-        """Total bytes of frames that did not arrive in one piece."""
+        """Total bytes of frames that did not arrive in one read."""
         self.left_bytes = 0
-        """Bytes still missing of the current frame."""
+        """Missing bytes of the current frame."""
 
-    def take(self, byte_count: int) -> None:
-        """Count bytes that have arrived already."""
-        self.held_bytes += byte_count
-        self._memory.used_bytes += byte_count
-        if self.is_large:
-            self._memory.large_bytes += byte_count
+    def add(self, byte_count: int) -> None:
+        """Count bytes that have arrived."""
+        self._budget.add(self, byte_count)
 
-    def ask(self, byte_count: int) -> bool:
-        """Claim memory for bytes to come. If False, `on_granted` is called when it is available."""
-        return self._memory.may_claim(self, byte_count)
+    def reserve(self, byte_count: int) -> bool:
+        """Reserve memory for bytes to come. If False, `on_granted` is called later."""
+        return self._budget.reserve(self, byte_count)
 
-    def give_back(self, byte_count: int) -> None:
-        self.held_bytes -= byte_count
-        self._memory.release(self, byte_count)
+    def release(self, byte_count: int) -> None:
+        self._budget.add(self, -byte_count)
 
     def close(self) -> None:
         """Release everything, because the connection has closed."""
-        self._on_granted = self._on_evicted = _nothing
-        self._memory.forget(self)
+        self.on_granted = self.evict = _nothing
+        self._budget.remove(self)
 
-    def granted(self) -> None:
-        """Called by the budget when the last claim has been granted, and counted."""
-        self._on_granted()
 
-    def evict(self) -> None:
-        """Close the connection: it holds memory that others need, and is slow."""
-        self._on_evicted()
+class SlowUploadPolicy:
+    """Selects the uploads to close while others wait for memory.
+
+    The slowest are those that need the most time to completion at their recent pace. While the
+    request is executed, or waits for memory itself, the time since its last bytes counts instead.
+
+    - A reservation within its block's limit closes uploads of blocks beyond theirs, unless they
+      complete within `RESERVATION_WAIT_MS`. It waits for 0.6 s at most: one interval, the
+      `RESERVATION_WAIT_MS`, another interval.
+    - Any other closes uploads that take longer than `UPLOAD_TIME_MAX_MS`.
+    """
+
+    def __init__(self, budget: RequestMemoryBudget) -> None:
+        self._budget = budget
+        self._paces: dict[MemoryReservation, _Pace] = {}
+        self._waiting_since_ms: dict[MemoryReservation, int] = {}
+        self._evicted: set[MemoryReservation] = set()
+        """Selected uploads that are not closed yet."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a reservation was waiting at the last run."""
+        return bool(self._waiting_since_ms)
+
+    def run(self, now_ms: int) -> list[MemoryReservation]:
+        """Return the uploads to close now."""
+        budget = self._budget
+        budget.grant_waiting()
+        self._waiting_since_ms = {
+            reservation: self._waiting_since_ms.get(reservation, now_ms)
+            for reservation in budget.waiting
+        }
+        if not self._waiting_since_ms:
+            self._paces.clear()
+            self._evicted.clear()
+            return []
+        self._measure(now_ms)
+        overdue = [
+            reservation
+            for reservation, since_ms in self._waiting_since_ms.items()
+            if now_ms - since_ms >= RESERVATION_WAIT_MS
+        ]
+        victims = self._select(overdue, now_ms) if overdue else []
+        self._evicted.update(victims)
+        return victims
+
+    def _measure(self, now_ms: int) -> None:
+        paces, self._paces = self._paces, {}
+        for upload in self._budget.uploads:
+            pace = paces.get(upload) or _Pace(upload, now_ms)
+            pace.measure(upload, now_ms)
+            self._paces[upload] = pace
+        self._evicted.intersection_update(self._paces)
+
+    def _select(self, overdue: list[MemoryReservation], now_ms: int) -> list[MemoryReservation]:
+        budget = self._budget
+        within = [
+            budget.waiting[reservation]
+            for reservation in overdue
+            if budget.is_within_limit(reservation.address_block, budget.waiting[reservation])
+        ]
+        smallest = min(within or [budget.waiting[reservation] for reservation in overdue])
+        missing_bytes = budget.missing_bytes(smallest, is_within_limit=bool(within))
+        missing_bytes += budget.budget_bytes // _SPARE_PART
+        missing_bytes -= sum(upload.held_bytes for upload in self._evicted)
+        slow: list[tuple[float, MemoryReservation]] = []
+        victims = []
+        for upload, pace in self._paces.items():
+            time_ms = self._remaining_ms(upload, pace, now_ms)
+            is_too_slow = time_ms > UPLOAD_TIME_MAX_MS
+            if upload in self._evicted:
+                continue
+            if upload is budget.overdrawn:
+                # Its memory is beyond the budget; closing it lets the next one exceed it.
+                if is_too_slow:
+                    victims.append(upload)
+            elif is_too_slow or (
+                within
+                and time_ms > RESERVATION_WAIT_MS
+                and not budget.is_within_limit(upload.address_block)
+            ):
+                slow.append((time_ms, upload))
+        slow.sort(key=lambda item: item[0], reverse=True)
+        for _, upload in slow:
+            if missing_bytes <= 0:
+                break
+            missing_bytes -= upload.held_bytes
+            victims.append(upload)
+        return victims
+
+    def _remaining_ms(self, upload: MemoryReservation, pace: "_Pace", now_ms: int) -> float:
+        """For how long the upload will hold its memory; 0 if unknown."""
+        if upload.left_bytes == 0 or upload in self._budget.waiting:
+            return now_ms - pace.moved_ms
+        if pace.bytes_per_ms is None:
+            return 0
+        return upload.left_bytes / max(pace.bytes_per_ms, 0.001)
+
+
+class _Pace:
+    """The recent pace of one upload."""
+
+    __slots__ = ("_arrived_bytes", "_since_ms", "bytes_per_ms", "moved_ms")
+
+    def __init__(self, upload: MemoryReservation, now_ms: int) -> None:
+        self._arrived_bytes = upload.arrived_bytes
+        self._since_ms = now_ms
+        self.moved_ms = now_ms
+        """When data last arrived, to one interval."""
+        self.bytes_per_ms: float | None = None
+        """The pace over the last `RESERVATION_WAIT_MS`; None before the first measurement."""
+
+    def measure(self, upload: MemoryReservation, now_ms: int) -> None:
+        elapsed_ms = now_ms - self._since_ms
+        new_bytes = upload.arrived_bytes - self._arrived_bytes
+        if new_bytes:
+            self.moved_ms = now_ms
+        if elapsed_ms >= RESERVATION_WAIT_MS:
+            self.bytes_per_ms = new_bytes / elapsed_ms
+            self._arrived_bytes = upload.arrived_bytes
+            self._since_ms = now_ms
 
 
 class SlowReader(Protocol):
@@ -283,7 +380,7 @@ class SlowReader(Protocol):
 
 
 class UnsentBytes:
-    """Responses that wait in the transports of slow clients, the longest-waiting first."""
+    """Unsent responses in the transports of slow clients, the longest-waiting first."""
 
     __slots__ = ("_limit_bytes", "_readers", "total_bytes")
 
@@ -293,14 +390,14 @@ class UnsentBytes:
         self.total_bytes = 0
 
     def add(self, reader: SlowReader, byte_count: int) -> None:
-        """Record that `reader` lags by `byte_count`; close others until there is room for it."""
+        """Record that `reader` lags by `byte_count`; close the slowest readers above the limit."""
         self.remove(reader)
         self._readers[reader] = byte_count
         self.total_bytes += byte_count
         self._close_slowest()
 
-    def note(self, reader: SlowReader, byte_count: int) -> None:
-        """Update how much `reader` lags. It keeps its place in the order while it makes no
+    def update(self, reader: SlowReader, byte_count: int) -> None:
+        """Update the lag of `reader`, which keeps its place in the order while it makes no
         progress.
         """
         before_bytes = self._readers.get(reader, 0)

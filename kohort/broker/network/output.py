@@ -135,7 +135,7 @@ class Output:
         """Tell the budget what waits in the transport: many may be behind by less than what stops
         one.
         """
-        self._unsent.note(self._connection, self._transport.get_write_buffer_size())
+        self._unsent.update(self._connection, self._transport.get_write_buffer_size())
 
     def unsent_bytes(self) -> int:
         """What the client has not taken yet."""

@@ -18,7 +18,6 @@ from kohort.broker.core.security.session import Session
 from kohort.broker.network.accepting import Accepting
 from kohort.broker.network.activity import Activity
 from kohort.broker.network.admission import Admission
-from kohort.broker.network.arrival_reads import ArrivalReads
 from kohort.broker.network.arrivals import Arrivals
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.connection_host import Refusal
@@ -29,10 +28,14 @@ from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.handshakes import THREADS, Handshakes
 from kohort.broker.network.limits import UNLIMITED, NetworkLimits
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.memory import RequestMemory, UnsentBytes
+from kohort.broker.network.memory import (
+    POLICY_INTERVAL_MS,
+    RequestMemoryBudget,
+    SlowUploadPolicy,
+    UnsentBytes,
+)
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import Service
-from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
 from kohort.broker.network.timeouts import CloseReason, ServingTime
 from kohort.broker.network.tls_connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.broker.network.turns import Turns
@@ -88,13 +91,12 @@ class NetworkServer:
         self.log = log
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         """Shared by all connections: nothing is left in it between two reads."""
-        self.memory = RequestMemory(limits.queued_max_request_bytes, self._look_soon)
+        self.memory = RequestMemoryBudget(limits.queued_max_request_bytes, self._on_memory_shortage)
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
         self.activity = activity or Activity(clock)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(self._loop, clock)
-        self.arrival_reads = ArrivalReads(self._loop, self.turns)
         self.departures = Departures(clock)
         self.reads = Reads(self._loop, senders_max)
         self.sends_files = False
@@ -112,8 +114,8 @@ class NetworkServer:
         """Sockets that accept connections, by listener."""
         self._check_handle: asyncio.Handle | None = None
         self._serving_time = ServingTime()
-        self._shortage = Shortage(self.memory)
-        self._look_handle: asyncio.Handle | None = None
+        self._upload_policy = SlowUploadPolicy(self.memory)
+        self._policy_handle: asyncio.Handle | None = None
         self._had_large_requests = False
         self._lost_count = 0
         """Connections lost since the last check."""
@@ -133,8 +135,6 @@ class NetworkServer:
     async def listen(self, sockets: Iterable[socket.socket], listener: Listener) -> None:
         """Accept connections from bound sockets, which the server then owns."""
         self.sends_files = sys.platform == "linux"
-        if listener.lets_in_later:
-            self.arrival_reads.open()
         if listener.tls is not None and not self.ciphertext_buffer:
             self.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
         for one in sockets:
@@ -176,11 +176,10 @@ class NetworkServer:
                 connection.abort()
             await self._wait_all_gone(grace_ms)
         self.handshakes.close()
-        self.arrival_reads.close()
         if self._check_handle is not None:
             self._check_handle.cancel()
-        if self._look_handle is not None:
-            self._look_handle.cancel()
+        if self._policy_handle is not None:
+            self._policy_handle.cancel()
 
     def abort(self) -> None:
         """Stop accepting and close all connections at once, whatever is in progress, as a crash
@@ -189,7 +188,6 @@ class NetworkServer:
         self.stop_accepting()
         for connection in list(self._connections):
             connection.abort()
-        self.arrival_reads.close()
         self.handshakes.close()
 
     def disconnect(self, is_meant: Callable[[Session], bool]) -> None:
@@ -220,11 +218,9 @@ class NetworkServer:
 
     def let_in(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
-        self.arrival_reads.let_in(connection)
 
     def connection_lost(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
-        self.arrival_reads.remove(connection)
         self._lost_count += 1
         del self._connections[connection]
         self._admission.release(connection.ip, connection.listener.name)
@@ -284,19 +280,19 @@ class NetworkServer:
         self._serving_time.plan(self._clock.monotonic_ms() + interval_ms)
         self._check_handle = self._loop.call_later(interval_ms / 1000, self._begin_check)
 
-    def _look_soon(self) -> None:
-        """Schedule a look at the shortage. Called during a read, so nothing may be closed here."""
-        if self._look_handle is None:
-            self._look_handle = self._loop.call_soon(self._look_at_shortage)
+    def _on_memory_shortage(self) -> None:
+        """Start the policy. Called during a read, when no connection may be closed."""
+        if self._policy_handle is None:
+            self._policy_handle = self._loop.call_soon(self._close_slow_uploads)
 
-    def _look_at_shortage(self) -> None:
-        """Repeated while a connection waits for memory, and once more to notice that none does."""
-        self._look_handle = None
-        for upload in self._shortage.look(self._clock.monotonic_ms()):
+    def _close_slow_uploads(self) -> None:
+        """Runs while a connection waits for memory, and once more afterwards."""
+        self._policy_handle = None
+        for upload in self._upload_policy.run(self._clock.monotonic_ms()):
             upload.evict()
-        if self._shortage.lasts:
-            self._look_handle = self._loop.call_later(
-                LOOK_INTERVAL_MS / 1000, self._look_at_shortage
+        if self._upload_policy.is_active:
+            self._policy_handle = self._loop.call_later(
+                POLICY_INTERVAL_MS / 1000, self._close_slow_uploads
             )
 
     def _begin_check(self) -> None:
@@ -311,7 +307,7 @@ class NetworkServer:
         Buffers grow with what arrives, so a large frame leaves gaps of many sizes in the heap, and
         small objects created meanwhile keep the end of the heap in place. So do OpenSSL's buffers.
         """
-        has_large_requests = self.memory.take_most_bytes() >= LARGE_REQUESTS_BYTES
+        has_large_requests = self.memory.take_peak_bytes() >= LARGE_REQUESTS_BYTES
         is_free = self._had_large_requests and not has_large_requests
         self._had_large_requests = has_large_requests
         lost_count, self._lost_count = self._lost_count, 0

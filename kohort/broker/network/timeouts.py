@@ -8,12 +8,6 @@ from enum import StrEnum
 
 from kohort.broker.network.frames import FramePart
 
-SHORT_PROGRESS_MS = 5_000
-"""The time in which an incomplete frame must advance by an eighth while others wait for memory, so
-that it is complete or aborted within forty seconds, whatever its size."""
-
-SHORT_PROGRESS_PART = 8
-
 LINGER_MS = 5_000
 """How long a connection that the broker closes may take to receive what was written to it."""
 
@@ -31,7 +25,7 @@ class CloseReason(StrEnum):
     FRAME_TIMEOUT = "frame_timeout"
     SLOW_READER = "slow_reader"
     SLOW_UPLOAD = "slow_upload"
-    """Others waited for the memory of a request that arrives slowly; see `shortage`."""
+    """Others waited for the memory of a request that arrives slowly; see `memory`."""
     TLS = "tls"
     """The client violates TLS, or has no trusted certificate."""
     AUTHENTICATION = "authentication"

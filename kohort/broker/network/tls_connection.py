@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol, cast
 
-from kohort.broker.network.arrival_reads import ArrivalReads, Reading
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.departures import Departures
 from kohort.broker.network.handshakes import Handshakes, Outcome, shake_hands
-from kohort.broker.network.memory import Claimant
+from kohort.broker.network.memory import MemoryReservation
 from kohort.broker.network.tls import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
 from kohort.broker.network.tls_state import LEGAL_NEXT, TlsState
 from kohort.protocol.codec import Buffer
@@ -42,7 +41,6 @@ class TlsHost(Protocol):
     """Resources shared by all TLS connections; provided by the server."""
 
     ciphertext_buffer: memoryview
-    arrival_reads: ArrivalReads
     handshakes: Handshakes
     departures: Departures
 
@@ -62,7 +60,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         "_memory",
         "_on_established",
         "_pump",
-        "_reading",
         "_received_bytes",
         "_state",
         "_transport",
@@ -83,9 +80,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._pump = TlsPump(context)
         self._on_established = on_established
         self._transport: asyncio.Transport = asyncio.Transport()
-        self._reading: Reading = self._transport
-        """The transport, or what reads its socket until the client is let in."""
-        self._memory: Claimant = connection.memory
+        self._memory: MemoryReservation = connection.memory
         self._held: bytes = b""
         """Ciphertext that was received and cannot be decrypted yet."""
         self._received_bytes = 0
@@ -107,15 +102,11 @@ class TlsConnection(asyncio.BufferedProtocol):
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = self._reading = cast(asyncio.Transport, transport)
+        self._transport = cast(asyncio.Transport, transport)
         self._connection.connection_made(cast(asyncio.Transport, self))
         if self._connection.is_refused and not self._state.is_closing:
             # It is held, and closed later; its data is not even looked at.
             self._become(_CLOSING)
-        elif not self._connection.is_refused:
-            self._reading = self._host.arrival_reads.add(
-                self._connection, self.owner, self._transport, self
-            )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         if self._state is _HANDSHAKING:
@@ -163,7 +154,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._unencrypted.clear()
         self._unencrypted_bytes = 0
         self._connection.connection_lost(exc)
-        self._transport = self._reading = asyncio.Transport()
+        self._transport = asyncio.Transport()
 
     # The transport interface for the connection.
 
@@ -178,12 +169,12 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         self._is_reading = False
-        self._reading.pause_reading()
+        self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         self._is_reading = True
         if not self._is_handshake_due and not self._is_at_work:
-            self._reading.resume_reading()
+            self._transport.resume_reading()
         if not self._is_pumping:
             # Not immediately: the connection is in the middle of something. Not after other
             # clients' handshakes either, of which there may be very many.
@@ -299,7 +290,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Have a step done, and read no more until it is."""
         if not self._is_handshake_due and not self._is_at_work:
             self._is_handshake_due = True
-            self._reading.pause_reading()
+            self._transport.pause_reading()
             self._host.handshakes.soon(self)
 
     def _go_on_after_work(self, outcome: Outcome) -> None:
@@ -328,7 +319,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     def _read_on(self) -> None:
         """Read again after a step of the handshake."""
         if self._is_reading and not self._state.is_closing:
-            self._reading.resume_reading()
+            self._transport.resume_reading()
 
     def _decrypt_held(self) -> None:
         if self._state.is_closing or not self._is_reading:
@@ -369,9 +360,9 @@ class TlsConnection(asyncio.BufferedProtocol):
     def _hold(self, data: bytes) -> None:
         change = len(data) - len(self._held)
         if change > 0:
-            self._memory.take(change)
+            self._memory.add(change)
         elif change:
-            self._memory.give_back(-change)
+            self._memory.release(-change)
         self._held = data
 
     def _send_output(self) -> None:

@@ -10,7 +10,7 @@ from kohort.broker.network.frames import (
     FrameError,
     FrameReader,
 )
-from kohort.broker.network.memory import UNASKED_ROOM_BYTES, Claimant, RequestMemory
+from kohort.broker.network.memory import UNCHECKED_BYTES, MemoryReservation, RequestMemoryBudget
 from tests.support.network.wire import framed
 
 LIMIT = 100 * 1024 * 1024
@@ -28,10 +28,10 @@ class Side:
     ) -> None:
         """`puts_by`: other connections read before the frames of a read are taken."""
         self.puts_by = puts_by
-        self.memory = RequestMemory(limit_bytes)
-        self.claimant = Claimant(self.memory, self.on_granted)
+        self.memory = RequestMemoryBudget(limit_bytes)
+        self.reservation = MemoryReservation(self.memory, self.on_granted)
         self.buffer = memoryview(bytearray(buffer_bytes))
-        self.reader = FrameReader(self.buffer, self.claimant, LIMIT)
+        self.reader = FrameReader(self.buffer, self.reservation, LIMIT)
 
     def on_granted(self) -> None:
         self.reader.grow()
@@ -42,7 +42,7 @@ class Side:
     def share_buffer(self, other: "Side") -> None:
         """From the begin on, as all connections of a server do."""
         self.buffer = other.buffer
-        self.reader = FrameReader(self.buffer, self.claimant, LIMIT)
+        self.reader = FrameReader(self.buffer, self.reservation, LIMIT)
 
     def read(self, data: bytes) -> int:
         """One read of a socket that has `data`; returns how much of it fitted."""
@@ -63,7 +63,7 @@ class Side:
         frames = []
         while (frame := self.reader.next_frame()) is not None:
             if isinstance(frame, bytearray):
-                self.claimant.give_back(len(frame))
+                self.reservation.release(len(frame))
             frames.append(bytes(frame))
         self.reader.keep_rest()
         self.scribble()
@@ -80,7 +80,7 @@ class Side:
 def test_a_frame_that_arrives_whole_is_handed_over_without_its_size() -> None:
     side = Side()
     assert side.feed(framed(b"request")) == [b"request"]
-    assert side.claimant.held_bytes == 0
+    assert side.reservation.held_bytes == 0
 
 
 def test_many_frames_of_one_read_come_one_by_one() -> None:
@@ -95,7 +95,7 @@ def test_a_frame_that_arrives_byte_by_byte_is_put_together() -> None:
     for byte in framed(b"request" * 300):
         frames += side.feed(bytes([byte]))
     assert frames == [b"request" * 300]
-    assert side.claimant.held_bytes == 0
+    assert side.reservation.held_bytes == 0
 
 
 @settings(deadline=None)
@@ -119,7 +119,7 @@ def test_frames_are_the_same_however_they_are_cut(
         frames += side.feed(stream[:count])
         stream = stream[count:]
     assert frames == bodies
-    assert side.claimant.held_bytes == 0
+    assert side.reservation.held_bytes == 0
     assert side.memory.used_bytes == 0
 
 
@@ -196,9 +196,9 @@ def test_a_read_that_finds_nothing_leaves_the_begin_of_a_size_where_no_one_overw
     other.share_buffer(side)
     stream = framed(b"mine" * 100)
     assert side.feed(stream[:kept]) == []
-    part, held_bytes = side.reader.part, side.claimant.held_bytes
+    part, held_bytes = side.reader.part, side.reservation.held_bytes
     side.reader.buffer()
-    assert (side.reader.part, side.claimant.held_bytes) == (part, held_bytes)
+    assert (side.reader.part, side.reservation.held_bytes) == (part, held_bytes)
     assert other.feed(framed(b"another's")) == [b"another's"]
     assert side.feed(stream[kept:]) == [b"mine" * 100]
 
@@ -235,7 +235,7 @@ def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
         side.reader.keep_rest()
     assert isinstance(frame, bytearray)
     view = memoryview(frame)
-    side.claimant.give_back(len(frame))
+    side.reservation.release(len(frame))
     assert side.feed(framed(b"the next one" * 20_000)) == [b"the next one" * 20_000]
     assert view == body, "a frame is never written to again"
 
@@ -251,7 +251,7 @@ def test_room_is_made_for_what_arrives_not_for_what_is_announced() -> None:
     finally:
         tracemalloc.stop()
     assert held < 100 * 8_000
-    assert all(side.claimant.held_bytes <= 8_000 for side in sides)
+    assert all(side.reservation.held_bytes <= 8_000 for side in sides)
 
 
 def test_room_grows_with_few_copies() -> None:
@@ -262,7 +262,7 @@ def test_room_grows_with_few_copies() -> None:
         side.feed(stream[start : start + 50_000])
         rooms.add(id(side.reader._room))
         arrived = min(start + 50_000, len(stream))
-        assert side.claimant.held_bytes <= max(8 * arrived, 4_096)
+        assert side.reservation.held_bytes <= max(8 * arrived, 4_096)
     assert len(rooms) <= 6
 
 
@@ -333,19 +333,19 @@ def test_other_protocols_are_named(begin: bytes, name: str) -> None:
 
 def test_a_frame_waits_for_memory_that_others_hold_and_goes_on_when_it_is_given_back() -> None:
     side = Side(limit_bytes=1_000_000)
-    other = Claimant(side.memory, lambda: None)
-    overdrawn = Claimant(side.memory, lambda: None)
-    other.take(900_000)
-    assert overdrawn.ask(600_000), "one may exceed the budget"
+    other = MemoryReservation(side.memory, lambda: None)
+    overdrawn = MemoryReservation(side.memory, lambda: None)
+    other.add(900_000)
+    assert overdrawn.reserve(600_000), "one may exceed the budget"
     overdrawn.left_bytes = 1
     body = b"y" * 500_000
     stream = framed(body)
     sent = side.read(stream[:RECEIVE_BUFFER_BYTES])
     assert side.take_all() == []
     assert side.is_starved()
-    assert side.claimant.held_bytes <= RECEIVE_BUFFER_BYTES
-    other.give_back(900_000)
-    overdrawn.give_back(600_000)
+    assert side.reservation.held_bytes <= RECEIVE_BUFFER_BYTES
+    other.release(900_000)
+    overdrawn.release(600_000)
     assert not side.is_starved()
     assert side.feed(stream[sent:]) == [body]
     assert side.memory.used_bytes == 0
@@ -357,8 +357,8 @@ def test_bytes_that_come_while_there_is_no_room_for_them_do_not_make_the_room_to
 ) -> None:
     """From a transport that was told to pause and reads all the same."""
     side = Side(limit_bytes=1_000)
-    hog = Claimant(side.memory, lambda: None)
-    assert hog.ask(100_000)
+    hog = MemoryReservation(side.memory, lambda: None)
+    assert hog.reserve(100_000)
     hog.left_bytes = 1
     body = b"y" * 80_000
     stream = framed(body) + framed(b"next")
@@ -366,20 +366,20 @@ def test_bytes_that_come_while_there_is_no_room_for_them_do_not_make_the_room_to
     assert side.feed(stream[:begun]) == []
     assert side.is_starved()
     frames = side.feed(stream[begun : begun + early_bytes])
-    hog.give_back(100_000)
+    hog.release(100_000)
     assert not side.is_starved()
     frames += side.feed(stream[begun + early_bytes :])
     assert frames == [body, b"next"]
-    assert side.memory.used_bytes == side.claimant.held_bytes == 0
+    assert side.memory.used_bytes == side.reservation.held_bytes == 0
 
 
 def test_a_small_frame_gets_its_room_however_much_others_hold() -> None:
     side = Side(limit_bytes=1_000)
-    others = [Claimant(side.memory, lambda: None) for _ in range(2)]
-    others[0].take(10_000)
-    assert others[0].ask(10_000)
-    assert not others[1].ask(10_000)
-    body = b"z" * UNASKED_ROOM_BYTES
+    others = [MemoryReservation(side.memory, lambda: None) for _ in range(2)]
+    others[0].add(10_000)
+    assert others[0].reserve(10_000)
+    assert not others[1].reserve(10_000)
+    body = b"z" * UNCHECKED_BYTES
     stream = framed(body)
     assert side.feed(stream[:100]) == []
     assert not side.is_starved()
@@ -396,7 +396,7 @@ def test_an_unfinished_frame_can_be_told_from_the_next_one() -> None:
     assert second is not None
     assert (second.number > first.number, second.filled_bytes) == (True, 2)
     side.feed(b"cd")
-    assert side.reader.part == (second.number, 4, 5)
+    assert side.reader.part == (second.number, 4)
     assert side.feed(b"e\x00") == [b"abcde"]
     third = side.reader.part
     assert third is not None

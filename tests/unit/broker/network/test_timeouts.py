@@ -5,8 +5,6 @@ from kohort.broker.network.frames import FramePart
 from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 from kohort.broker.network.timeouts import (
     LINGER_MS,
-    SHORT_PROGRESS_MS,
-    SHORT_PROGRESS_PART,
     CloseReason,
 )
 
@@ -23,7 +21,6 @@ class Watched:
         self.unsent_bytes = 0
         self.part: FramePart | None = None
         self.is_waiting_for_us = False
-        self.is_memory_short = False
 
     def closed_after_s(self, seconds: int) -> tuple[int, CloseReason] | None:
         for second in range(1, seconds + 1):
@@ -34,7 +31,6 @@ class Watched:
                 unsent_bytes=self.unsent_bytes,
                 part=self.part,
                 is_waiting_for_us=self.is_waiting_for_us,
-                is_memory_short=self.is_memory_short,
             )
             if reason is not None:
                 return second, reason
@@ -105,45 +101,6 @@ def test_each_frame_has_its_own_time() -> None:
         watched.part = FramePart(number, 1)
         watched.end.is_active = True
         assert watched.closed_after_s(29) is None
-
-
-@pytest.mark.parametrize("size", [0, 5, 50_000, 100_000_000])
-def test_a_frame_gets_less_time_while_others_wait_for_its_memory(size: int) -> None:
-    watched = Watched()
-    watched.part = FramePart(1, 3, size)
-    assert watched.closed_after_s(10) is None
-    watched.is_memory_short = True
-    seconds = SHORT_PROGRESS_MS // 1_000
-    assert watched.closed_after_s(100) == (seconds + 1, CloseReason.SLOW_UPLOAD)
-
-
-@pytest.mark.parametrize("size", [100_000, 1_000_000, 100_000_000])
-def test_while_others_wait_a_frame_of_any_size_is_complete_or_gone_in_the_same_time(
-    size: int,
-) -> None:
-    """An honest upload over a slow link is not ended while it is fast for its size."""
-    watched = Watched()
-    watched.is_memory_short = True
-    whole_s = SHORT_PROGRESS_PART * SHORT_PROGRESS_MS // 1_000
-    for second in range(whole_s - 10):
-        watched.part = FramePart(1, size * second // (whole_s - 10), size)
-        assert watched.closed_after_s(1) is None
-    for second in range(whole_s):
-        watched.part = FramePart(2, size * second // (whole_s + 10), size)
-        if watched.closed_after_s(1) is not None:
-            return
-    raise AssertionError
-
-
-def test_a_frame_that_was_slow_before_others_waited_has_its_time_from_then_on() -> None:
-    watched = Watched()
-    watched.part = FramePart(1, 0, 50_000_000)
-    assert watched.closed_after_s(25) is None
-    watched.is_memory_short = True
-    watched.part = FramePart(1, 2_000_000, 50_000_000)
-    assert watched.closed_after_s(4) is None
-    watched.is_memory_short = False
-    assert watched.closed_after_s(20) is None
 
 
 def test_a_connection_we_closed_may_not_linger() -> None:

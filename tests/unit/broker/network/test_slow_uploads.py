@@ -1,12 +1,17 @@
-"""Uploads on virtual time: clients that send at a pace of theirs, and a budget that is short."""
+"""Uploads in virtual time: clients that send at given paces, and too little memory for them."""
 
 from collections.abc import Callable
 
 import pytest
 
 from kohort.broker.network.frames import FrameReader
-from kohort.broker.network.memory import Claimant, RequestMemory
-from kohort.broker.network.shortage import CLAIM_WAIT_MS, LOOK_INTERVAL_MS, Shortage
+from kohort.broker.network.memory import (
+    POLICY_INTERVAL_MS,
+    RESERVATION_WAIT_MS,
+    MemoryReservation,
+    RequestMemoryBudget,
+    SlowUploadPolicy,
+)
 
 MIB = 1024 * 1024
 LIMIT = 256 * MIB
@@ -40,9 +45,9 @@ class Client:
         self.connect()
 
     def connect(self) -> None:
-        self.claimant = Claimant(self.edge.memory, self.on_granted, self.on_evicted)
-        self.claimant.owner = self.address
-        self.reader = FrameReader(self.edge.buffer, self.claimant, FRAME_MAX)
+        self.reservation = MemoryReservation(self.edge.memory, self.on_granted, self.on_evicted)
+        self.reservation.address_block = self.address
+        self.reader = FrameReader(self.edge.buffer, self.reservation, FRAME_MAX)
         self.begin()
 
     def begin(self) -> None:
@@ -55,7 +60,7 @@ class Client:
     def on_evicted(self) -> None:
         self.ended_count += 1
         self.reader.close()
-        self.claimant.close()
+        self.reservation.close()
         self.connect()
 
     def step(self) -> None:
@@ -73,7 +78,7 @@ class Client:
             if frame is None:
                 continue
             if isinstance(frame, bytearray):
-                self.claimant.give_back(len(frame))
+                self.reservation.release(len(frame))
             self.times_ms.append(self.edge.now_ms - self.first_ms)
             self.first_ms = self.edge.now_ms
             self.begin()
@@ -90,8 +95,8 @@ class Uploads:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.memory = RequestMemory(LIMIT)
-        self.shortage = Shortage(self.memory)
+        self.memory = RequestMemoryBudget(LIMIT)
+        self.policy = SlowUploadPolicy(self.memory)
         self.buffer = memoryview(bytearray(256 * 1024))
         self.clients: list[Client] = []
         self.most_bytes = 0
@@ -107,8 +112,8 @@ class Uploads:
             for client in self.clients:
                 client.step()
             self.most_bytes = max(self.most_bytes, self.memory.used_bytes)
-            if self.now_ms % LOOK_INTERVAL_MS == 0:
-                for victim in self.shortage.look(self.now_ms):
+            if self.now_ms % POLICY_INTERVAL_MS == 0:
+                for victim in self.policy.run(self.now_ms):
                     victim.evict()
             self.now_ms += 10
 
@@ -140,14 +145,14 @@ def test_requests_of_200_kb_take_less_than_a_second_beside_uploads_that_hold_on(
     assert edge.most_bytes <= LIMIT + FRAME_MAX + (count + 5) * 256 * 1024
 
 
-def test_a_claim_within_its_share_is_let_in_at_the_cost_of_the_slowest_that_holds_more() -> None:
+def test_a_block_within_its_limit_gets_the_memory_of_the_slowest_upload_beyond_its_own() -> None:
     edge = Uploads()
     slow, fast, overdrawn = edge.add(3, "10.0.0.{}", 80 * MIB, steady(50_000))
     slow.pace = lambda now_ms: 40_000_000 + now_ms
     edge.run(800)
-    assert edge.memory.overdrawn is overdrawn.claimant
+    assert edge.memory.overdrawn is overdrawn.reservation
     many = edge.add(20, "10.0.1.{}", 5 * MIB, lambda now_ms: 4 * MIB + now_ms)
-    edge.run(LOOK_INTERVAL_MS + CLAIM_WAIT_MS + LOOK_INTERVAL_MS + 100)
+    edge.run(POLICY_INTERVAL_MS + RESERVATION_WAIT_MS + POLICY_INTERVAL_MS + 100)
     assert slow.ended_count == 1
     assert (fast.ended_count, overdrawn.ended_count) == (0, 0)
     assert sum(one.ended_count for one in many) == 0
@@ -158,7 +163,7 @@ def test_slow_uploads_are_left_alone_while_there_is_room() -> None:
     edge = Uploads()
     slow = edge.add(50, "10.0.0.1", 3_000_000, steady(100))
     edge.run(5_000)
-    assert edge.memory.waiting_count == 0
+    assert len(edge.memory.waiting) == 0
     assert sum(one.ended_count for one in slow) == 0
 
 
@@ -187,9 +192,9 @@ def test_nothing_is_kept_when_no_one_waits_any_more() -> None:
     edge = Uploads()
     edge.add(30, "10.0.0.1", FRAME_MAX, burst_then_drip)
     edge.run(300)
-    assert edge.memory.waiting_count > 0
+    assert len(edge.memory.waiting) > 0
     for client in edge.clients:
-        client.claimant.close()
-    assert edge.shortage.look(edge.now_ms) == []
-    assert not edge.shortage.lasts
-    assert not edge.shortage._paces
+        client.reservation.close()
+    assert edge.policy.run(edge.now_ms) == []
+    assert not edge.policy.is_active
+    assert not edge.policy._paces
