@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.brokers import Contender
 from benchmarks.harness import Bench, Measured, Row
 from benchmarks.live import fresh_name, load, start
-from kohort.broker.network.listening import connections_within
+from kohort.broker.network.server.listening import connections_within
 from kohort.broker.storage.filesystem import OPEN_FILES_MAX
 
 TITLE: Final = "Memory of connections and members"

@@ -48,8 +48,8 @@ from kohort.broker.history.topic import TopicHistoryLog
 from kohort.broker.http.groups import group_pages
 from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
-from kohort.broker.network.activity import Activity
-from kohort.broker.network.server import NetworkServer
+from kohort.broker.network.connection.limits import Activity
+from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime import service_manager
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.memory.collector import nothing_collected

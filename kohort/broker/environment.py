@@ -11,7 +11,7 @@ from pathlib import Path
 from socket import socket
 from typing import Final
 
-from kohort.broker.network.listening import listening_sockets, raise_descriptor_limit
+from kohort.broker.network.server.listening import listening_sockets, raise_descriptor_limit
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.storage.filesystem import FileSystem, make_private_directory
 from kohort.broker.storage.lock import DataDirectoryLock

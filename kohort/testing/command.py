@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     # A whole broker, which `kohort --help` need not import.
     from kohort.broker.app import StartError  # noqa: PLC0415 - see above.
     from kohort.broker.config import ConfigError  # noqa: PLC0415 - see above.
-    from kohort.broker.network.listening import (  # noqa: PLC0415 - see above.
+    from kohort.broker.network.server.listening import (  # noqa: PLC0415 - see above.
         raise_descriptor_limit,
     )
     from kohort.testing.control import Control  # noqa: PLC0415 - see above.

@@ -13,8 +13,7 @@ import uvloop
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.network.connection import Connection
-from kohort.broker.network.listener import Listener
+from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.network import file_sending
+from kohort.broker.network.connection import files
 from kohort.broker.storage import file_range
 from kohort.broker.storage.log import reading
 from kohort.broker.storage.log.log import OS_FILES
@@ -340,7 +340,7 @@ def test_what_has_left_the_memory_meanwhile_is_read_by_another_thread(
         return data
 
     monkeypatch.setattr(file_range.FileRange, "take", counted)
-    monkeypatch.setattr(file_sending, "STAYS_CACHED_S", 0)
+    monkeypatch.setattr(files, "STAYS_CACHED_S", 0)
     with SlowReader(running) as reader:
         reader.ask_and_wait()
         descriptor = os.open(log_file(running), os.O_RDONLY)
@@ -350,7 +350,7 @@ def test_what_has_left_the_memory_meanwhile_is_read_by_another_thread(
         os.close(descriptor)
         assert records_in(reader.receive()) == log
     assert pieces or not can_leave
-    assert max(pieces, default=0) <= file_sending.PIECE_READ_BYTES
+    assert max(pieces, default=0) <= files.PIECE_READ_BYTES
 
 
 def test_a_client_that_leaves_in_the_middle_leaves_no_descriptor_behind(

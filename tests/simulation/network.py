@@ -18,7 +18,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Protocol
 
-from kohort.broker.network.connection import Connection
+from kohort.broker.network.connection.connection import Connection
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kohort.broker.config import BrokerConfig, Endpoint
 from kohort.broker.config.endpoints import EVERY_INTERFACE
 from kohort.broker.environment import Environment
-from kohort.broker.network.listening import (
+from kohort.broker.network.server.listening import (
     close_all,
     connections_within,
     reserve_descriptors,

@@ -14,7 +14,7 @@ from ipaddress import ip_address
 
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.endpoints import parse_ip_overrides
-from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.connection.limits import NetworkLimits
 
 logger = logging.getLogger(__name__)
 

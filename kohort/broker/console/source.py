@@ -9,7 +9,7 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.server import NetworkServer
+from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.manager import TopicManager
 

@@ -14,7 +14,7 @@ from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.dispatch.timed import Timed
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.network.activity import Activity
+from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.later import Later, Tasks

@@ -27,7 +27,7 @@ from kohort.broker.http.messages import (
 )
 from kohort.broker.http.tls_door import TlsDoor
 from kohort.broker.http.visitors import Guard, StrangerError, StreamOfVisitor, unauthorized
-from kohort.broker.network.listening import close_all, listening_sockets
+from kohort.broker.network.server.listening import close_all, listening_sockets
 
 if TYPE_CHECKING:
     import ssl

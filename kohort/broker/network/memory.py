@@ -114,7 +114,7 @@ class RequestMemoryBudget:
 
     def reserve(self, reservation: "MemoryReservation", byte_count: int) -> bool:
         """Grant `byte_count`, or put the reservation into the queue."""
-        if reservation not in self.uploads:
+        if not reservation.is_large:
             self._add_upload(reservation)
         if self._fits(reservation, byte_count) or self._may_overdraw(reservation):
             self._grant(reservation, byte_count)
@@ -124,23 +124,18 @@ class RequestMemoryBudget:
             self._on_shortage()
         return False
 
-    def add(self, reservation: "MemoryReservation", byte_count: int) -> None:
-        """Count bytes that have been allocated; negative ones have been freed."""
-        reservation.held_bytes += byte_count
-        self.used_bytes += byte_count
-        if reservation not in self.uploads:
-            return
-        self._count_large(reservation.address_block, byte_count)
-        if byte_count < 0:
-            if reservation.held_bytes <= UNCHECKED_BYTES and reservation not in self.waiting:
-                self._remove_upload(reservation)
-            if self.waiting:
-                self.grant_waiting()
+    def on_released(self, reservation: "MemoryReservation", byte_count: int) -> None:
+        """Called when a large request has released `byte_count`."""
+        self.count_large(reservation.address_block, -byte_count)
+        if reservation.held_bytes <= UNCHECKED_BYTES and reservation not in self.waiting:
+            self._remove_upload(reservation)
+        if self.waiting:
+            self.grant_waiting()
 
     def remove(self, reservation: "MemoryReservation") -> None:
         """Release the memory of a closed connection."""
         self.waiting.pop(reservation, None)
-        if reservation in self.uploads:
+        if reservation.is_large:
             self._remove_upload(reservation)
         self.used_bytes -= reservation.held_bytes
         reservation.held_bytes = 0
@@ -168,7 +163,7 @@ class RequestMemoryBudget:
     def _grant(self, reservation: "MemoryReservation", byte_count: int) -> None:
         reservation.held_bytes += byte_count
         self.used_bytes += byte_count
-        self._count_large(reservation.address_block, byte_count)
+        self.count_large(reservation.address_block, byte_count)
         self._peak_bytes = max(self._peak_bytes, self.used_bytes)
 
     def _fits(self, reservation: "MemoryReservation", byte_count: int) -> bool:
@@ -183,16 +178,19 @@ class RequestMemoryBudget:
         return self.overdrawn is reservation
 
     def _add_upload(self, reservation: "MemoryReservation") -> None:
+        reservation.is_large = True
         self.uploads[reservation] = None
-        self._count_large(reservation.address_block, reservation.held_bytes)
+        self.count_large(reservation.address_block, reservation.held_bytes)
 
     def _remove_upload(self, reservation: "MemoryReservation") -> None:
+        reservation.is_large = False
         del self.uploads[reservation]
-        self._count_large(reservation.address_block, -reservation.held_bytes)
+        self.count_large(reservation.address_block, -reservation.held_bytes)
         if self.overdrawn is reservation:
             self.overdrawn = None
 
-    def _count_large(self, block: str, byte_count: int) -> None:
+    def count_large(self, block: str, byte_count: int) -> None:
+        """Count bytes of a large request of an address block."""
         self.large_bytes += byte_count
         block_bytes = self._bytes_by_block.get(block, 0) + byte_count
         if block_bytes:
@@ -210,6 +208,7 @@ class MemoryReservation:
         "arrived_bytes",
         "evict",
         "held_bytes",
+        "is_large",
         "left_bytes",
         "on_granted",
     )
@@ -228,6 +227,8 @@ class MemoryReservation:
         self.address_block = ""
         """The client's address block; constant after the first `reserve`."""
         self.held_bytes = 0
+        self.is_large = False
+        """Whether this is one of the budget's `uploads`."""
         self.arrived_bytes = 0
         """Total bytes of frames that did not arrive in one read."""
         self.left_bytes = 0
@@ -235,14 +236,20 @@ class MemoryReservation:
 
     def add(self, byte_count: int) -> None:
         """Count bytes that have arrived."""
-        self._budget.add(self, byte_count)
+        self.held_bytes += byte_count
+        self._budget.used_bytes += byte_count
+        if self.is_large:
+            self._budget.count_large(self.address_block, byte_count)
 
     def reserve(self, byte_count: int) -> bool:
         """Reserve memory for bytes to come. If False, `on_granted` is called later."""
         return self._budget.reserve(self, byte_count)
 
     def release(self, byte_count: int) -> None:
-        self._budget.add(self, -byte_count)
+        self.held_bytes -= byte_count
+        self._budget.used_bytes -= byte_count
+        if self.is_large:
+            self._budget.on_released(self, byte_count)
 
     def close(self) -> None:
         """Release everything, because the connection has closed."""

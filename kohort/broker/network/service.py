@@ -13,6 +13,14 @@ from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
 
 
+class FramePart(NamedTuple):
+    """An incomplete frame."""
+
+    number: int
+    """Differs from that of any other frame of the connection."""
+    filled_bytes: int
+
+
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an internal error
     """Raised by a service that can answer only by closing the connection, for example a failed
     Produce with acks=0. The text goes to the log.
@@ -151,6 +159,20 @@ class Service(Protocol):
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         """Drop whatever waits for this connection, which has closed."""
+        ...
+
+
+class TlsPeer(Protocol):
+    """The client of a complete TLS handshake."""
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The client's verified certificate in DER; None without one."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The negotiated TLS version and cipher."""
         ...
 
 

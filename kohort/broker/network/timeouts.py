@@ -6,8 +6,6 @@ accurate to one such interval. What they come to for one connection is `connecti
 
 from enum import StrEnum
 
-from kohort.broker.network.frames import FramePart
-
 LINGER_MS = 5_000
 """How long a connection that the broker closes may take to receive what was written to it."""
 
@@ -86,27 +84,3 @@ class ServingTime:
     def at(self, now_ms: int) -> int:
         """Return the serving time at `now_ms`."""
         return now_ms - self._lost_ms
-
-
-class Progress:
-    """Progress of an incomplete frame, in steps of `enough_bytes`."""
-
-    __slots__ = ("_part", "_since_ms")
-
-    def __init__(self) -> None:
-        self._part: FramePart | None = None
-        self._since_ms = 0
-
-    def stuck_ms(self, now_ms: int, part: FramePart | None, enough_bytes: int) -> int:
-        """Return for how long it has not advanced by `enough_bytes`."""
-        seen = self._part
-        if (
-            part is not None
-            and seen is not None
-            and part.number == seen.number
-            and part.filled_bytes - seen.filled_bytes < enough_bytes
-        ):
-            return now_ms - self._since_ms
-        self._part = part
-        self._since_ms = now_ms
-        return 0

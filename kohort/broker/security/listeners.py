@@ -22,7 +22,7 @@ from kohort.broker.core.security.addresses import is_loopback, owner_of
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
-from kohort.broker.network.listener import Listener
+from kohort.broker.network.connection.connection import Listener
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.peer_log import PeerLog

@@ -15,8 +15,8 @@ from kohort.broker.core.security.certificate import DerError
 from kohort.broker.core.security.distinguished_name import has_nul, subject_of
 from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
 from kohort.broker.core.security.session import USER, Principal
-from kohort.broker.network.service import NewConnection
-from kohort.broker.network.tls import TlsError, TlsPump
+from kohort.broker.network.service import NewConnection, TlsPeer
+from kohort.broker.network.tls.pump import TlsError
 from kohort.broker.security.file_version import FileVersion, version_of
 from kohort.broker.security.own_certificate import complaints, moment_of, name_complaint
 from kohort.broker.security.tls_context import KeyStore, Loaded, StoreError, load_tls
@@ -76,7 +76,7 @@ class TlsListener:
         for told in complaints(self.listener, self._own, self._config(), now):
             logger.warning("%s", told)
 
-    def established(self, connection: NewConnection, pump: TlsPump) -> None:
+    def established(self, connection: NewConnection, peer: TlsPeer) -> None:
         """Set the client's principal from its certificate, if the certificate decides that.
 
         Raises:
@@ -85,7 +85,7 @@ class TlsListener:
         if not self._lets_in:
             return
         session = connection.info.session
-        certificate = pump.peer_certificate
+        certificate = peer.peer_certificate
         if certificate is not None:
             try:
                 subject = subject_of(certificate)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.broker.network.frames import FrameReader
+from kohort.broker.network.connection.frames import FrameReader
 from kohort.broker.network.memory import (
     POLICY_INTERVAL_MS,
     RESERVATION_WAIT_MS,

@@ -5,11 +5,10 @@ import ssl
 from pathlib import Path
 
 from kohort.broker.core.security.session import Principal
-from kohort.broker.network.connection import Connection
-from kohort.broker.network.listener import Listener
-from kohort.broker.network.service import NewConnection
-from kohort.broker.network.tls import TlsError, TlsPump
-from kohort.broker.network.tls_connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
+from kohort.broker.network.connection.connection import Connection, Listener
+from kohort.broker.network.service import NewConnection, TlsPeer
+from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
+from kohort.broker.network.tls.pump import TlsError
 from kohort.testing.memory_transport import MemoryTransport
 from tests.support.brokers.certificates import Authority
 from tests.support.network.wire import framed
@@ -66,12 +65,12 @@ class Side:
         self.refuses = False
         self.fault: Exception | None = None
 
-    def established(self, connection: NewConnection, pump: TlsPump) -> None:
+    def established(self, connection: NewConnection, peer: TlsPeer) -> None:
         if self.refuses:
             raise TlsError("no principal")
         if self.fault is not None:
             raise self.fault
-        name = pump.version.partition(" ")[0]
+        name = peer.version.partition(" ")[0]
         session = connection.info.session
         connection.let_in(session._replace(principal=Principal("User", name)))
 

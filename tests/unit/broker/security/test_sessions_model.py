@@ -15,7 +15,7 @@ from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.session import UNKNOWN, Session
-from kohort.broker.network.connection import Connection
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers, Service
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog

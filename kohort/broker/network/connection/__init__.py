@@ -1,0 +1,1 @@
+"""One client connection: frames in, requests executed in order, responses out."""

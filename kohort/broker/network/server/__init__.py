@@ -1,0 +1,1 @@
+"""The server: listeners, admission and unauthenticated connections."""

@@ -1,0 +1,1 @@
+"""TLS between a transport and a connection."""
