@@ -239,7 +239,7 @@ class Broker:
             apis, addresses, topics, groups, transactions, purgatory
         )
         server, dispatcher = self._make_server(apis, shares)
-        transactions.host.marking.after_answers = server.turns.after_answers
+        transactions.host.marking.after_answers = server.scheduler.after_writes
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
         self.listeners.disabled.on_disconnect(server.disconnect)

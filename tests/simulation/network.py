@@ -266,7 +266,7 @@ class Wire(asyncio.Transport):
             self._count_delivered(count)
             protocol.buffer_updated(count)
             # No other connection has received bytes in this turn, so its part of it is next.
-            protocol.execute_due()
+            protocol.run()
             protocol.output.write_out()
             self._network.observer.handled()
 

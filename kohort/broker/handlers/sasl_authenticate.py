@@ -30,7 +30,7 @@ def sasl_authenticate(
     authentication = ctx.connection.authentication
     if authentication is None:
         return _response(NOT_NOW)
-    answer = authentication.take(bytes(request.auth_bytes))
+    answer = authentication.authenticate(bytes(request.auth_bytes))
     if isinstance(answer, Later):
         return answer.into(_response)
     return _response(answer)

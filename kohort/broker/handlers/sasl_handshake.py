@@ -1,7 +1,7 @@
 """SaslHandshake (key 17): choose an authentication mechanism.
 
 v0 is followed by bare tokens, v1 by SaslAuthenticate requests (KIP-152).
-`kohort.broker.security.gate` enforces the order of requests.
+`kohort.broker.security.authenticator` enforces the order of requests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHa
     authentication = ctx.connection.authentication
     if authentication is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
-    error = authentication.choose(request.mechanism, tokens_are_bare=ctx.api_version == 0)
+    error = authentication.handshake(request.mechanism, tokens_are_bare=ctx.api_version == 0)
     mechanisms = [] if error is ErrorCode.ILLEGAL_SASL_STATE else list(authentication.mechanisms)
     return SaslHandshakeResponse(error_code=error, mechanisms=mechanisms)

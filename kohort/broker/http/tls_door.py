@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
-from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.addresses import address_block_of
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class TlsDoor:
             self._end_one()
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._shake_hands(accepted), name="https handshake")
-        self._under_way[task] = owner_of(ip)
+        self._under_way[task] = address_block_of(ip)
         task.add_done_callback(partial(self._on_done, accepted))
 
     async def close(self) -> None:

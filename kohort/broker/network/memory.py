@@ -7,12 +7,15 @@ A request up to `UNCHECKED_BYTES` is never delayed, but counts. A larger one res
 arrives:
 
 - Large requests share what small ones leave of the budget, at least half of it.
-- Every address block (an IPv4 address or a /64 network of IPv6) has a limit, an equal part of this
-  budget; one more part is spare, for the next block. Beyond its limit a block gets memory only
-  while a quarter of the budget is free, so that a block within its limit finds free memory at once
-  unless many blocks upload together.
+- Half of this budget is divided equally among the requests, and half among the address blocks of
+  their clients (an IPv4 address, or a /64 network of IPv6). A request is within its limit if it, or
+  all of its block together, holds no more than such a part: to shrink it takes many connections and
+  many address blocks. All requests within their limits fit into the budget.
+- A request beyond its limit gets memory only while a quarter of the budget is free, so that those
+  within theirs find free memory at once, unless very many upload together.
 - A reservation that does not fit waits. The one that has waited longest may exceed the budget, one
-  at a time, so that frames waiting for each other's memory cannot deadlock.
+  at a time, so that large requests are not starved, and frames that wait for each other's memory
+  cannot deadlock.
 - If a reservation waits for longer than `RESERVATION_WAIT_MS`, `SlowUploadPolicy` closes the
   slowest uploads.
 
@@ -21,6 +24,7 @@ No clocks and no tasks: time is passed in.
 
 import sys
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final, Protocol
 
 UNCHECKED_BYTES: Final = 64 * 1024
@@ -36,7 +40,7 @@ UPLOAD_TIME_MAX_MS: Final = 40_000
 """Time to completion above which an upload is closed if any other waits for memory."""
 
 _FREE_PART: Final = 4
-"""One part in this many of the budget stays free for blocks within their limits."""
+"""One part in this many of the budget stays free for requests within their limits."""
 
 _SPARE_PART: Final = 8
 """One part in this many of the budget is freed beyond the memory that a reservation waits for, or
@@ -91,16 +95,25 @@ class RequestMemoryBudget:
     @property
     def block_limit_bytes(self) -> int:
         """Memory for the large requests of one address block."""
-        return self.budget_bytes // (len(self._bytes_by_block) + 1)
+        return self.budget_bytes // (2 * max(len(self._bytes_by_block), 1))
+
+    @property
+    def request_limit_bytes(self) -> int:
+        """Memory for one large request of a block beyond its limit."""
+        return self.budget_bytes // (2 * max(len(self.uploads), 1))
 
     def take_peak_bytes(self) -> int:
         """Return the highest usage since the last call."""
         peak_bytes, self._peak_bytes = self._peak_bytes, self.used_bytes
         return peak_bytes
 
-    def is_within_limit(self, block: str, byte_count: int = 0) -> bool:
-        """Whether an address block is within its limit with `byte_count` more bytes."""
-        return self._bytes_by_block.get(block, 0) + byte_count <= self.block_limit_bytes
+    def is_within_limit(self, reservation: "MemoryReservation", byte_count: int = 0) -> bool:
+        """Whether an upload is within its limit with `byte_count` more bytes."""
+        block_bytes = self._bytes_by_block.get(reservation.address_block, 0)
+        return (
+            reservation.held_bytes + byte_count <= self.request_limit_bytes
+            or block_bytes + byte_count <= self.block_limit_bytes
+        )
 
     def missing_bytes(self, byte_count: int, *, is_within_limit: bool) -> int:
         """Return by how much a reservation of `byte_count` exceeds the free memory, 0 or less if
@@ -167,7 +180,7 @@ class RequestMemoryBudget:
         self._peak_bytes = max(self._peak_bytes, self.used_bytes)
 
     def _fits(self, reservation: "MemoryReservation", byte_count: int) -> bool:
-        is_within_limit = self.is_within_limit(reservation.address_block, byte_count)
+        is_within_limit = self.is_within_limit(reservation, byte_count)
         return self.missing_bytes(byte_count, is_within_limit=is_within_limit) <= 0
 
     def _may_overdraw(self, reservation: "MemoryReservation") -> bool:
@@ -263,10 +276,12 @@ class SlowUploadPolicy:
     The slowest are those that need the most time to completion at their recent pace. While the
     request is executed, or waits for memory itself, the time since its last bytes counts instead.
 
-    - A reservation within its block's limit closes uploads of blocks beyond theirs, unless they
-      complete within `RESERVATION_WAIT_MS`. It waits for 0.6 s at most: one interval, the
-      `RESERVATION_WAIT_MS`, another interval.
+    - A reservation within its limit closes uploads that do not complete within
+      `RESERVATION_WAIT_MS`. It waits for 0.6 s at most: one interval, the `RESERVATION_WAIT_MS`,
+      another interval.
     - Any other closes uploads that take longer than `UPLOAD_TIME_MAX_MS`.
+
+    Uploads within their limits are never closed: a short interruption makes any upload look slow.
     """
 
     def __init__(self, budget: RequestMemoryBudget) -> None:
@@ -316,7 +331,7 @@ class SlowUploadPolicy:
         within = [
             budget.waiting[reservation]
             for reservation in overdue
-            if budget.is_within_limit(reservation.address_block, budget.waiting[reservation])
+            if budget.is_within_limit(reservation, budget.waiting[reservation])
         ]
         smallest = min(within or [budget.waiting[reservation] for reservation in overdue])
         missing_bytes = budget.missing_bytes(smallest, is_within_limit=bool(within))
@@ -325,21 +340,17 @@ class SlowUploadPolicy:
         slow: list[tuple[float, MemoryReservation]] = []
         victims = []
         for upload, pace in self._paces.items():
+            if upload in self._evicted or budget.is_within_limit(upload):
+                continue
             time_ms = self._remaining_ms(upload, pace, now_ms)
             is_too_slow = time_ms > UPLOAD_TIME_MAX_MS
-            if upload in self._evicted:
-                continue
             if upload is budget.overdrawn:
                 # Its memory is beyond the budget; closing it lets the next one exceed it.
                 if is_too_slow:
                     victims.append(upload)
-            elif is_too_slow or (
-                within
-                and time_ms > RESERVATION_WAIT_MS
-                and not budget.is_within_limit(upload.address_block)
-            ):
+            elif is_too_slow or (within and time_ms > RESERVATION_WAIT_MS):
                 slow.append((time_ms, upload))
-        slow.sort(key=lambda item: item[0], reverse=True)
+        slow.sort(key=itemgetter(0), reverse=True)
         for _, upload in slow:
             if missing_bytes <= 0:
                 break

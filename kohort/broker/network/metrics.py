@@ -1,5 +1,5 @@
-"""The metrics of the network layer. Called for every request: must be fast and must not raise. What
-is only added up is counted here, without a call.
+"""The metrics of the network layer, updated for every request: must be fast and must not raise.
+Plain counters are attributes, to save calls.
 """
 
 from typing import Protocol
@@ -15,24 +15,25 @@ class NetworkMetrics(Protocol):
     received_bytes: int
     sent_bytes: int
     waiting_count: int
-    """Requests that are parked."""
+    """Parked requests."""
 
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """Record a response. `response` is the message, or None if there is none, or none with
-        errors.
+        """Record a response.
 
-        `duration_s` is the time from the complete request to its response, waiting included.
+        Args:
+            response: the message; None if there is none, or it has no errors.
+            duration_s: time from the complete request to its response, including waiting.
         """
         ...
 
     def request_failed(self, api: str, version: int, error_code: int, duration_s: float) -> None:
-        """Record that the request as a whole failed, whatever the client is told."""
+        """Record that the request as a whole failed, whatever the response."""
         ...
 
     def request_rejected(self, reason: str) -> None:
-        """Record a request that was answered only by closing its connection."""
+        """Record a request whose only response was to close the connection."""
         ...
 
     def connection_opened(self) -> None: ...

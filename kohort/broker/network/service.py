@@ -22,8 +22,8 @@ class FramePart(NamedTuple):
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an internal error
-    """Raised by a service that can answer only by closing the connection, for example a failed
-    Produce with acks=0. The text goes to the log.
+    """Raised by a service whose only possible response is to close the connection, for example a
+    failed Produce with acks=0. The text is logged.
     """
 
     def __init__(
@@ -32,23 +32,23 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an interna
         *,
         answer: "ResponseBuffers" = None,
         reason: CloseReason = CloseReason.BAD_REQUEST,
-        is_told: bool = True,
+        should_log: bool = True,
     ) -> None:
-        """`answer` is sent first. `is_told` is False if it has been logged already."""
+        """`answer` is sent first. `should_log` is False if the text has been logged already."""
         super().__init__(text)
         self.answer = answer
         self.reason = reason
-        self.is_told = is_told
+        self.should_log = should_log
 
 
 class TokenAnswer(NamedTuple):
-    """The response to a client's authentication token."""
+    """Response to an authentication token."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     token: bytes = b""
     lifetime_ms: int = 0
-    """When the client has to re-authenticate; 0 for never."""
+    """Time until the client has to reauthenticate; 0 for never."""
 
 
 class Authentication(Protocol):
@@ -56,29 +56,29 @@ class Authentication(Protocol):
 
     @property
     def mechanisms(self) -> Sequence[str]:
-        """The mechanisms of the listener."""
+        """The mechanisms enabled for the listener."""
         ...
 
-    def choose(self, mechanism: str, *, tokens_are_bare: bool) -> ErrorCode:
-        """Start an attempt; `tokens_are_bare` if tokens follow without being wrapped in
-        requests.
+    def handshake(self, mechanism: str, *, tokens_are_bare: bool) -> ErrorCode:
+        """Start an attempt. `tokens_are_bare`: the tokens are whole frames instead of requests
+        (SaslHandshake v0).
         """
         ...
 
-    def take(self, token: bytes) -> "TokenAnswer | Later[TokenAnswer]":
-        """Process the client's next token."""
+    def authenticate(self, token: bytes) -> "TokenAnswer | Later[TokenAnswer]":
+        """Process a token."""
         ...
 
-    def refusal_delay_ms(self) -> int:
-        """Note a failure, by bytes that are no frame; return after how many milliseconds to close
-        the connection.
+    def failure_delay_ms(self) -> int:
+        """Count a bad frame as a failed attempt; return the delay before closing the
+        connection.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:
-    """A client connection as handlers see it; hashable by identity (owner of parked requests)."""
+    """A connection as handlers see it; hashable by identity, as the owner of parked requests."""
 
     peer_host: str
     """Host of the client in Kafka's format: "/127.0.0.1"."""
@@ -90,49 +90,48 @@ class ConnectionInfo:
     client_software_version: str = "unknown"
     """Name and version as sent with ApiVersions v3 and later (KIP-511)."""
     active_as: str | None = None
-    """Set by the service to the client id when the client does what counts as activity, and reset
-    by the server's rounds through the connections; see `activity`."""
+    """Client id, set by the service when a request counts as activity, and reset by the periodic
+    checks; see `Activity`."""
     throttle_ms: int = 0
-    """Set by the service with a response: once that is written, the connection neither reads nor
-    executes anything for this time (KIP-219), and then resets it."""
+    """Throttle time of the response, set by the service. The connection resets it, and is muted for
+    this time after writing the response (KIP-219)."""
     worked_s: float = 0.0
-    """Seconds that the request under way has worked since it first waited, for as long as its
-    client has a limit for time. Added by the service, and reset when the next one first waits."""
+    """Seconds for which the parked request has been executed since it was parked, if its client has
+    a request quota. Updated by the service, and reset when the next request is parked."""
     accounts: Accounts = NO_ACCOUNTS
     accounts_of: Session = UNKNOWN
-    """The accounts of the client that sent the last request, and the session that they were looked
-    up for: they are those of no other. Set by the service if clients have quotas."""
+    """Cached quota accounts of the last request's client, valid only for the session `accounts_of`.
+    Set by the service if clients have quotas."""
     granted: Granted = field(default_factory=lambda: NOTHING_GRANTED)
     granted_to: Session = UNKNOWN
-    """What is known to be granted by access rules, and the session that it is granted to: it is so
-    to no other. Set by the service if there are rules."""
+    """Cached permissions, valid only for the session `granted_to`. Set by the service if there are
+    access rules."""
     sends_files: bool = False
-    """Whether responses may contain file ranges, which are sent without being read."""
+    """Whether responses may contain file ranges."""
 
 
 class FileRange(Protocol):
-    """A range of a file that can be sent without being read. Sent or taken bytes are removed from
-    it.
+    """A range of a file, to be sent by the kernel. Sent or read bytes are removed from it.
 
     Methods raise OSError, also if the file has become too short.
     """
 
     def __len__(self) -> int:
-        """Bytes that are left."""
+        """Remaining bytes."""
         ...
 
     def send_to(self, socket_number: int) -> int:
-        """Send what a non-blocking socket takes now; BlockingIOError if that is nothing."""
+        """Send what a non-blocking socket accepts now; BlockingIOError if that is nothing."""
         ...
 
     def take(self, byte_count: int) -> bytes:
-        """Read up to `byte_count` bytes from the front; for another thread, as it may wait for the
-        disk.
+        """Read up to `byte_count` bytes from the front. May wait for the disk, so it is called by
+        another thread.
         """
         ...
 
     def is_cached(self) -> bool:
-        """Whether the rest is in the page cache, so that sending it does not wait for the disk."""
+        """Whether the rest is in the page cache, so that sending does not wait for the disk."""
         ...
 
 
@@ -144,21 +143,21 @@ If the connection `sends_files`, a `FileRange` may take the place of a large buf
 
 
 class Service(Protocol):
-    """Processes the frames of connections."""
+    """Executes requests."""
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Later[ResponseBuffers]:
-        """Answer one request. The service may keep `frame`, but not modify it. A deferred answer is
-        cancelled by the connection when the client disconnects, and may fail in the same way.
+        """Execute a request. The service may keep `frame`, but not modify it. The connection
+        cancels a deferred response when the client disconnects; it may fail with the same errors.
 
         Raises:
-            CloseConnection: the only possible answer is closing the connection.
+            CloseConnection: the only possible response is to close the connection.
         """
         ...
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
-        """Drop whatever waits for this connection, which has closed."""
+        """Cancel everything that waits for this connection, which is closed."""
         ...
 
 
@@ -177,11 +176,11 @@ class TlsPeer(Protocol):
 
 
 class NewConnection(Protocol):
-    """A connection that is not authenticated yet, as TLS or its first service sees it."""
+    """An unauthenticated connection, as TLS and the authenticator see it."""
 
     info: ConnectionInfo
     ip: str
 
-    def let_in(self, session: Session, service: Service | None = None) -> None:
-        """Serve requests of `session` from now on, by `service` or the default one."""
+    def on_authenticated(self, session: Session, service: Service | None = None) -> None:
+        """Execute requests as `session` from now on, by `service` or the default one."""
         ...

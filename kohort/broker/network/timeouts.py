@@ -1,13 +1,14 @@
-"""Time limits for clients: between requests, within a request, and for receiving responses.
+"""Reasons for closing connections, and the time that counts against clients.
 
-The server checks every connection periodically; nothing here runs per request, and the limits are
-accurate to one such interval. What they come to for one connection is `connection_end`'s.
+The server checks every connection periodically; nothing here runs per request, and time limits are
+accurate to one such interval. `connection.end` applies them to one connection.
 """
 
 from enum import StrEnum
 
 LINGER_MS = 5_000
-"""How long a connection that the broker closes may take to receive what was written to it."""
+"""Time that a client has to receive the remaining responses when the broker closes its
+connection."""
 
 
 class CloseReason(StrEnum):
@@ -23,15 +24,16 @@ class CloseReason(StrEnum):
     FRAME_TIMEOUT = "frame_timeout"
     SLOW_READER = "slow_reader"
     SLOW_UPLOAD = "slow_upload"
-    """Others waited for the memory of a request that arrives slowly; see `memory`."""
+    """Other requests waited for the memory of a request that arrives slowly; see `memory`."""
     TLS = "tls"
     """The client violates TLS, or has no trusted certificate."""
     AUTHENTICATION = "authentication"
-    """Authentication failed, or the user was disabled since."""
+    """Authentication failed, or the user has been disabled since."""
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
     """TLS and SASL were not completed in time."""
     UNAUTHENTICATED_LIMIT = "unauthenticated_limit"
-    """The connection had to make room for others before TLS and SASL were completed."""
+    """There were too many unauthenticated connections, and this was the oldest of the address
+    block with the most."""
     SHUTDOWN = "shutdown"
     FAULT = "fault"
     """An internal exception."""
@@ -51,18 +53,18 @@ class CloseReason(StrEnum):
 
 
 _TEXTS = {
-    CloseReason.AUTHENTICATION_TIMEOUT: "TLS and SASL were not over in time",
-    CloseReason.FRAME_TIMEOUT: "a request that was begun is not completed",
-    CloseReason.SLOW_UPLOAD: "a request arrives too slowly, and others need the memory",
-    CloseReason.SLOW_READER: "its responses are not taken, and others need the memory",
+    CloseReason.AUTHENTICATION_TIMEOUT: "TLS and SASL were not completed in time",
+    CloseReason.FRAME_TIMEOUT: "an incomplete request was not continued in time",
+    CloseReason.SLOW_UPLOAD: "a request arrived too slowly, and others needed its memory",
+    CloseReason.SLOW_READER: "it did not read its responses, and others needed the memory",
 }
 
 
 class ServingTime:
-    """Time that counts against clients: delays of the checks themselves do not.
+    """Time that counts against clients, which excludes delays of the checks.
 
-    While the process is stopped or its loop is blocked, data from clients waits in the kernel
-    unnoticed.
+    While the process is stopped or its event loop is blocked, data from clients waits unread in the
+    kernel.
     """
 
     __slots__ = ("_due_ms", "_lost_ms")

@@ -21,7 +21,7 @@ from kohort.broker.core.security.plain import PlainLogin, read_plain
 from kohort.broker.core.security.session import USER, Principal, Session
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
-from kohort.broker.security.gate import FailureDelays
+from kohort.broker.security.authenticator import FailureDelays
 
 LISTENER: Final = "HTTP"
 MECHANISMS: Final = {"basic": "BASIC", "bearer": "BEARER"}

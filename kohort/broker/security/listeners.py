@@ -18,7 +18,7 @@ from kohort.broker.config.current import BROKER_SETTINGS, CurrentConfig
 from kohort.broker.config.endpoints import EVERY_INTERFACE
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting, takes_client_auth
 from kohort.broker.config.security import LOGIN_MODULES
-from kohort.broker.core.security.addresses import is_loopback, owner_of
+from kohort.broker.core.security.addresses import address_block_of, is_loopback
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
@@ -26,8 +26,8 @@ from kohort.broker.network.connection.connection import Listener
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.peer_log import PeerLog
+from kohort.broker.security.authenticator import FRAME_BYTES_MAX, Dispatcher, Exchange, SaslListener
 from kohort.broker.security.disabled_users import DisabledUsers
-from kohort.broker.security.gate import FRAME_BYTES_MAX, Dispatcher, Exchange, GateKeeper
 from kohort.broker.security.http_guard import HttpGuard
 from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.tls_context import StoreError
@@ -79,7 +79,7 @@ class SecureListeners:
         self.disabled = DisabledUsers(settings)
         self.passwords = Passwords(users, clock, is_disabled=self.disabled.__contains__)
         """Checks passwords of PLAIN and of the HTTP port."""
-        self._delays = FailureDelays(owner_of)
+        self._delays = FailureDelays(address_block_of)
         self._given: dict[str, Mapping[str, str]] = {}
         """Passwords given in the settings themselves, by listener with PLAIN."""
         # The settings after the last change, to see which listeners the next one concerns.
@@ -288,8 +288,8 @@ class SecureListeners:
         own = self._settings.of_listener(name)
         if tls is None and "PLAIN" in own.sasl_enabled_mechanisms:
             logger.warning("Listener %s takes passwords that pass without TLS", name)
-        keeper = GateKeeper(
-            listener=name,
+        sasl_listener = SaslListener(
+            name=name,
             exchanges={
                 mechanism: self._exchanges(name, mechanism)
                 for mechanism in own.sasl_enabled_mechanisms
@@ -305,7 +305,7 @@ class SecureListeners:
         return Listener(
             name,
             tls=tls,
-            new_service=keeper.new_gate,
+            new_service=sasl_listener.new_authenticator,
             first_frame_max_bytes=_first_frame_max_bytes(own),
         )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.addresses import address_block_of
 from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.core.security.plain import WRONG, PlainLogin, read_plain
@@ -102,7 +102,7 @@ class Passwords:
         return self._check_slowly(login, ip, because)
 
     def _check_slowly(self, login: PlainLogin, ip: str, wrong_because: str = "") -> Later[Done]:
-        check = _Check(login, owner_of(ip), wrong_because, Later())
+        check = _Check(login, address_block_of(ip), wrong_because, Later())
         given_up = check if self._is_closed else self._waiting.add(check.owner, check)
         if given_up is check:
             raise _too_many()

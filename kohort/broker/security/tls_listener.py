@@ -97,7 +97,7 @@ class TlsListener:
             if self._is_disabled(name):
                 raise TlsError(f"the user {name[:100]!r} is disabled")
             session = session._replace(principal=Principal(USER, name))
-        connection.let_in(session)
+        connection.on_authenticated(session)
 
     def check(self, config: BrokerConfig) -> Loaded:
         """Check stores that are to replace the current ones. Reads files.

@@ -40,7 +40,7 @@ def host_text(ip: str) -> str:
     return ":".join(f"{int(group, 16):x}" for group in groups) + percent + zone
 
 
-def owner_of(ip: str) -> str:
+def address_block_of(ip: str) -> str:
     """The owner of an address, for sharing work fairly. For IPv6 it is the /64 network, because
     a host that has one of its addresses can use all 2**64.
     """

@@ -1,14 +1,18 @@
 """One client connection: requests in, one at a time; responses out, in the order of the requests.
 
-Promises: the next request is not started before the one before it is answered; what a client sends
-ahead stays in its socket but for one read or one frame; a client that does not take its responses
-gets no further request executed; an answer that is ready at once costs neither a task nor a future,
-and the answers of one turn are one write. Whatever a peer sends, only its own connection ends. The
-host is told of the loss of each connection that it admitted, once; one that is lost is freed at
-once, since nothing that stays refers to it.
+Guarantees:
 
-Small requests and answers wait for those of other connections, within the turn; see `turns`. What
-is sent is `output`'s; when, why and how a connection ends is told by `connection_end`.
+- The next request is executed after the response to the previous one.
+- Of pipelined requests, at most one read or one frame leaves the socket.
+- While a client does not read its responses, no further request of it is executed.
+- A response that is available immediately needs neither a task nor a future, and the responses of
+  one iteration are one write.
+- Whatever a peer sends, only its own connection is closed.
+- The host is notified once of the loss of every admitted connection, which is then freed without
+  the cyclic garbage collector.
+
+Small requests and responses wait for those of other connections within the iteration; see
+`iteration`. `output` sends responses; `end` describes how connections end.
 """
 
 import asyncio
@@ -18,22 +22,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, cast
 
-from kohort.broker.core.security.addresses import host_text, owner_of
+from kohort.broker.core.security.addresses import address_block_of, host_text
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection.end import ConnectionEnd, ConnectionState
-from kohort.broker.network.connection.files import Reads
+from kohort.broker.network.connection.files import FileReads
 from kohort.broker.network.connection.frames import FrameError, FrameReader
 from kohort.broker.network.connection.limits import (
-    REQUESTS_PER_TURN,
+    REQUESTS_PER_ITERATION,
     SMALL_BYTES,
     WRITE_HIGH_WATER_BYTES,
     Activity,
     NetworkLimits,
     Throttle,
-    has_peer_left,
+    is_closed_by_peer,
 )
 from kohort.broker.network.connection.output import Output
-from kohort.broker.network.iteration import Departures, Turns
+from kohort.broker.network.iteration import DisconnectQueue, IterationScheduler
 from kohort.broker.network.memory import (
     MemoryReservation,
     RequestMemoryBudget,
@@ -60,17 +64,17 @@ _STOPPING: Final = ConnectionState.STOPPING
 _LOST: Final = ConnectionState.LOST
 
 _NO_TRANSPORT: Final = asyncio.Transport()
-"""Transport of a connection that is not made yet, or is lost; none of its methods can be called."""
+"""Transport before the connection is made and after it is lost; its methods must not be called."""
 
 
-class TlsSide(Protocol):
+class ListenerTls(Protocol):
     """The TLS configuration of one listener."""
 
     context: ssl.SSLContext
     """The context for new connections; replaced as a whole when certificates are renewed."""
 
     def established(self, connection: NewConnection, peer: TlsPeer) -> None:
-        """Create the session from the client's certificate. Raises TlsError to refuse it."""
+        """Create the session from the client's certificate. Raises TlsError to reject it."""
         ...
 
 
@@ -80,29 +84,30 @@ class Listener:
 
     name: str
     """The listener's name in `listeners`, in upper case."""
-    tls: TlsSide | None = None
+    tls: ListenerTls | None = None
+    """TLS of the listener; None for plain text."""
     new_service: Callable[[NewConnection], Service] | None = None
-    """Creates the service of a connection until it is authenticated; None: no authentication."""
+    """Creates the service of an unauthenticated connection; None: no SASL."""
     first_frame_max_bytes: int | None = None
     """Largest frame before authentication; None: the normal limit."""
 
     @property
-    def lets_in_later(self) -> bool:
-        """Whether clients must complete TLS or authenticate before requests are served."""
+    def requires_authentication(self) -> bool:
+        """Whether clients must complete TLS or SASL before their requests are served."""
         return self.tls is not None or self.new_service is not None
 
 
 class Refusal(NamedTuple):
     """Why a connection is not admitted."""
 
-    because_of: str
+    config: str
     """The config that forbids it."""
-    is_held: bool = False
-    """Whether it is closed later, by the host."""
+    is_delayed: bool = False
+    """Whether the host closes it later."""
 
 
 class ConnectionHost(Protocol):
-    """The server, to its connections."""
+    """The server: resources shared by all connections, and admission."""
 
     receive_buffer: memoryview
     limits: NetworkLimits
@@ -111,50 +116,48 @@ class ConnectionHost(Protocol):
     log: PeerLog
     memory: RequestMemoryBudget
     unsent: UnsentBytes
-    turns: Turns
-    departures: Departures
-    reads: Reads
+    scheduler: IterationScheduler
+    disconnects: DisconnectQueue
+    reads: FileReads
     activity: Activity
     sends_files: bool
-    """Whether sockets are written to as they are, so that the kernel may write to them as well."""
+    """Whether responses may use sendfile(2) on connections without TLS."""
 
     def connection_made(self, connection: "Connection") -> Refusal | None:
-        """Admit `connection`, or refuse it."""
+        """Admit the connection and return None, or return why not."""
         ...
 
     def connection_lost(self, connection: "Connection") -> None:
-        """Called once for each that was admitted."""
+        """Called once for each admitted connection."""
         ...
 
-    def let_in(self, connection: "Connection") -> None:
-        """TLS and SASL are over; called again after each reauthentication."""
+    def on_authenticated(self, connection: "Connection") -> None:
+        """Called after TLS and SASL are complete, and after each reauthentication."""
         ...
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one accepted socket.
+    """The protocol of one accepted socket.
 
-    asyncio's own transports look for the base class; uvloop's look for its methods.
+    The base class is for asyncio's transports; uvloop's only call the methods.
 
-    One class, since its methods use the same few things: nearly each asks for the state, and most
-    for the request under way, the output or the transport. Parts that own something are elsewhere:
-    the input, the output, the end, the throttle.
+    Its parts own the input (`FrameReader`), the output, the end and the throttling.
     """
 
     __slots__ = (
         "_end",
         "_frame_in_execution",
         "_host",
-        "_is_arriving",
-        "_is_due",
         "_is_reading",
+        "_is_scheduled",
+        "_is_unauthenticated",
         "_metrics",
         "_pending",
         "_reader",
+        "_scheduler",
         "_service",
         "_throttle",
         "_transport",
-        "_turns",
         "info",
         "ip",
         "listener",
@@ -165,49 +168,58 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, host: ConnectionHost, listener: Listener) -> None:
         self._host = host
         self.listener = listener
-        # What every request needs is one step away.
+        # Copied from the host, because they are used for every request.
         self._metrics = host.metrics
         self._service = host.service
-        self._turns = host.turns
+        """The service that executes requests: the host's, or an authenticator."""
+        self._scheduler = host.scheduler
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._end = ConnectionEnd()
+        """State, close reason and time limits."""
         self.memory = MemoryReservation(
             host.memory, self._on_memory_granted, self._close_slow_upload
         )
+        """Memory of received requests."""
         frame_max_bytes = listener.first_frame_max_bytes
         if frame_max_bytes is None:
             frame_max_bytes = host.limits.socket_request_max_bytes
         self._reader = FrameReader(host.receive_buffer, self.memory, frame_max_bytes)
+        """Splits received bytes into frames."""
         self._pending: Later[ResponseBuffers] | None = None
-        """The one request that is executed and not answered."""
+        """Response of the parked request; None if no request is parked."""
         self._frame_in_execution: Buffer = b""
+        """Frame of the parked request."""
         self._throttle = Throttle()
-        self._is_due = False
-        """Whether requests that have arrived are executed in this turn or the next."""
-        self._is_arriving = listener.new_service is not None
-        """Whether its client is not authenticated yet."""
+        """Mutes the connection while its client exceeds a quota."""
+        self._is_scheduled = False
+        """Whether the scheduler will call `run`."""
+        self._is_unauthenticated = listener.new_service is not None
+        """Whether SASL is required and not complete."""
         self._is_reading = True
+        """Whether the transport reads the socket."""
         self.output = Output(self, host)
+        """Sends responses."""
         self.ip = ""
-        """IP address of the client; empty if it was gone before it was accepted."""
+        """IP address of the client; empty if it disconnected before it was accepted."""
         self.info = ConnectionInfo(peer_host="")
+        """What handlers know about the connection."""
 
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have the methods and not the base class.
+        # uvloop's transports have the methods but not the base class.
         self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if not peer:
-            # It was gone before it was accepted.
+            # The client disconnected before it was accepted.
             self._end.refuse()
             transport.abort()
             return
         self.ip = str(peer[0])
-        self.memory.address_block = owner_of(self.ip)
+        self.memory.address_block = address_block_of(self.ip)
         refusal = self._host.connection_made(self)
         if refusal is not None:
-            self._be_refused(refusal)
+            self._refuse(refusal)
             return
         host = host_text(self.ip)
         self.info = ConnectionInfo(
@@ -220,18 +232,18 @@ class Connection(asyncio.BufferedProtocol):
         self.output.begin(transport)
         self._metrics.connection_opened()
 
-    def _be_refused(self, refusal: Refusal) -> None:
-        self._metrics.connection_refused(refusal.because_of)
+    def _refuse(self, refusal: Refusal) -> None:
+        self._metrics.connection_refused(refusal.config)
         self._host.log.note(
-            "refused", "Refused a connection from %s because of %s", self.ip, refusal.because_of
+            "refused", "Refused a connection from %s because of %s", self.ip, refusal.config
         )
         self._end.refuse()
-        if not refusal.is_held:
+        if not refusal.is_delayed:
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """Close soon: many clients may end in a turn. True keeps the transport open until then."""
-        self._host.departures.add(self._transport)
+        """Close soon; True keeps the transport open until then."""
+        self._host.disconnects.add(self._transport)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature.
@@ -244,11 +256,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is not None:
             self._pending.cancel()
         self._throttle.cancel()
-        if self._is_arriving and self._is_due:
-            self._turns.forget(self)
+        if self._is_unauthenticated and self._is_scheduled:
+            self._scheduler.remove_unauthenticated(self)
         self._reader.close()
-        # The budget, the transport and what lets clients in know us; without this only the
-        # collector could part us.
+        # Break reference cycles with the authenticator, the memory budget and the transport, so
+        # that this is freed without the cyclic garbage collector.
         self.info.authentication = None
         self._service = self._host.service
         self.memory.close()
@@ -265,11 +277,11 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.received_bytes += nbytes
         if nbytes > SMALL_BYTES:
             if self._reader.received(nbytes):
-                self._work_now()
+                self._process_now()
         elif self._reader.received_small(nbytes):
-            self._work_soon()
+            self._schedule()
         else:
-            self._work_now()
+            self._process_now()
 
     def pause_writing(self) -> None:
         self.output.pause()
@@ -277,62 +289,62 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.output.resume()
 
-    # Called by TLS, and by the service that lets clients in.
+    # Called by TLS and by the authenticator.
 
     def tls_failed(self, reason: str) -> None:
-        """TLS has ended, and closes the connection when its last words are written."""
+        """Start closing because of TLS, which closes the transport after its alert."""
         if self._end.begin(CloseReason.TLS):
             self._host.log.note(
                 CloseReason.TLS, "Closed the connection of %s: TLS: %s", self.ip, reason
             )
 
-    def let_in(self, session: Session, service: Service | None = None) -> None:
+    def on_authenticated(self, session: Session, service: Service | None = None) -> None:
         self.info.session = session
         self._service = service or self._host.service
-        self._is_arriving = False
+        self._is_unauthenticated = False
         self._reader.frame_max_bytes = self._host.limits.socket_request_max_bytes
-        self._host.let_in(self)
+        self._host.on_authenticated(self)
 
-    # Called once in a turn.
+    # Called by the scheduler.
 
-    def execute_due(self) -> None:
-        self._is_due = False
+    def run(self) -> None:
+        self._is_scheduled = False
         if self._end.state.is_closing:
             return
-        frame = self._reader.take_sole() if self._may_execute() else None
+        frame = self._reader.take_single() if self._may_execute() else None
         if frame is None:
-            self._work()
+            self._process()
         else:
-            self._execute_sole(frame)
+            self._execute_single(frame)
 
-    # Called by the output; the last two by TLS and by the server as well.
+    # Called by the output; the last two also by TLS and the server.
 
-    def on_taken(self) -> None:
-        """Execute what waited until the client took its answers."""
-        self._work_soon()
+    def on_writable(self) -> None:
+        """Execute requests that waited until the client had read its responses."""
+        self._schedule()
 
     def on_files_sent(self) -> None:
         if self._end.state.is_closing:
             self._transport.close()
 
-    def end_by(self, error: Exception) -> None:
-        """The end of this connection, and of no other."""
+    def fail(self, error: Exception) -> None:
+        """Close this connection because of `error`."""
         if isinstance(error, FrameError):
             self._metrics.request_rejected(CloseReason.BAD_FRAME)
-            # Before it is over, authentication fails by this as by any wrong token.
-            authentication = self.info.authentication if self._is_arriving else None
-            delay_ms = 0 if authentication is None else authentication.refusal_delay_ms()
+            # During authentication it is a failed attempt, like a wrong token.
+            authentication = self.info.authentication if self._is_unauthenticated else None
+            delay_ms = 0 if authentication is None else authentication.failure_delay_ms()
             self._close(CloseReason.BAD_FRAME, error, delay_ms)
         elif isinstance(error, CloseConnection):
             if error.answer is not None and not self._end.state.is_closing:
                 self.output.write(error.answer, sum(map(len, error.answer)))
-            self._close(error.reason, error if error.is_told else None)
+            self._close(error.reason, error if error.should_log else None)
         else:
             logger.error("Internal error; the connection of %s is closed", self.ip, exc_info=error)
-            self.abort_because(CloseReason.FAULT)
+            self.abort(CloseReason.FAULT)
 
-    def abort_because(self, reason: CloseReason) -> None:
-        """Close now, and send nothing more than what was handed to the transport."""
+    def abort(self, reason: CloseReason) -> None:
+        """Close now, and send only what the kernel accepts immediately."""
         if self._end.state is _LOST:
             return
         if self._end.begin(reason) and reason.is_the_clients_fault:
@@ -340,75 +352,73 @@ class Connection(asyncio.BufferedProtocol):
                 reason, self.ip, "Closed the connection of %s: %s", self.ip, reason.text
             )
         self.output.write_out()
-        self.output.give_up_files()
+        self.output.drop_files()
         self._transport.abort()
 
     # Called by the server.
 
     def check(self, now_ms: int) -> None:
-        """Close the connection if the client has kept us waiting for too long."""
+        """Close the connection if the client has exceeded a time limit."""
         if self._end.state is _LOST:
             return
-        self.output.note_unsent()
+        self.output.update_unsent()
         is_waiting_for_us = (
-            self._pending is not None or self._throttle.is_holding or self._reader.is_starved
+            self._pending is not None
+            or self._throttle.is_active
+            or self._reader.is_waiting_for_memory
         )
         active_as = self.info.active_as
         if active_as is not None:
-            self._host.activity.note(active_as, self.info.peer_host)
+            self._host.activity.record(active_as, self.info.peer_host)
             if not is_waiting_for_us:
                 self.info.active_as = None
         reason = self._end.check(
             now_ms,
             self._host.limits,
             unsent_bytes=self.output.unsent_bytes(),
-            # What we do not read, the client cannot be late with.
+            # The client cannot be late with bytes that we do not read.
             part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
             is_waiting_for_us=is_waiting_for_us,
         )
         if reason is not None:
-            self.abort_because(reason)
-        elif not self._is_reading and has_peer_left(self._transport):
-            self.abort_because(CloseReason.CLIENT)
+            self.abort(reason)
+        elif not self._is_reading and is_closed_by_peer(self._transport):
+            self.abort(CloseReason.CLIENT)
 
     def stop(self) -> None:
-        """Execute nothing more; close once the request under way is answered and sent."""
+        """Execute no more requests; close after the response to the current one."""
         if self._end.stop() and self._pending is None:
             self._close(CloseReason.SHUTDOWN)
 
-    def abort(self) -> None:
-        """Close now, whatever is under way."""
-        self.abort_because(CloseReason.SHUTDOWN)
-
     @property
-    def owner(self) -> str:
-        """Owner of the client's address."""
+    def address_block(self) -> str:
+        """The client's address block."""
         return self.memory.address_block
 
     @property
     def client(self) -> tuple[str, str]:
-        """The client, whichever of its connections this is: its name, and who owns its address."""
+        """The client, the same for all of its connections: principal and address block."""
         return self.info.session.principal.name, self.memory.address_block
 
     @property
     def is_refused(self) -> bool:
-        """Whether it was not admitted."""
+        """Whether the connection was not admitted."""
         return self._end.state is ConnectionState.REFUSED
 
     def pause(self) -> None:
-        """Read no more; it was refused, and is held. Not while it is being made: uvloop begins to
-        read after that.
+        """Stop reading a refused connection that is closed later. Not to be called from
+        `connection_made`: uvloop starts reading after that.
         """
         if self._end.state is not _LOST:
             self._transport.pause_reading()
 
     def drop(self) -> None:
-        """Close it; it was refused, and held until now."""
+        """Close a refused connection."""
         if self._end.state is not _LOST:
             self._transport.abort()
 
     def close_slow_reader(self) -> None:
-        self.abort_because(CloseReason.SLOW_READER)
+        self.abort(CloseReason.SLOW_READER)
 
     # Requests.
 
@@ -416,64 +426,64 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._end.state is _OPEN
             and self._pending is None
-            and not self.output.is_held
-            and not self._throttle.is_holding
+            and not self.output.is_blocked
+            and not self._throttle.is_active
         )
 
-    def _work(self, *, at_once: bool = True) -> None:
-        """Execute the requests that are here until one must wait or the turn is over."""
+    def _process(self, *, may_execute: bool = True) -> None:
+        """Execute received requests until one is parked or the iteration's limit is reached."""
         try:
-            if at_once and self._may_execute():
+            if may_execute and self._may_execute():
                 self._execute()
             self._reader.keep_rest()
-        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self.end_by(error)
+        except Exception as error:  # noqa: BLE001 - closes only this connection.
+            self.fail(error)
         if self._reader.is_empty and self._is_reading:
             return
         if self._reader.has_frame and self._may_execute():
-            self._work_soon()
+            self._schedule()
         self._regulate_reading()
 
-    def _execute_sole(self, frame: bytes) -> None:
-        """Nearly every request: `_work` for one that came alone and whole."""
+    def _execute_single(self, frame: bytes) -> None:
+        """Do what `_process` does for a frame that arrived alone and complete, as nearly all do."""
         try:
-            answer = self._service.serve(self.info, frame)
-            if isinstance(answer, list):
-                self.output.write(answer, _byte_count(answer))
-            elif answer is not None:
-                self._wait_for(answer, frame)
+            response = self._service.serve(self.info, frame)
+            if isinstance(response, list):
+                self.output.write(response, _byte_count(response))
+            elif response is not None:
+                self._park(response, frame)
             if self.info.throttle_ms:
-                self._hold_back()
-        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self.end_by(error)
+                self._start_throttle()
+        except Exception as error:  # noqa: BLE001 - closes only this connection.
+            self.fail(error)
         if not self._is_reading:
             self._regulate_reading()
 
     def _execute(self) -> None:
-        """Called when `_may_execute`; leaves off when that has changed."""
+        """Execute requests while `_may_execute`."""
         responses: list[Buffer] = []
         response_bytes = 0
         serve = self._service.serve
         try:
-            for _ in range(REQUESTS_PER_TURN):
+            for _ in range(REQUESTS_PER_ITERATION):
                 frame = self._reader.next_frame()
                 if frame is None:
                     return
-                answer = serve(self.info, frame)
-                if isinstance(answer, Later):
+                response = serve(self.info, frame)
+                if isinstance(response, Later):
                     if responses:
-                        # Before the other's, which may be there as soon as it is waited for.
+                        # Before the parked one, which may be completed by `_park`.
                         self.output.write(responses, response_bytes)
                         responses = []
-                    self._wait_for(answer, frame)
+                    self._park(response, frame)
                     return
                 if frame.__class__ is bytearray:
                     self.memory.release(len(frame))
-                if answer is not None:
-                    responses += answer
-                    response_bytes += _byte_count(answer)
+                if response is not None:
+                    responses += response
+                    response_bytes += _byte_count(response)
                 if self.info.throttle_ms:
-                    self._hold_back()
+                    self._start_throttle()
                     return
                 if response_bytes > WRITE_HIGH_WATER_BYTES:
                     self.output.write(responses, response_bytes)
@@ -484,71 +494,71 @@ class Connection(asyncio.BufferedProtocol):
             if responses:
                 self.output.write(responses, response_bytes)
 
-    def _wait_for(self, pending: Later[ResponseBuffers], frame: Buffer) -> None:
+    def _park(self, pending: Later[ResponseBuffers], frame: Buffer) -> None:
         if frame.__class__ is not bytearray:
             self.memory.add(len(frame))
         self._pending = pending
         self._frame_in_execution = frame
         self._metrics.waiting_count += 1
-        pending.on_done(self._on_answered)
+        pending.on_done(self._on_response)
 
-    def _on_answered(self, later: Later[ResponseBuffers]) -> None:
+    def _on_response(self, pending: Later[ResponseBuffers]) -> None:
         self._pending = None
         frame, self._frame_in_execution = self._frame_in_execution, b""
         self._metrics.waiting_count -= 1
-        error = later.error
+        error = pending.error
         if isinstance(error, Exception):
-            # It is not raised, and its traceback forgotten: frames that have what has it would
-            # stay until the collector comes, with all that a connection has.
+            # Not raised: its traceback would keep everything in these frames alive until the cyclic
+            # garbage collector runs.
             if self._end.state is not _LOST:
                 self.memory.release(len(frame))
-                self.end_by(error)
+                self.fail(error)
             error.__traceback__ = None
             return
         if self._end.state is _LOST:
             return
         self.memory.release(len(frame))
-        answer = later.result()
-        if answer is not None and not self._end.state.is_closing:
-            self.output.write(answer, _byte_count(answer))
+        response = pending.result()
+        if response is not None and not self._end.state.is_closing:
+            self.output.write(response, _byte_count(response))
         if self.info.throttle_ms:
-            self._hold_back()
+            self._start_throttle()
         if self._end.state is _STOPPING:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
-            # Not at once: the code that gives an answer is in the middle of something.
-            self._work_soon()
+            # Not immediately: the caller is in the middle of something.
+            self._schedule()
 
-    def _work_soon(self) -> None:
-        if not self._is_due and not self._end.state.is_closing:
-            self._is_due = True
-            if self._is_arriving:
-                self._turns.authenticate_soon(self)
+    def _schedule(self) -> None:
+        """Have the scheduler call `run`."""
+        if not self._is_scheduled and not self._end.state.is_closing:
+            self._is_scheduled = True
+            if self._is_unauthenticated:
+                self._scheduler.schedule_unauthenticated(self)
             else:
-                self._turns.execute_soon(self)
+                self._scheduler.schedule(self)
 
-    def _work_now(self) -> None:
-        """Work in the middle of a turn."""
-        self._turns.catch_up()
-        self._work(at_once=self._turns.has_time())
+    def _process_now(self) -> None:
+        """Process received data during the read phase."""
+        self._scheduler.run_after_writes()
+        self._process(may_execute=self._scheduler.has_time())
 
     def _on_memory_granted(self) -> None:
         if self._end.state.is_closing:
             return
         try:
             self._reader.grow()
-        except Exception as error:  # noqa: BLE001 - or the code that gave back would end for it.
-            self.end_by(error)
+        except Exception as error:  # noqa: BLE001 - the caller released another's memory.
+            self.fail(error)
         self._regulate_reading()
 
     def _regulate_reading(self) -> None:
-        """Read unless a whole frame is waiting: what the client sends ahead can stay with it.
+        """Read unless a complete frame is waiting, so that pipelined requests stay in the socket.
 
-        Reading goes on while a request is parked, because that is how we learn that the client is
-        gone.
+        Reading continues while a request is parked: that is how a disconnect is noticed.
         """
         should_read = not (
-            self._reader.has_frame or self._reader.is_starved or self._throttle.is_holding
+            self._reader.has_frame or self._reader.is_waiting_for_memory or self._throttle.is_active
         )
         if should_read == self._is_reading or self._end.state.is_closing:
             return
@@ -558,27 +568,27 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _hold_back(self) -> None:
-        """Neither read nor execute anything for the time that the last answer tells."""
+    def _start_throttle(self) -> None:
+        """Mute the connection for the throttle time of the last response."""
         throttle_ms, self.info.throttle_ms = self.info.throttle_ms, 0
         if not self._end.state.is_closing:
-            self._throttle.hold(self._turns, throttle_ms, self._go_on)
+            self._throttle.start(self._scheduler, throttle_ms, self._on_throttle_end)
             self._regulate_reading()
 
-    def _go_on(self) -> None:
+    def _on_throttle_end(self) -> None:
         self._regulate_reading()
-        self._work_soon()
+        self._schedule()
 
     # The end.
 
     def _close_slow_upload(self) -> None:
-        self.abort_because(CloseReason.SLOW_UPLOAD)
+        self.abort(CloseReason.SLOW_UPLOAD)
 
     def _close(
         self, reason: CloseReason, error: Exception | None = None, delay_ms: int = 0
     ) -> None:
-        """Close when all that was written is sent, and not before `delay_ms` are over; `check` sees
-        to it that this does not last.
+        """Close after all written responses have been sent, and not before `delay_ms` have passed;
+        `check` limits the time.
         """
         if not self._end.begin(reason):
             return
@@ -586,7 +596,7 @@ class Connection(asyncio.BufferedProtocol):
             self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
         self.output.write_out()
         if delay_ms:
-            self._throttle.hold(self._turns, delay_ms, self._transport.close)
+            self._throttle.start(self._scheduler, delay_ms, self._transport.close)
             if self._is_reading:
                 self._is_reading = False
                 self._transport.pause_reading()

@@ -1,38 +1,36 @@
-"""The end of one connection: decided here, and brought about by the connection.
+"""State of one connection, the reason for closing it, and its time limits.
 
-Promises: the first reason for an end is the one that is counted; a change that is not legal is made
-by nothing; whatever a client does or leaves undone, its connection ends within a time limit.
+Decides when a connection ends; the connection carries it out. Guarantees: the first reason for
+closing is counted; illegal transitions are impossible; a connection ends within a time limit,
+whatever the client does.
 
-The ways in which a connection ends, and what is sent of the answers that are not with the client
-yet. Each may follow those above it as well as be the first, except where the table says otherwise;
-the loss of the transport may come before and after any of them, and ends all.
+How a connection ends, and which responses are still sent. Every way may be the first, or follow one
+above it, unless the table says otherwise. The loss of the transport may come at any time, and
+completes all of them.
 
 =====================  =========================================================================
-Way                    What it does, and what is still sent
+Way                    Effect, and responses that are sent
 =====================  =========================================================================
-`eof_received`         The client sends nothing more. The state stays OPEN until the transport is
-                       closed, in this turn or a later one (`departures`): what arrived before is
-                       executed as far as a turn goes. What was written until then is sent.
-                       After the goodbye of TLS it stays OPEN, too, but TLS takes no more answers.
-`stop`                 OPEN only, else nothing. STOPPING while a request is under way, whose answer
-                       is the last one sent; then, and at once if there is none, `_close`.
-`_close`               OPEN or STOPPING, else nothing. CLOSING; all that was written is sent, files
-                       as well, for `LINGER_MS`: then `check` calls `abort_because`.
-                       Before a client is authenticated, a bad frame closes the transport later, and
-                       it is not read meanwhile.
-`end_by`               An error. `_close` for a bad frame, and for what the service raises to close,
-                       after that one's own answer; for a fault of ours `abort_because`.
-`tls_failed`           OPEN or STOPPING, else nothing. CLOSING; TLS closes the transport after its
-                       alert. Answers that are not encrypted yet are not sent.
-`abort_because`        Any but LOST, where it does nothing; after another way the first reason
-                       stays. CLOSING; answers are handed to the transport, which drops what the
-                       kernel does not take at once; what lies in files is broken off.
-`abort`,               `abort_because` of the broker's end, of a client that does not take its
-`close_slow_reader`,   answers, and of one whose request arrives slowly, while others wait for the
-`_close_slow_upload`   memory.
-`pause`, then `drop`   REFUSED and held only: its data is not read, and it is closed later; one that
-                       is not held is closed at once. Nothing is sent, and the host, which does not
-                       count it, takes no other way.
+`eof_received`         The client has closed its side. The state stays OPEN until the transport is
+                       closed in this iteration or a later one (`DisconnectQueue`); until then,
+                       received requests are executed and their responses are sent. After TLS's
+                       close_notify the state stays OPEN as well, but TLS sends no more responses.
+`stop`                 OPEN only. STOPPING while a request is executed, whose response is the last;
+                       then, or immediately if there is none, `_close`.
+`_close`               OPEN or STOPPING only. CLOSING. All written responses are sent, including
+                       those from files, within `LINGER_MS`; after that `check` aborts. After a bad
+                       frame of an unauthenticated client the transport is closed with a delay,
+                       and not read until then.
+`fail`                 An error. `_close` for a bad frame, and for `CloseConnection` of the service,
+                       after its response; `abort` for an internal error.
+`tls_failed`           OPEN or STOPPING only. CLOSING. TLS closes the transport after its alert.
+                       Responses that are not encrypted yet are not sent.
+`abort`                Any but LOST. CLOSING; an earlier reason for closing is kept. Responses are
+                       passed to the transport, which drops what the kernel does not accept
+                       immediately; responses from files are cut off.
+`pause`, then `drop`   REFUSED only, if the refusal is delayed: the connection is not read, and is
+                       closed later. Otherwise it is closed immediately. Nothing is sent. The host
+                       does not count such a connection.
 =====================  =========================================================================
 """
 
@@ -43,43 +41,44 @@ from typing import Final
 
 from kohort.broker.network.connection.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 from kohort.broker.network.service import FramePart
-from kohort.broker.network.timeouts import (
-    LINGER_MS,
-    CloseReason,
-)
+from kohort.broker.network.timeouts import LINGER_MS, CloseReason
 
 
 class ConnectionState(Enum):
-    """A connection is open from when it is made."""
+    """The state of a connection; OPEN from its creation.
+
+    Independent of it, while the connection is open: whether the client is authenticated, whether
+    the socket is being read, whether a request is parked.
+    """
 
     OPEN = "open"
     """Requests are read and executed.
 
-    Ways out: Refused when it is not admitted, before anything else; Stopping when the broker stops;
-    Closing when either side breaks a rule or a limit; Lost when the client goes.
+    Next: REFUSED if the connection is not admitted, before anything else; STOPPING when the broker
+    stops; CLOSING when either side violates a rule or a limit; LOST when the client disconnects.
     """
     STOPPING = "stopping"
-    """The broker stops: the request under way is answered, and no other executed.
+    """The broker stops: the current request is answered, and no other is executed.
 
-    Ways out: Closing when there is none or it is answered; Lost when the client goes.
+    Next: CLOSING when the request is answered or there is none; LOST when the client disconnects.
     """
     CLOSING = "closing"
-    """What arrives is ignored, no answer is added; what was written may still be sent.
+    """Received data is ignored, and no response is added; written responses may still be sent.
 
-    Ways out: Lost, within the time that the server's checks allow.
+    Next: LOST, within the time limit of the periodic checks.
     """
     REFUSED = "refused"
-    """The host did not admit it, and is not told of its loss; what arrives is ignored.
+    """The host did not admit the connection and does not count it; received data is ignored.
 
-    Ways out: Lost, at once or when the host drops it.
+    Next: LOST, immediately or when the host drops it.
     """
     LOST = "lost"
-    """The transport is gone. No way out."""
+    """The transport is gone. Final."""
 
     def __init__(self, text: str) -> None:
-        # Plain attributes, because each request asks.
+        # A plain attribute, because it is read for every request.
         self.is_closing = text in {"closing", "refused", "lost"}
-        """Whether nothing that arrives counts any more."""
+        """Whether received data is ignored."""
 
 
 LEGAL_NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = MappingProxyType(
@@ -98,8 +97,7 @@ LEGAL_NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = Mappin
         ConnectionState.LOST: frozenset(),
     }
 )
-"""The states to which each state may change."""
-
+"""The legal transitions."""
 
 _OPEN: Final = ConnectionState.OPEN
 _STOPPING: Final = ConnectionState.STOPPING
@@ -109,9 +107,7 @@ _LOST: Final = ConnectionState.LOST
 
 
 class ConnectionEnd:
-    """State of one connection, why it is closed, and its time limits, from what successive checks
-    observe.
-    """
+    """State, close reason and time limits of one connection, based on periodic checks."""
 
     __slots__ = (
         "_closing_since_ms",
@@ -125,29 +121,33 @@ class ConnectionEnd:
 
     def __init__(self) -> None:
         self.state = _OPEN
-        """The state that it has. Not to be set from outside."""
+        """The current state. Read only."""
         self.reason = CloseReason.CLIENT
-        """The reason for which it is closed, or would be if its transport were lost now."""
+        """The reason for closing the connection; CLIENT unless the broker closes it."""
         self.is_active = True
         """Set when bytes arrive."""
         self._quiet_since_ms: int | None = None
+        """Time of the last activity; None before the first check."""
         self._progress = Progress()
+        """Progress of the incomplete frame."""
         self._unsent_seen_bytes = 0
+        """Unsent bytes at the last check."""
         self._closing_since_ms: int | None = None
+        """Time of the first check in a closing state."""
 
     def refuse(self) -> None:
-        """Note that it is not admitted."""
+        """Record that the connection is not admitted."""
         self._become(_REFUSED)
 
     def stop(self) -> bool:
-        """The broker stops; False if that changes nothing."""
+        """Record that the broker stops; return False if that changes nothing."""
         if self.state is not _OPEN:
             return False
         self._become(_STOPPING)
         return True
 
     def begin(self, reason: CloseReason) -> bool:
-        """Begin to close it; False if something else has."""
+        """Start closing the connection; return False if it is closing already."""
         if self.state.is_closing:
             return False
         self._become(_CLOSING)
@@ -155,7 +155,7 @@ class ConnectionEnd:
         return True
 
     def lose(self) -> bool:
-        """The transport is gone; whether the connection was admitted."""
+        """Record the loss of the transport; return whether the connection had been admitted."""
         was_admitted = self.state is not _REFUSED
         self._become(_LOST)
         return was_admitted
@@ -169,8 +169,12 @@ class ConnectionEnd:
         part: FramePart | None,
         is_waiting_for_us: bool,
     ) -> CloseReason | None:
-        """Return the limit that is exceeded, if any. `part` is the frame that the client should
-        continue.
+        """Return the exceeded limit, if any.
+
+        Args:
+            unsent_bytes: response bytes that the client has not received.
+            part: the incomplete frame that the client has to continue.
+            is_waiting_for_us: whether the client has to wait for the broker.
         """
         if self.state.is_closing:
             if self._closing_since_ms is None:
@@ -201,22 +205,24 @@ class ConnectionEnd:
 
 
 class Progress:
-    """Progress of an incomplete frame, in steps of `enough_bytes`."""
+    """Progress of an incomplete frame, in steps of a minimum size."""
 
     __slots__ = ("_part", "_since_ms")
 
     def __init__(self) -> None:
         self._part: FramePart | None = None
+        """The frame after its last step."""
         self._since_ms = 0
+        """The time of that step."""
 
-    def stuck_ms(self, now_ms: int, part: FramePart | None, enough_bytes: int) -> int:
-        """Return for how long it has not advanced by `enough_bytes`."""
-        seen = self._part
+    def stuck_ms(self, now_ms: int, part: FramePart | None, step_bytes: int) -> int:
+        """Return the time since the frame last advanced by `step_bytes`."""
+        last = self._part
         if (
             part is not None
-            and seen is not None
-            and part.number == seen.number
-            and part.filled_bytes - seen.filled_bytes < enough_bytes
+            and last is not None
+            and part.number == last.number
+            and part.filled_bytes - last.filled_bytes < step_bytes
         ):
             return now_ms - self._since_ms
         self._part = part

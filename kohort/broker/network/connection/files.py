@@ -1,13 +1,12 @@
-"""Responses that are partly in files, sent by the kernel directly from there.
+"""Sends the file ranges of responses with sendfile(2).
 
 The bytes of a file range never pass through this process's memory, not even while a slow client
-delays them. The order with the bytes before and after them is kept. Nothing here waits for a disk:
-ranges that have left the page cache meanwhile are read by another thread, in pieces.
+delays them. They keep their order relative to the bytes before and after them. Nothing here waits
+for a disk: ranges that have left the page cache are read in pieces by another thread.
 
-This uses a second descriptor of the socket: the event loop, which allows one watcher per
-descriptor, reports by it when the socket is writable, and no descriptor number is used that the
-transport may have closed. Pieces that were read are written by the transport; nothing is sent
-directly before the transport has written everything that it was given.
+A sender uses a second descriptor of the socket: the event loop allows one watcher per descriptor,
+and the transport may close its own. Pieces that were read are written by the transport; nothing is
+sent directly before the transport has written everything passed to it.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ PIECE_READ_BYTES: Final = 256 * 1024
 """Size of the pieces read by another thread."""
 
 STAYS_CACHED_S: Final = 0.1
-"""How long data that was in the page cache, because it was just used, is assumed to stay there."""
+"""How long data that was in the page cache is assumed to stay there."""
 
 READS_AT_ONCE: Final = 2
 """Concurrent reads, over all connections."""
@@ -39,13 +38,13 @@ _CANNOT_SEND: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """Errors of file systems that do not support sendfile."""
 
 
-class Reads:
+class FileReads:
     """Reads pieces of files in other threads for slow connections, first come first served."""
 
     __slots__ = ("_under_way", "_waiting", "loop", "senders_left")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, senders_max: int) -> None:
-        """Allow a second descriptor to at most `senders_max` connections; for others files are
+        """At most `senders_max` connections get a second descriptor; for others, files are
         read.
         """
         self.loop = loop
@@ -53,8 +52,8 @@ class Reads:
         self._under_way = 0
         self._waiting: deque[tuple[FileSender, FileRange]] = deque()
 
-    def ask(self, sender: "FileSender", part: FileRange) -> None:
-        """Have another thread read a piece of `part`; `sender.on_read` is called on the loop."""
+    def enqueue(self, sender: "FileSender", part: FileRange) -> None:
+        """Have another thread read a piece of `part`; the event loop calls `sender.on_read`."""
         self._waiting.append((sender, part))
         self._begin()
 
@@ -73,22 +72,22 @@ class Reads:
         sender.on_read(read)
 
 
-class Watching(Protocol):
+class SenderOutput(Protocol):
     """The output of a connection."""
 
     def send_on(self) -> None:
-        """Continue, because the sender can. Must not raise."""
+        """Called when the sender can continue. Must not raise."""
         ...
 
 
 def has_ranges(parts: Sequence[Part]) -> bool:
-    """Whether there is anything to send that is not in memory."""
+    """Whether any part is not in memory."""
     return not all(isinstance(part, _IN_MEMORY) for part in parts)
 
 
 class FileSender:
-    """The pending output of one connection, from its first file range on. It is kept for reuse,
-    since creating it costs more than a response.
+    """The pending output of one connection, from its first file range on. It is reused, because
+    its creation costs more than a response.
     """
 
     __slots__ = (
@@ -97,22 +96,25 @@ class FileSender:
         "is_closed",
     )  # fmt: skip
 
-    def __init__(self, transport: asyncio.Transport, output: Watching, reads: Reads) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, output: SenderOutput, reads: FileReads
+    ) -> None:
         self._transport = transport
         self._output = output
         self._reads = reads
         self._socket: socket.socket | None = None
-        """The connection's socket, by a descriptor of its own; None if there are too many of
-        them."""
+        """The connection's socket with the second descriptor; None if there are too many."""
         self._number = -1
+        """The second descriptor."""
         self._parts: deque[Part] = deque()
         self._found_until_s = 0.0
-        """The time until which all ranges are assumed to be in memory, as they were when found."""
+        """Time until which all ranges are assumed to be in the page cache."""
         self._cached_until_s = 0.0
         """The same for the first range."""
         self._is_reading = False
+        """Whether another thread reads a piece."""
         self._is_watching = False
-        """Whether the loop watches for the socket to become writable."""
+        """Whether the event loop watches for the socket to become writable."""
         self._failure = ""
         """The error of a failed read; as text, because the exception would keep the range and this
         object alive."""
@@ -127,11 +129,11 @@ class FileSender:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the transport has not been given yet."""
+        """Bytes that the transport has not accepted."""
         return sum(map(len, self._parts))
 
     def begin(self, parts: Iterable[Part]) -> None:
-        """Send these parts, which have just been found."""
+        """Send these parts, whose ranges are in the page cache."""
         self._parts.extend(parts)
         self._found_until_s = self._cached_until_s = time.monotonic() + STAYS_CACHED_S
 
@@ -140,11 +142,11 @@ class FileSender:
         self._parts.extend(parts)
 
     def send(self) -> bool:
-        """Hand over what the socket takes now; whether that was all.
+        """Send what the socket accepts now; return whether that was all.
 
-        If not, `Watching.send_on` or `resume_writing` of the transport's protocol is called when it
-        can go on. Raises OSError: of the socket (ConnectionError), or of a file; either way a part
-        of an answer may be sent, and the connection must end.
+        If not, `SenderOutput.send_on` or `resume_writing` of the transport's protocol is called
+        when it can continue. Raises OSError of the socket (ConnectionError) or of a file; a part of
+        a response may have been sent, so the connection must be closed.
         """
         if self._failure:
             raise OSError(self._failure)
@@ -176,7 +178,7 @@ class FileSender:
             self._reads.senders_left += 1
 
     def on_read(self, read: asyncio.Future[bytes]) -> None:
-        """Write what `Reads` has read, and continue."""
+        """Write a piece that `FileReads` has read, and continue."""
         self._is_reading = False
         error = None if read.cancelled() else read.exception()
         if self.is_closed or read.cancelled():
@@ -210,9 +212,9 @@ class FileSender:
             self._transport.write(data[sent:])
 
     def _send_range(self, part: FileRange) -> bool:
-        """Send a range; return whether the socket is full."""
+        """Send a range; return whether the socket's buffer is full."""
         if self._must_read or not self._is_cached(part):
-            self._read_aside(part)
+            self._read_in_thread(part)
             return False
         try:
             part.send_to(self._number)
@@ -248,6 +250,6 @@ class FileSender:
             self._cached_until_s = now_s + STAYS_CACHED_S
         return True
 
-    def _read_aside(self, part: FileRange) -> None:
+    def _read_in_thread(self, part: FileRange) -> None:
         self._is_reading = True
-        self._reads.ask(self, part)
+        self._reads.enqueue(self, part)

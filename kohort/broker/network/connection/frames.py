@@ -1,13 +1,12 @@
 """Splits the bytes of one connection into frames. Independent of sockets.
 
 Guarantees: a small frame is copied once, out of the receive buffer; a large one is received into a
-contiguous buffer of its own. Memory is allocated in proportion to what has arrived, never to the
-announced size. A returned frame is never written to again, so views of it stay valid as long as
-anyone keeps them.
+contiguous buffer of its own. Memory is allocated in proportion to the received bytes, never to the
+announced size. A returned frame is never written to again, so views of it stay valid.
 
-Between two reads nothing is left in the receive buffer, so all connections share one. That includes
-a read without data: a transport may request a buffer and then find nothing to read, so requesting
-it must not depend on anything that another connection's read could overwrite.
+All connections share one receive buffer, because it is empty between two reads. That includes a
+read without data: a transport may request a buffer and then read nothing, so `buffer` must not
+depend on bytes that another connection's read could overwrite.
 """
 
 import ctypes
@@ -23,14 +22,14 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _new_bytearray: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
     ("PyByteArray_FromStringAndSize", ctypes.pythonapi)
 )
-"""Creates a bytearray without filling it, given None and a size. `bytearray(size)` writes zeros and
-so maps all of its memory in one step, which takes 60 ms for the largest frame."""
+"""Creates an uninitialised bytearray, given None and a size. `bytearray(size)` writes zeros, and so
+maps all of its memory at once, which takes 60 ms for the largest frame."""
 
-_FIRST_ROOM_BYTES: Final = 4096
-_ROOM_PER_ARRIVED: Final = 8
-"""The buffer grows to eight times what has arrived: at most three copies for a frame of any size.
-If that is more than half of the frame, it is allocated completely, or nearly all would be copied
-once more."""
+_FIRST_BUFFER_BYTES: Final = 4096
+_GROWTH: Final = 8
+"""The buffer of a large frame grows to eight times the received bytes: at most three copies for a
+frame of any size. If that is more than half of the frame, the whole frame is allocated, or nearly
+all of it would be copied once more."""
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = 4
@@ -48,28 +47,28 @@ _OTHER_PROTOCOLS: Final = (
 
 
 class FrameError(Exception):
-    """The size field is invalid: the peer's fault, and the connection must be closed."""
+    """Invalid size field; the connection must be closed."""
 
 
 class FrameReader:
     """The receiving side of one connection.
 
-    One cycle: read into `buffer()`, call `received`, then `next_frame` as often as wanted, and then
-    `keep_rest`, before anyone else uses the receive buffer. A cycle may stop after `buffer()`, as
-    if it had not begun.
+    One cycle: read into `buffer()`; call `received`; call `next_frame` any number of times; call
+    `keep_rest` before another connection uses the receive buffer. A cycle may stop after
+    `buffer()`, without effect.
     """
 
     __slots__ = (
-        "_asked_bytes",
         "_end",
         "_filled",
+        "_large",
         "_memory",
-        "_parts_begun",
+        "_part_number",
         "_receive_buffer",
+        "_requested_bytes",
         "_rest",
-        "_room",
+        "_single",
         "_size",
-        "_sole",
         "_start",
         "frame_max_bytes",
     )
@@ -80,63 +79,66 @@ class FrameReader:
         self._receive_buffer = receive_buffer
         self._memory = memory
         self.frame_max_bytes = frame_max_bytes
-        self._sole: bytes | None = None
-        """A frame that arrived alone and complete, as nearly all do; then nothing else is held
-        here."""
+        self._single: bytes | None = None
+        """A frame that arrived alone and complete, as nearly all do. If set, there is no other
+        data."""
         self._rest = b""
-        """Received frames that were not taken, or the first bytes of a size field."""
+        """Complete frames that were not taken, or the first bytes of a size field."""
         self._start = 0
-        """Where the next frame begins: in `_rest` if that is not empty, else in the receive
-        buffer."""
+        """Start of the next frame, in `_rest` if that is not empty, else in the receive buffer."""
         self._end = 0
-        """How far the receive buffer is filled with this connection's data."""
-        self._room: bytearray | None = None
-        """A frame that did not arrive in one piece; its length is what has been allocated so
-        far."""
+        """End of this connection's data in the receive buffer."""
+        self._large: bytearray | None = None
+        """Buffer of a frame that did not arrive in one read; it grows up to the frame's size."""
         self._size = 0
+        """Size of that frame."""
         self._filled = 0
-        self._asked_bytes = 0
-        self._parts_begun = 0
+        """Received bytes of that frame."""
+        self._requested_bytes = 0
+        """Bytes of the memory reservation that the buffer is waiting for."""
+        self._part_number = 0
+        """Number of incomplete frames so far, which identifies the current one."""
 
     @property
     def is_empty(self) -> bool:
         """Whether neither a frame nor a part of one is left after `keep_rest`."""
-        return self._sole is None and self._room is None and not self._rest
+        return self._single is None and self._large is None and not self._rest
 
     @property
     def has_frame(self) -> bool:
         """Whether a complete frame can be taken after `keep_rest`."""
-        if self._sole is not None:
+        if self._single is not None:
             return True
-        if self._room is not None:
+        if self._large is not None:
             return self._filled == self._size
         return len(self._rest) - self._start >= _SIZE_BYTES
 
     @property
     def part(self) -> FramePart | None:
         """The incomplete frame after `keep_rest`; None if no frame is incomplete."""
-        if self.has_frame or not (self._rest or self._room is not None):
+        if self.has_frame or not (self._rest or self._large is not None):
             return None
-        return FramePart(self._parts_begun, self._filled)
+        return FramePart(self._part_number, self._filled)
 
     @property
-    def is_starved(self) -> bool:
-        """Whether receiving has to wait until the memory budget grants more room."""
-        return self._asked_bytes > 0
+    def is_waiting_for_memory(self) -> bool:
+        """Whether receiving has to wait until the budget grants a reservation."""
+        return self._requested_bytes > 0
 
     def buffer(self) -> memoryview:
-        """The buffer for the next bytes; never empty.
+        """Return the buffer for the next bytes; never empty.
 
-        A read may bring nothing, and the next call may be another connection's. Kept bytes of a
-        size field stay where they are until `received`; here only their space is reserved.
+        The read may return no data, and the next call may be another connection's. Therefore kept
+        bytes of a size field are copied to the buffer by `received`; here only their space is left
+        free.
         """
-        room = self._room
-        if room is not None and self._filled < self._size:
-            if self._filled == len(room):
-                # The transport was told to pause but reads nevertheless.
+        large = self._large
+        if large is not None and self._filled < self._size:
+            if self._filled == len(large):
+                # The transport reads although reading is paused.
                 self._memory.add(1)
-                room.append(0)
-            return memoryview(room)[self._filled :]
+                large.append(0)
+            return memoryview(large)[self._filled :]
         if self._rest and not self.has_frame:
             return self._receive_buffer[len(self._rest) :]
         return self._receive_buffer
@@ -144,20 +146,20 @@ class FrameReader:
     def received(self, byte_count: int) -> bool:
         """Process `byte_count` bytes in the buffer returned by `buffer`.
 
-        False if an incomplete frame has only grown: then there is nothing to take or to keep, and
-        receiving can continue.
+        Return False if an incomplete frame has only grown: then there is no frame to take, and
+        `keep_rest` is not needed.
         """
-        room = self._room
-        if room is not None and self._filled < self._size:
+        large = self._large
+        if large is not None and self._filled < self._size:
             self._filled += byte_count
             self._memory.arrived_bytes += byte_count
             self._memory.left_bytes = self._size - self._filled
-            if self._filled == len(room) < self._size and not self._asked_bytes:
-                self._extend_room(self._ask_for_room(len(room)))
-            return self._filled == self._size or self._asked_bytes > 0
+            if self._filled == len(large) < self._size and not self._requested_bytes:
+                self._enlarge(self._reserve_growth(len(large)))
+            return self._filled == self._size or self._requested_bytes > 0
         if self.has_frame:
-            # As above: the transport was told to pause but reads nevertheless.
-            self._unfold()
+            # As above, the transport reads although reading is paused.
+            self._move_single()
             self._set_rest(self._rest + self._receive_buffer[:byte_count])
         else:
             kept_bytes = len(self._rest)
@@ -168,54 +170,53 @@ class FrameReader:
         return True
 
     def received_small(self, byte_count: int) -> bool:
-        """Do what `received` does; if the input begins with a complete frame, also move everything
-        out of the receive buffer, as `keep_rest` would. False if it does not, or other data is held
-        here.
+        """Do what `received` does. If the data begins with a complete frame, and no earlier data
+        is kept, also move it out of the receive buffer, as `keep_rest` does, and return True.
         """
-        if self._rest or self._sole is not None or self._room is not None or self._end:
+        if self._rest or self._single is not None or self._large is not None or self._end:
             self.received(byte_count)
             return False
         buffer = self._receive_buffer
-        # If less than a size field was read, the buffer contains old data after it.
+        # After less than a size field, the buffer contains old data.
         size: int = _SIZE.unpack_from(buffer)[0] if byte_count > _SIZE_BYTES else 0
         if 0 < size == byte_count - _SIZE_BYTES and size <= self.frame_max_bytes:
-            self._sole = bytes(buffer[_SIZE_BYTES:byte_count])
+            self._single = bytes(buffer[_SIZE_BYTES:byte_count])
             self._memory.add(byte_count)
             return True
         self._end = byte_count
         if not 0 < size < byte_count - _SIZE_BYTES:
             return False
-        self._parts_begun += 1
+        self._part_number += 1
         self._set_rest(bytes(buffer[:byte_count]))
         self._end = 0
         return True
 
-    def take_sole(self) -> bytes | None:
+    def take_single(self) -> bytes | None:
         """Take a frame that arrived alone and complete, as `next_frame` would; None if there is
         none.
         """
-        frame = self._sole
+        frame = self._single
         if frame is not None:
-            self._sole = None
+            self._single = None
             self._memory.release(_SIZE_BYTES + len(frame))
         return frame
 
     def next_frame(self) -> Buffer | None:
         """Return the next complete frame without its size, or None.
 
-        A bytes object arrived in one piece. A bytearray counts in the memory budget until its taker
-        gives back its length; it must not be modified.
+        A bytearray counts against the memory budget until the caller releases its length; it must
+        not be modified. Bytes do not count.
 
         Raises:
             FrameError: the size is not positive, or too large.
         """
-        if self._sole is not None:
-            return self.take_sole()
-        if self._room is not None:
+        if self._single is not None:
+            return self.take_single()
+        if self._large is not None:
             if self._filled < self._size:
                 return None
-            room, self._room, self._filled = self._room, None, 0
-            return room
+            frame, self._large, self._filled = self._large, None, 0
+            return frame
         source: Buffer = self._rest or self._receive_buffer
         end = len(self._rest) or self._end
         body = self._start + _SIZE_BYTES
@@ -231,7 +232,7 @@ class FrameReader:
         return bytes(source[body:stop])
 
     def keep_rest(self) -> None:
-        """Move data that was not taken out of the receive buffer.
+        """Copy the remaining data out of the receive buffer.
 
         Raises:
             FrameError: as `next_frame`.
@@ -245,29 +246,29 @@ class FrameReader:
                 self._keep(rest)
 
     def grow(self) -> None:
-        """Allocate the room that the memory budget has granted."""
-        asked_bytes, self._asked_bytes = self._asked_bytes, 0
-        # A transport that reads nevertheless has used some or all of the room already.
-        missing_bytes = 0 if self._room is None else self._size - len(self._room)
-        more_bytes = min(asked_bytes, missing_bytes)
+        """Enlarge the frame's buffer by the granted reservation."""
+        granted_bytes, self._requested_bytes = self._requested_bytes, 0
+        # A transport that reads although reading is paused has enlarged it already.
+        missing_bytes = 0 if self._large is None else self._size - len(self._large)
+        more_bytes = min(granted_bytes, missing_bytes)
         if more_bytes:
-            self._extend_room(more_bytes)
-        if more_bytes < asked_bytes:
-            self._memory.release(asked_bytes - more_bytes)
+            self._enlarge(more_bytes)
+        if more_bytes < granted_bytes:
+            self._memory.release(granted_bytes - more_bytes)
 
     def close(self) -> None:
-        """Release all data. The claimant's own `close` informs the memory budget."""
-        self._sole, self._rest, self._room = None, b"", None
-        self._start = self._end = self._filled = self._asked_bytes = 0
+        """Drop all data. Its memory is released by `MemoryReservation.close`."""
+        self._single, self._rest, self._large = None, b"", None
+        self._start = self._end = self._filled = self._requested_bytes = 0
 
     def _keep_rest_of_rest(self) -> None:
-        """Drop frames that were taken from the data kept earlier."""
+        """Remove the frames that were taken from `_rest`."""
         if self._start == len(self._rest):
             self._set_rest(b"")
             self._start = 0
             return
         rest = memoryview(self._rest)[self._start :]
-        if self._room is not None or self._holds_frame(rest):
+        if self._large is not None or self._holds_frame(rest):
             return
         self._set_rest(b"")
         self._start = 0
@@ -275,8 +276,8 @@ class FrameReader:
             self._keep(rest)
 
     def _keep(self, rest: memoryview) -> None:
-        self._parts_begun += 1
-        if self._room is not None or len(rest) < _SIZE_BYTES or self._holds_frame(rest):
+        self._part_number += 1
+        if self._large is not None or len(rest) < _SIZE_BYTES or self._holds_frame(rest):
             self._set_rest(bytes(rest))
         else:
             self._begin_frame(rest)
@@ -290,48 +291,46 @@ class FrameReader:
         return len(data) >= _SIZE_BYTES + int(size)
 
     def _begin_frame(self, data: memoryview) -> None:
-        """Move the size and the first bytes of a frame into a buffer of its own."""
+        """Move the first bytes of a frame into a buffer of its own."""
         (self._size,) = _SIZE.unpack_from(data)
         self._filled = len(data) - _SIZE_BYTES
         self._memory.add(self._filled)
         self._memory.arrived_bytes += self._filled
         self._memory.left_bytes = self._size - self._filled
-        room = bytearray(self._filled + self._ask_for_room(self._filled))
-        room[: self._filled] = data[_SIZE_BYTES:]
-        self._room = room
+        large = bytearray(self._filled + self._reserve_growth(self._filled))
+        large[: self._filled] = data[_SIZE_BYTES:]
+        self._large = large
 
-    def _ask_for_room(self, room_bytes: int) -> int:
-        """Return by how many bytes to extend a buffer now;
-        0 if the memory budget has to grant it.
-        """
-        wanted = min(self._size, max(_FIRST_ROOM_BYTES, _ROOM_PER_ARRIVED * self._filled))
-        if room_bytes < UNCHECKED_BYTES < wanted < self._size:
-            # Room that needs no grant comes first, so that fewer grants are requested afterwards.
+    def _reserve_growth(self, buffer_bytes: int) -> int:
+        """Return by how many bytes to enlarge the buffer now, 0 if the reservation has to wait."""
+        wanted = min(self._size, max(_FIRST_BUFFER_BYTES, _GROWTH * self._filled))
+        if buffer_bytes < UNCHECKED_BYTES < wanted < self._size:
+            # First up to the size that needs no reservation, so that fewer are made.
             wanted = UNCHECKED_BYTES
         elif 2 * wanted > self._size:
             wanted = self._size
-        more_bytes = wanted - room_bytes
+        more_bytes = wanted - buffer_bytes
         if wanted <= UNCHECKED_BYTES:
             self._memory.add(more_bytes)
         elif not self._memory.reserve(more_bytes):
-            self._asked_bytes = more_bytes
+            self._requested_bytes = more_bytes
             return 0
         return more_bytes
 
-    def _extend_room(self, more_bytes: int) -> None:
-        """Allocate a new buffer, because the transport may still hold the old one."""
-        assert self._room is not None
+    def _enlarge(self, more_bytes: int) -> None:
+        """Allocate a new buffer, because the transport may still refer to the old one."""
+        assert self._large is not None
         if not more_bytes:
             return
-        room = _new_bytearray(None, len(self._room) + more_bytes)
-        room[: self._filled] = memoryview(self._room)[: self._filled]
-        self._room = room
+        large = _new_bytearray(None, len(self._large) + more_bytes)
+        large[: self._filled] = memoryview(self._large)[: self._filled]
+        self._large = large
 
-    def _unfold(self) -> None:
-        """Put the sole frame into `_rest`, because more data arrives."""
-        if self._sole is not None:
-            # With the size header, these are as many bytes as were counted already.
-            self._rest, self._sole = _SIZE.pack(len(self._sole)) + self._sole, None
+    def _move_single(self) -> None:
+        """Move `_single` to `_rest`, because more data has arrived."""
+        if self._single is not None:
+            # The memory budget counted the size field as well.
+            self._rest, self._single = _SIZE.pack(len(self._single)) + self._single, None
 
     def _set_rest(self, rest: bytes) -> None:
         change = len(rest) - len(self._rest)

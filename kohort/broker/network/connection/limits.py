@@ -1,4 +1,4 @@
-"""Limits of connections: the configs, throttling, activity of clients and closed peers."""
+"""Limits of one connection: the configs, throttling, activity of clients, and closed peers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,35 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kohort.broker.core.security.rate import WINDOW_MS, WINDOWS
-from kohort.broker.network.iteration import Turns
+from kohort.broker.network.iteration import IterationScheduler
 from kohort.broker.runtime.clock import Clock, SystemClock
 
 UNLIMITED = 2_147_483_647
 
+FRAME_PROGRESS_BYTES = 1024 * 1024
+"""Bytes that a slow but legitimate upload sends within the frame timeout: 35 kB/s by default."""
+
+REQUESTS_PER_ITERATION = 32
+"""Requests of one connection that are executed before those of other connections."""
+
+WRITE_HIGH_WATER_BYTES = 1024 * 1024
+"""Unsent bytes above which no further request of a connection is executed."""
+
+WRITE_LOW_WATER_BYTES = 256 * 1024
+
+SMALL_BYTES = 16 * 1024
+"""Reads and responses up to this size are batched with those of other connections."""
+
+CLIENTS_MAX: Final = 10_000
+"""The maximum number of clients whose activity is tracked."""
+
+_CLOSED_BY_PEER: Final = frozenset({7, 8})
+"""TCP_CLOSE (the connection was reset) and TCP_CLOSE_WAIT (the peer has sent FIN)."""
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkLimits:
-    """Kafka's names with dots as underscores; `kohort_` marks Kohort's own."""
+    """Kafka's configs with dots as underscores; `kohort_` marks Kohort's own."""
 
     socket_request_max_bytes: int = 104_857_600
     """Largest frame. A larger size field closes the connection before anything is allocated."""
@@ -26,7 +46,7 @@ class NetworkLimits:
     """Bytes of all requests being received or executed. Beyond it only one connection at a time
     continues to receive a large frame; small requests are not delayed. See `memory`."""
     socket_listen_backlog_size: int = 1024
-    """The size of a listening socket's queue. With Kafka's 50, a client that meets a full queue
+    """The size of a listening socket's queue. With Kafka's 50, a client that finds a full queue
     loses a whole second (SYN retry)."""
     max_connections: int = UNLIMITED
     max_connections_of_listeners: Mapping[str, int] = field(default_factory=dict)
@@ -50,39 +70,23 @@ class NetworkLimits:
     been slow the longest are closed."""
 
 
-FRAME_PROGRESS_BYTES = 1024 * 1024
-"""A slow but legitimate upload achieves this within the frame timeout: 35 kB/s by default."""
-
-REQUESTS_PER_TURN = 32
-"""Requests of one connection that are executed before other connections get their turn."""
-
-WRITE_HIGH_WATER_BYTES = 1024 * 1024
-"""Unsent bytes above which no further request of a connection is executed."""
-
-WRITE_LOW_WATER_BYTES = 256 * 1024
-
-SMALL_BYTES = 16 * 1024
-"""Reads and responses up to this size are batched with those of other connections."""
-
-CLIENTS_MAX: Final = 10_000
-"""The maximum number of clients tracked, the most recent ones."""
-
-_STATES_AFTER_THE_PEER: Final = frozenset({7, 8})
-"""TCP_CLOSE (the connection was reset) and TCP_CLOSE_WAIT (the peer has sent FIN)."""
-
-
 class Activity:
-    """Clients by client id and host; processes that share both count as one."""
+    """The time of each client's last activity, by client id and host.
+
+    Processes that share both count as one client. The service decides which requests are activity:
+    a client may keep its connections alive and do no work. It only sets `ConnectionInfo.active_as`;
+    the periodic check of all connections, every second or so, updates the times.
+    """
 
     __slots__ = ("_at_ms", "_clock")
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._at_ms: dict[tuple[str, str], int] = {}
-        """Ordered by time, the most recent client last."""
+        """The most recently active client last."""
 
-    def note(self, client_id: str, host: str) -> None:
-        """Record activity since the last round, or a request of it that is still parked."""
+    def record(self, client_id: str, host: str) -> None:
+        """Record that the client was active since the last check, or that its request is parked."""
         key = client_id, host
         self._at_ms.pop(key, None)
         if len(self._at_ms) >= CLIENTS_MAX:
@@ -90,50 +94,58 @@ class Activity:
         self._at_ms[key] = self._clock.monotonic_ms()
 
     def since_ms(self, client_id: str, host: str) -> int | None:
-        """Return for how long at least there was none; None if the client was never seen to be
-        active.
-        """
+        """Return the time since the last activity, to one check; None for an unknown client."""
         at_ms = self._at_ms.get((client_id, host))
         return None if at_ms is None else max(self._clock.monotonic_ms() - at_ms, 0)
 
 
 class Throttle:
-    """Holds one client back, for one time after another."""
+    """Mutes one connection for the throttle time in its last response (KIP-219).
 
-    __slots__ = ("_timer", "is_holding")
+    The response is sent immediately, and the client is expected to wait. Until the time is over,
+    its connection is neither read nor are its requests executed.
+    """
+
+    __slots__ = ("_timer", "is_active")
 
     def __init__(self) -> None:
-        self.is_holding = False
-        """The client is held back. Not to be set from outside."""
+        self.is_active = False
+        """Whether the connection is muted. Read only."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def hold(self, turns: Turns, delay_ms: int, then: Callable[[], None]) -> None:
-        """Hold the client back for `delay_ms` from now, then call `then`."""
+    def start(
+        self, scheduler: IterationScheduler, delay_ms: int, callback: Callable[[], None]
+    ) -> None:
+        """Mute the connection for `delay_ms` from now, then call `callback`."""
         self.cancel()
-        self.is_holding = True
-        self._timer = turns.call_later(delay_ms, lambda: self._end(then))
+        self.is_active = True
+        self._timer = scheduler.call_later(delay_ms, lambda: self._end(callback))
 
     def cancel(self) -> None:
-        """Hold it back no longer, and call nothing."""
+        """Unmute the connection without calling the callback."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        self.is_holding = False
+        self.is_active = False
 
-    def _end(self, then: Callable[[], None]) -> None:
+    def _end(self, callback: Callable[[], None]) -> None:
         self._timer = None
-        self.is_holding = False
-        then()
+        self.is_active = False
+        callback()
 
 
-def has_peer_left(transport: asyncio.BaseTransport) -> bool:
-    """Whether the peer has closed or reset the connection; False if unknown."""
-    one = transport.get_extra_info("socket")
-    if one is None or sys.platform != "linux":
+def is_closed_by_peer(transport: asyncio.BaseTransport) -> bool:
+    """Ask the kernel whether the peer has closed or reset the connection; False if unknown.
+
+    For connections that are not being read, on which the end of the stream goes unnoticed: a client
+    may send requests behind one that is parked for minutes, and disconnect.
+    """
+    peer_socket = transport.get_extra_info("socket")
+    if peer_socket is None or sys.platform != "linux":
         return False
     try:
         # The first byte of struct tcp_info is the connection's state.
-        (state,) = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        (state,) = peer_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
     except OSError:
         return False
-    return state in _STATES_AFTER_THE_PEER
+    return state in _CLOSED_BY_PEER

@@ -1,22 +1,22 @@
-"""What one connection sends: small answers at the end of the turn, large ones at once; what lies in
-files is sent by the kernel, from there.
+"""The responses of one connection: small ones are written at the end of the iteration, large ones
+immediately; file ranges are sent by the kernel.
 
-Promises: bytes go out in the order in which they were given; `is_held` while the client does not
-take them, so that nothing is executed for it; an error of any kind is its connection's end, and is
-raised nowhere else.
+Guarantees: bytes are sent in the order in which they were written; `is_blocked` is set while the
+client does not read them, so that none of its requests are executed; an error closes only this
+connection, and is raised nowhere.
 """
 
 import asyncio
 import logging
 from typing import Final, Protocol
 
-from kohort.broker.network.connection.files import FileSender, Reads, has_ranges
+from kohort.broker.network.connection.files import FileReads, FileSender, has_ranges
 from kohort.broker.network.connection.limits import (
     SMALL_BYTES,
     WRITE_HIGH_WATER_BYTES,
     WRITE_LOW_WATER_BYTES,
 )
-from kohort.broker.network.iteration import Turns
+from kohort.broker.network.iteration import IterationScheduler
 from kohort.broker.network.memory import SlowReader, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.timeouts import CloseReason
@@ -25,42 +25,42 @@ from kohort.protocol.codec import Buffer
 logger = logging.getLogger(__name__)
 
 _NO_TRANSPORT: Final = asyncio.Transport()
-"""Transport of an output that has none yet, or none any more; not to be called."""
+"""Transport before `begin` and after `close`; its methods must not be called."""
 
 
 class OutputHost(Protocol):
-    """What the outputs of all connections share."""
+    """Resources shared by the outputs of all connections."""
 
     metrics: NetworkMetrics
     unsent: UnsentBytes
-    turns: Turns
-    reads: Reads
+    scheduler: IterationScheduler
+    reads: FileReads
 
 
-class Sending(SlowReader, Protocol):
-    """The connection."""
+class OutputOwner(SlowReader, Protocol):
+    """The connection of an output."""
 
     ip: str
 
-    def on_taken(self) -> None:
-        """The client has taken what held the connection back."""
+    def on_writable(self) -> None:
+        """Called when the output is no longer blocked."""
         ...
 
     def on_files_sent(self) -> None:
-        """The transport has got all of an answer that lay in files."""
+        """Called when the transport has accepted a whole response with file ranges."""
         ...
 
-    def end_by(self, error: Exception) -> None:
-        """The output broke."""
+    def fail(self, error: Exception) -> None:
+        """Close the connection because of an error."""
         ...
 
-    def abort_because(self, reason: CloseReason) -> None:
-        """End without sending the rest."""
+    def abort(self, reason: CloseReason) -> None:
+        """Close the connection without sending the rest."""
         ...
 
 
 class Output:
-    """See the module."""
+    """Sends the responses of one connection."""
 
     __slots__ = (
         "_connection",
@@ -68,84 +68,85 @@ class Output:
         "_is_paused",
         "_metrics",
         "_reads",
+        "_scheduler",
         "_sender",
         "_transport",
-        "_turns",
         "_unsent",
         "_unwritten",
-        "is_held",
+        "is_blocked",
     )
 
-    def __init__(self, connection: Sending, host: OutputHost) -> None:
-        self.is_held = False
-        """The client is behind, or is being sent what lies in files. Not to be set from outside."""
+    def __init__(self, connection: OutputOwner, host: OutputHost) -> None:
+        self.is_blocked = False
+        """Whether the client is slow, or a response with file ranges is being sent. Read only."""
         self._connection = connection
-        # What every answer needs is one step away.
+        # Copied from the host, because they are used for every response.
         self._metrics = host.metrics
-        self._turns = host.turns
+        self._scheduler = host.scheduler
         self._unsent = host.unsent
         self._reads = host.reads
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._unwritten: list[Buffer] = []
-        """Small answers, which are written at the end of the turn."""
+        """Small responses, to be written at the end of the iteration."""
         self._files: FileSender | None = None
-        """Sends what lies in files, once there was such an answer."""
+        """Sends file ranges; created for the first response that has some."""
         self._sender: FileSender | None = None
-        """Has what is not handed to the transport yet, if a part of that lies in files."""
+        """`_files` while it has data that the transport has not accepted."""
         self._is_paused = False
+        """Whether the transport's buffer is full."""
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """Send by this transport from now on."""
+        """Use this transport from now on."""
         self._transport = transport
         transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
 
     def close(self) -> None:
-        """The connection is gone. Not to be used any more."""
+        """Release everything, because the connection is lost."""
         self._unsent.remove(self._connection)
         self._unwritten.clear()
-        self.give_up_files()
+        self.drop_files()
         self._transport = _NO_TRANSPORT
-        # It knows us, too: only the collector could part us.
+        # Breaks the reference cycle, so that both are freed without the cyclic garbage collector.
         del self._connection
 
     # For the connection.
 
     @property
     def is_sending_files(self) -> bool:
-        """Whether the transport has not been given all of an answer yet."""
+        """Whether the transport has not accepted all of a response with file ranges."""
         return self._sender is not None
 
-    def write(self, answer: list[Buffer], byte_count: int) -> None:
-        """Send an answer, or several, of so many bytes."""
+    def write(self, buffers: list[Buffer], byte_count: int) -> None:
+        """Send one or several responses of `byte_count` bytes."""
         self._metrics.sent_bytes += byte_count
         if self._sender is not None:
-            self._sender.add(answer)
+            self._sender.add(buffers)
             return
         is_first = not self._unwritten
-        self._unwritten += answer
+        self._unwritten += buffers
         if byte_count > SMALL_BYTES:
-            if has_ranges(answer):
+            if has_ranges(buffers):
                 self._begin_files()
             else:
                 self.write_out()
         elif is_first:
-            self._turns.write_soon(self, byte_count)
+            self._scheduler.schedule_write(self, byte_count)
 
-    def note_unsent(self) -> None:
-        """Tell the budget what waits in the transport: many may be behind by less than what stops
-        one.
+    def update_unsent(self) -> None:
+        """Report the bytes in the transport's buffer, because many clients may be slow without
+        being blocked.
         """
         self._unsent.update(self._connection, self._transport.get_write_buffer_size())
 
     def unsent_bytes(self) -> int:
-        """What the client has not taken yet."""
-        of_files = 0 if self._sender is None else self._sender.unsent_bytes
-        return of_files + self._transport.get_write_buffer_size()
+        """Bytes that the client has not received."""
+        file_bytes = 0 if self._sender is None else self._sender.unsent_bytes
+        return file_bytes + self._transport.get_write_buffer_size()
 
-    def give_up_files(self) -> None:
-        """Send no more of what lies in files."""
+    def drop_files(self) -> None:
+        """Stop sending file ranges."""
         self._sender = None
-        self.is_held = self._is_paused
+        self.is_blocked = self._is_paused
         if self._files is not None:
             self._files.close()
             self._files = None
@@ -153,74 +154,76 @@ class Output:
     # For the transport.
 
     def pause(self) -> None:
-        """The client is behind."""
-        self._is_paused = self.is_held = True
+        """Called when the transport's buffer is full."""
+        self._is_paused = self.is_blocked = True
         self._unsent.add(self._connection, self._transport.get_write_buffer_size())
 
     def resume(self) -> None:
-        """The client has caught up."""
+        """Called when the transport's buffer has drained."""
         self._is_paused = False
         self._unsent.remove(self._connection)
         self.send_on()
 
-    # Called once in a turn.
+    # For the scheduler.
 
     def write_out(self) -> None:
-        """Hand small answers to the transport. Never raises."""
+        """Pass small responses to the transport. Never raises."""
         unwritten = self._unwritten
         if not unwritten:
             return
         self._unwritten = []
         try:
-            # Ranges are large, and what is large does not wait to be written here.
+            # File ranges are large, and never wait here.
             if len(unwritten) == 1:
                 self._transport.write(unwritten[0])
             else:
                 self._transport.writelines(unwritten)
             if self._is_paused:
-                # The answer to the one request that was under way when the client fell behind.
-                self.note_unsent()
-        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self._connection.end_by(error)
+                # The response to the request that was parked when the client became slow.
+                self.update_unsent()
+        except Exception as error:  # noqa: BLE001 - closes only this connection.
+            self._connection.fail(error)
 
     # Files.
 
     def send_on(self) -> None:
-        """Called by the sender of files as well, when it has read what was not in memory."""
+        """Continue sending; also called by the sender after a read."""
         self._send_some()
         if self._sender is None:
-            self.is_held = self._is_paused
-            self._connection.on_taken()
+            self.is_blocked = self._is_paused
+            self._connection.on_writable()
 
     def _begin_files(self) -> None:
         parts, self._unwritten = self._unwritten, []
         if self._files is None:
             self._files = FileSender(self._transport, self, self._reads)
         self._sender = self._files
-        self.is_held = True
+        self.is_blocked = True
         self._sender.begin(parts)
         self._send_some()
 
     def _send_some(self) -> None:
-        """Send what lies in files as far as the socket takes it."""
+        """Send file ranges while the socket accepts them."""
         sender, connection = self._sender, self._connection
         try:
             if sender is None or not sender.send():
                 return
         except ConnectionError:
-            connection.abort_because(CloseReason.CLIENT)
+            connection.abort(CloseReason.CLIENT)
             return
         except OSError as error:
-            # A part of an answer is sent, and nothing else may follow it.
-            logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
-                "An answer to %s is broken off: %s", connection.ip, str(error)
+            # A part of a response has been sent, and nothing else may follow it.
+            logger.error(  # noqa: TRY400 - the cause is the disk, not this code.
+                "Closed the connection of %s: cannot read the rest of a response: %s",
+                connection.ip,
+                str(error),
             )
-            connection.abort_because(CloseReason.FAULT)
+            connection.abort(CloseReason.FAULT)
             return
-        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            connection.end_by(error)
+        except Exception as error:  # noqa: BLE001 - closes only this connection.
+            connection.fail(error)
             return
         self._sender = None
-        self.is_held = self._is_paused
+        self.is_blocked = self._is_paused
         self._transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
         connection.on_files_sent()

@@ -1,8 +1,8 @@
-"""A listening socket that accepts connections, with pauses.
+"""A listening socket that can pause accepting connections.
 
 During a pause, connections wait in the kernel's queue, up to the backlog. An event loop can stop
-accepting only by closing the socket; so it gets a duplicate, and the original keeps the kernel's
-queue alive.
+accepting only by closing the socket; therefore it gets a duplicate, and the original keeps the
+kernel's queue alive.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""How long to wait after a failed attempt to resume, for example if there is no free file
-descriptor."""
+"""Delay before another attempt to resume accepting, for example if no file descriptor is free."""
 
 
-class Accepting:
-    """Accepts at one socket, which it owns from the beginning."""
+class Acceptor:
+    """Accepts connections from one socket, which it owns."""
 
     def __init__(
         self,
@@ -50,9 +49,7 @@ class Accepting:
             self._server = server
 
     def pause(self, time_s: float) -> None:
-        """Stop accepting for `time_s` seconds; not to be called while a connection is being
-        accepted.
-        """
+        """Stop accepting for `time_s` seconds. Not to be called while a connection is accepted."""
         if self._server is None:
             return
         self._server.close()
@@ -60,11 +57,11 @@ class Accepting:
         self._resumption = self._loop.call_later(time_s, self._resume)
 
     def close(self) -> None:
-        """Stop accepting for good."""
+        """Stop accepting and close the socket."""
         self._is_closed = True
-        for waiting in (self._resumption, self._opening):
-            if waiting is not None:
-                waiting.cancel()
+        for scheduled in (self._resumption, self._opening):
+            if scheduled is not None:
+                scheduled.cancel()
         if self._server is not None:
             self._server.close()
         self._bound.close()
@@ -76,5 +73,5 @@ class Accepting:
         try:
             await self.open()
         except OSError as error:
-            logger.warning("Connections are accepted again in %g s: %s", RETRY_S, error)
+            logger.warning("Cannot accept connections, retrying in %g s: %s", RETRY_S, error)
             self._resumption = self._loop.call_later(RETRY_S, self._resume)

@@ -1,8 +1,8 @@
-"""Limits on connections: their number, and the rate of new ones (KIP-612).
+"""Limits on the number of connections, and on the rate of new ones (KIP-612).
 
-If a listener, or all together, exceed their rate, no connection is accepted for a while; a
-connection from an IP address that exceeds its rate is not served. Neither lasts longer than one
-window.
+If a listener, or all listeners together, exceed their rate, accepting is paused. If an IP address
+exceeds its rate, its new connections are refused and closed after a delay. Both last for one quota
+window at most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kohort.broker.core.security.rate import Rate
 from kohort.broker.network.connection.limits import UNLIMITED, NetworkLimits
 
 ADDRESSES_MAX: Final = 100_000
-"""How many addresses are tracked; beyond that the least recent one is dropped."""
+"""IP addresses whose rates are tracked; beyond that the least recent one is dropped."""
 
 
 class Admission:
@@ -30,28 +30,26 @@ class Admission:
         self.count = 0
 
     def admit(self, ip: str, listener: str) -> str | None:
-        """Count a connection from `ip` at `listener`; return None, or the name of the config that
-        forbids it.
-        """
+        """Count a connection and return None, or return the name of the config that forbids it."""
         limits = self.limits
         if self.count >= limits.max_connections:
             return "max.connections"
-        of_listener = self._of_listener.get(listener, 0)
-        if of_listener >= limits.max_connections_of_listeners.get(listener, UNLIMITED):
+        listener_count = self._of_listener.get(listener, 0)
+        if listener_count >= limits.max_connections_of_listeners.get(listener, UNLIMITED):
             return f"listener.name.{listener.lower()}.max.connections"
-        from_ip = self._per_ip.get(ip, 0)
+        ip_count = self._per_ip.get(ip, 0)
         override = limits.max_connections_per_ip_overrides.get(ip)
-        if override is not None and from_ip >= override:
+        if override is not None and ip_count >= override:
             return "max.connections.per.ip.overrides"
-        if override is None and from_ip >= limits.max_connections_per_ip:
+        if override is None and ip_count >= limits.max_connections_per_ip:
             return "max.connections.per.ip"
         self.count += 1
-        self._per_ip[ip] = from_ip + 1
-        self._of_listener[listener] = of_listener + 1
+        self._per_ip[ip] = ip_count + 1
+        self._of_listener[listener] = listener_count + 1
         return None
 
     def release(self, ip: str, listener: str) -> None:
-        """Record that an admitted connection has closed."""
+        """Count the end of an admitted connection."""
         self.count -= 1
         self._of_listener[listener] -= 1
         left = self._per_ip[ip] - 1
@@ -62,10 +60,10 @@ class Admission:
 
 
 class ConnectionRates:
-    """The recent connection rates. Times are monotonic milliseconds."""
+    """Recent rates of new connections. Times are monotonic milliseconds."""
 
     def __init__(self, limits: NetworkLimits, limit_of_ip: Callable[[str], float | None]) -> None:
-        """`limit_of_ip` returns connections per second, None for an address without a limit."""
+        """`limit_of_ip` returns the limit in connections per second, or None."""
         self.limits = limits
         self._limit_of_ip = limit_of_ip
         self._all = self._new()
@@ -73,9 +71,7 @@ class ConnectionRates:
         self._by_ip: RecentlyUsed[str, Rate] = RecentlyUsed(self._new, ADDRESSES_MAX)
 
     def of_listener(self, listener: str, now_ms: int) -> int:
-        """Count a connection; return for how many milliseconds the listener must not accept
-        another.
-        """
+        """Count a new connection; return the milliseconds for which to pause accepting."""
         limits = self.limits
         own_limit = limits.max_connection_creation_rates.get(listener, UNLIMITED)
         if own_limit == limits.max_connection_creation_rate == UNLIMITED:
@@ -89,8 +85,8 @@ class ConnectionRates:
         )
 
     def of_ip(self, ip: str, now_ms: int) -> int:
-        """Count a connection of an address; return after how many milliseconds to close it, 0 if it
-        is to be served. Connections that are not served do not count.
+        """Count a new connection; return the milliseconds after which to close it, 0 to serve it.
+        Refused connections do not count.
         """
         limit = self._limit_of_ip(ip)
         if limit is None:

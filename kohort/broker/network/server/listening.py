@@ -17,15 +17,15 @@ KEEPALIVE_PROBES = 4
 """A machine that vanished is detected after four minutes, not after the kernel's two hours."""
 
 OTHER_DESCRIPTORS = 64
-"""Descriptors that a broker has open beside connections and logs: listeners, metrics, databases,
-the loop's."""
+"""Descriptors for everything but connections and logs: listeners, metrics, databases, the event
+loop."""
 
 TABLE_MAX = 16_384
-"""Descriptors for which the kernel's table has room from the start: 8 bytes each."""
+"""Size of the kernel's descriptor table from the start: 8 bytes each."""
 
 SENDERS_PART = 8
-"""One descriptor in this many is reserved for connections that are sent files; for others, files
-are read."""
+"""One descriptor in this many is reserved for sending files; connections without one get data that
+was read."""
 
 _NO_SUCH_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
@@ -41,13 +41,15 @@ def listening_sockets(
     Raises:
         OSError: no address could be bound, or the port is in use.
     """
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
     bound: list[socket.socket] = []
     missing: OSError | None = None
     try:
-        for family, *_, address in dict.fromkeys(found):
-            host_there, port_there, *rest = address
-            wanted = (host_there, port_there or _port(bound), *rest)
+        for family, *_, address in dict.fromkeys(addresses):
+            address_host, address_port, *rest = address
+            wanted = (address_host, address_port or _port(bound), *rest)
             try:
                 bound.append(_bind(family, wanted, send_buffer_bytes, receive_buffer_bytes))
             except OSError as error:
@@ -63,8 +65,8 @@ def listening_sockets(
 
 
 def close_all(sockets: Iterable[socket.socket]) -> None:
-    for one in sockets:
-        one.close()
+    for open_socket in sockets:
+        open_socket.close()
 
 
 def raise_descriptor_limit() -> int:
@@ -76,10 +78,10 @@ def raise_descriptor_limit() -> int:
 
 
 def reserve_descriptors(descriptors: int) -> None:
-    """Make room for so many in the kernel's table of this process, `TABLE_MAX` at most.
+    """Enlarge this process's descriptor table in the kernel, up to `TABLE_MAX`.
 
-    The table doubles when it is full, which waits until no processor looks at the old one: with
-    several threads that took an accept 15 to 30 ms.
+    A full table is doubled, which waits until no processor uses the old one: with several threads,
+    an accept took 15 to 30 ms.
     """
     size = TABLE_MAX if descriptors == resource.RLIM_INFINITY else min(descriptors, TABLE_MAX)
     with Path(os.devnull).open("rb") as any_file, suppress(OSError):
@@ -87,15 +89,15 @@ def reserve_descriptors(descriptors: int) -> None:
 
 
 def senders_within(descriptors: int) -> int:
-    """Return how many connections may have a second descriptor for sending files."""
+    """Return the number of connections that may have a second descriptor, for sending files."""
     return UNLIMITED if descriptors == resource.RLIM_INFINITY else descriptors // SENDERS_PART
 
 
 def connections_within(descriptors: int, log_files_max: int) -> int:
-    """Return how many connections leave enough descriptors for the logs, which take up to half of
+    """Return the number of connections that leave enough descriptors for the logs, up to half of
     them, and for sending files.
 
-    Without such a limit, clients that open connections could keep partitions from being opened.
+    Without this limit, clients that open connections could prevent partitions from being opened.
     """
     if descriptors == resource.RLIM_INFINITY:
         return UNLIMITED
@@ -115,16 +117,16 @@ def _bind(
     send_buffer_bytes: int,
     receive_buffer_bytes: int,
 ) -> socket.socket:
-    one = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         if send_buffer_bytes >= 0:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         if receive_buffer_bytes >= 0:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in (
             ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
             ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
@@ -132,11 +134,11 @@ def _bind(
         ):
             # macOS lacks some of them.
             if hasattr(socket, name):
-                one.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        one.setblocking(False)
-        one.bind(address)
+                bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound.setblocking(False)
+        bound.bind(address)
     except OSError:
-        one.close()
+        bound.close()
         raise
-    return one
+    return bound

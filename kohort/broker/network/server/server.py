@@ -1,8 +1,8 @@
-"""Accepts connections, holds their shared resources, and closes them in order.
+"""Accepts connections, owns their shared resources, and closes them in order.
 
-Guarantees: `close` answers the requests in progress, sends what was written and returns within its
-grace period, whatever clients do; periodic checks of the connections block the loop for at most one
-slice of them at a time.
+Guarantees: `close` answers the current requests, sends the written responses and returns within its
+grace period, whatever clients do; the periodic checks block the event loop for one slice of the
+connections at a time.
 """
 
 import asyncio
@@ -16,10 +16,14 @@ from itertools import chain, islice
 from kohort.broker.core.security.quotas import CONNECTION
 from kohort.broker.core.security.session import Session
 from kohort.broker.network.connection.connection import Connection, Listener, Refusal
-from kohort.broker.network.connection.files import Reads
+from kohort.broker.network.connection.files import FileReads
 from kohort.broker.network.connection.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.connection.limits import UNLIMITED, Activity, NetworkLimits
-from kohort.broker.network.iteration import DEPARTURES_PER_SLICE, Departures, Turns
+from kohort.broker.network.iteration import (
+    DISCONNECTS_PER_SLICE,
+    DisconnectQueue,
+    IterationScheduler,
+)
 from kohort.broker.network.memory import (
     POLICY_INTERVAL_MS,
     RequestMemoryBudget,
@@ -27,9 +31,9 @@ from kohort.broker.network.memory import (
     UnsentBytes,
 )
 from kohort.broker.network.metrics import NetworkMetrics
-from kohort.broker.network.server.accepting import Accepting
+from kohort.broker.network.server.accepting import Acceptor
 from kohort.broker.network.server.admission import Admission, ConnectionRates
-from kohort.broker.network.server.unauthenticated import Arrivals
+from kohort.broker.network.server.unauthenticated import UnauthenticatedConnections
 from kohort.broker.network.service import Service
 from kohort.broker.network.timeouts import CloseReason, ServingTime
 from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
@@ -45,23 +49,25 @@ logger = logging.getLogger(__name__)
 CHECK_INTERVAL_MS_MAX = 1_000
 CHECKS_PER_TIMEOUT = 10
 CHECKS_PER_SLICE = 200
-"""Connections that are checked before control returns to the loop: 0.3 ms."""
+"""Connections that are checked before control returns to the event loop: 0.3 ms."""
 
-HELD_MAX = 1_000
-"""Connections of addresses that exceed their rate, each kept for at most a second; further ones are
-closed at once."""
+DELAYED_MAX = 1_000
+"""Refused connections that are closed after a delay of at most a second, because their address
+exceeds its rate; further ones are closed immediately."""
 
 LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
-"""Memory left by requests below this size is reused by the next."""
+"""Free memory is returned to the system after requests of this total size; that of smaller ones is
+reused."""
 
-CROWD = 100
-"""Connections whose memory is given back when they are gone; with TLS each had some 50 KiB."""
-STRAGGLERS = 10
-"""A crowd is gone when fewer than this have left between two checks."""
+BURST = 100
+"""Closed connections after which free memory is returned to the system; with TLS, each used about
+50 KiB."""
+BURST_END_MAX = 10
+"""A burst of disconnects is over when fewer connections than this closed since the last check."""
 
 
 class NetworkServer:
-    """All listeners and connections of one broker. Create it inside the running loop."""
+    """All listeners and connections of one broker. To be created by the running event loop."""
 
     def __init__(
         self,
@@ -76,46 +82,49 @@ class NetworkServer:
         senders_max: int = UNLIMITED,
         handshake_threads: Threads | None = None,
     ) -> None:
-        """`limit_of_ip` returns how many connections per second an address may make; `senders_max`
-        limits the connections with a second descriptor for sending files; `handshake_threads`
-        default to two of a lower priority.
+        """Create a server without listeners.
+
+        Args:
+            limit_of_ip: returns the connections per second that an address may open.
+            senders_max: the most connections with a second descriptor, for sending files.
+            handshake_threads: two of a lower priority by default.
         """
         self.service = service
         self.limits = limits
         self.metrics = metrics
         self.log = log
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        """Shared by all connections: nothing is left in it between two reads."""
+        """Shared by all connections; empty between two reads."""
         self.memory = RequestMemoryBudget(limits.queued_max_request_bytes, self._on_memory_shortage)
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
         self.activity = activity or Activity(clock)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self.turns = Turns(self._loop, clock)
-        self.departures = Departures(clock)
-        self.reads = Reads(self._loop, senders_max)
+        self.scheduler = IterationScheduler(self._loop, clock)
+        self.disconnects = DisconnectQueue(clock)
+        self.reads = FileReads(self._loop, senders_max)
         self.sends_files = False
-        """Whether the kernel can send files; set with the first sockets, since it needs Linux."""
+        """Whether sendfile(2) is available (Linux); set with the first sockets."""
         self.ciphertext_buffer = memoryview(b"")
-        """A second shared buffer, for ciphertext of TLS connections; created when needed."""
+        """The same for the ciphertext of TLS connections; created when needed."""
         self.handshakes = Handshakes(handshake_threads or LowerThreads("tls", THREADS))
         self._admission = Admission(limits)
-        self._arrivals: Arrivals[Connection] = Arrivals()
+        self._unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections()
         self._connections: dict[Connection, None] = {}
         self._rates = ConnectionRates(limits, limit_of_ip)
-        self._held: dict[Connection, asyncio.TimerHandle] = {}
-        """Connections that are not served and will be closed soon."""
-        self._accepting: dict[str, list[Accepting]] = {}
-        """Sockets that accept connections, by listener."""
+        self._delayed: dict[Connection, asyncio.TimerHandle] = {}
+        """Refused connections that are closed after a delay."""
+        self._acceptors: dict[str, list[Acceptor]] = {}
+        """Listening sockets by listener."""
         self._check_handle: asyncio.Handle | None = None
         self._serving_time = ServingTime()
         self._upload_policy = SlowUploadPolicy(self.memory)
         self._policy_handle: asyncio.Handle | None = None
         self._had_large_requests = False
-        self._lost_count = 0
-        """Connections lost since the last check."""
-        self._lost_of_crowd = 0
-        """The same since memory was given back, up to the last check."""
+        self._closed_count = 0
+        """Connections closed since the last check."""
+        self._burst_count = 0
+        """Connections closed from the last return of memory to the last check."""
         self._is_stopping = False
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -124,7 +133,7 @@ class NetworkServer:
         return len(self._connections)
 
     def set_limits(self, limits: NetworkLimits) -> None:
-        """Apply new limits; connected clients stay, however many there are."""
+        """Apply new limits to future connections; no connection is closed."""
         self.limits = self._admission.limits = self._rates.limits = limits
 
     async def listen(self, sockets: Iterable[socket.socket], listener: Listener) -> None:
@@ -132,43 +141,44 @@ class NetworkServer:
         self.sends_files = sys.platform == "linux"
         if listener.tls is not None and not self.ciphertext_buffer:
             self.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
-        for one in sockets:
-            accepting = Accepting(
-                one,
+        for bound in sockets:
+            acceptor = Acceptor(
+                bound,
                 partial(self._new_connection, listener),
                 backlog=self.limits.socket_listen_backlog_size,
             )
-            self._accepting.setdefault(listener.name, []).append(accepting)
-            await accepting.open()
+            self._acceptors.setdefault(listener.name, []).append(acceptor)
+            await acceptor.open()
         if self._check_handle is None:
             self._check_later()
 
     def stop_accepting(self) -> None:
-        """Refuse new connections; open ones continue to be served."""
+        """Refuse new connections; open ones are still served."""
         self._is_stopping = True
-        for one in chain(*self._accepting.values()):
-            one.close()
-        self._accepting = {}
-        for held in list(self._held):
-            self._drop(held)
+        for acceptor in chain(*self._acceptors.values()):
+            acceptor.close()
+        self._acceptors = {}
+        for connection in list(self._delayed):
+            self._drop(connection)
 
     def stop_serving(self) -> None:
-        """Start no more requests; connections without one in progress are closed now."""
+        """Execute no more requests; close connections without a current request."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.stop()
 
     async def close(self, grace_ms: int) -> None:
-        """Give requests in progress `grace_ms` to finish and their responses to be sent; then close
-        all.
-        """
+        """Close all connections, giving current requests and their responses `grace_ms`."""
         self.stop_serving()
         if self._connections:
             await self._wait_all_gone(grace_ms)
         if self._connections:
-            logger.warning("Connections that did not end in time: %d", len(self._connections))
+            logger.warning(
+                "Closing %d connections after the grace period",
+                len(self._connections),
+            )
             for connection in list(self._connections):
-                connection.abort()
+                connection.abort(CloseReason.SHUTDOWN)
             await self._wait_all_gone(grace_ms)
         self.handshakes.close()
         if self._check_handle is not None:
@@ -177,19 +187,17 @@ class NetworkServer:
             self._policy_handle.cancel()
 
     def abort(self) -> None:
-        """Stop accepting and close all connections at once, whatever is in progress, as a crash
-        would.
-        """
+        """Stop accepting and close all connections immediately, as a crash would."""
         self.stop_accepting()
         for connection in list(self._connections):
-            connection.abort()
+            connection.abort(CloseReason.SHUTDOWN)
         self.handshakes.close()
 
-    def disconnect(self, is_meant: Callable[[Session], bool]) -> None:
-        """Close the connections whose session is meant, with all that they wait for."""
+    def disconnect(self, is_matching: Callable[[Session], bool]) -> None:
+        """Close the connections with matching sessions, and cancel their parked requests."""
         for connection in list(self._connections):
-            if is_meant(connection.info.session):
-                connection.abort_because(CloseReason.AUTHENTICATION)
+            if is_matching(connection.info.session):
+                connection.abort(CloseReason.AUTHENTICATION)
 
     # Called by connections.
 
@@ -198,25 +206,25 @@ class NetworkServer:
             return Refusal("shutdown")
         throttle_ms = self._rates.of_ip(connection.ip, self._clock.monotonic_ms())
         if throttle_ms:
-            return Refusal(CONNECTION, is_held=self._hold(connection, throttle_ms))
+            return Refusal(CONNECTION, is_delayed=self._delay_close(connection, throttle_ms))
         refused_by = self._admission.admit(connection.ip, connection.listener.name)
         if refused_by is not None:
             return Refusal(refused_by)
         self._connections[connection] = None
-        if connection.listener.lets_in_later:
+        if connection.listener.requires_authentication:
             now_ms = self._serving_time.at(self._clock.monotonic_ms())
             count_max = self.limits.kohort_unauthenticated_connections_max
-            oldest = self._arrivals.add(connection, now_ms, count_max)
+            oldest = self._unauthenticated.add(connection, now_ms, count_max)
             if oldest is not None:
-                self._turn_away(oldest, CloseReason.UNAUTHENTICATED_LIMIT)
+                self._abort_unauthenticated(oldest, CloseReason.UNAUTHENTICATED_LIMIT)
         return None
 
-    def let_in(self, connection: Connection) -> None:
-        self._arrivals.remove(connection)
+    def on_authenticated(self, connection: Connection) -> None:
+        self._unauthenticated.remove(connection)
 
     def connection_lost(self, connection: Connection) -> None:
-        self._arrivals.remove(connection)
-        self._lost_count += 1
+        self._unauthenticated.remove(connection)
+        self._closed_count += 1
         del self._connections[connection]
         self._admission.release(connection.ip, connection.listener.name)
         if not self._connections and self._all_gone is not None and not self._all_gone.done():
@@ -227,7 +235,7 @@ class NetworkServer:
     def _new_connection(self, listener: Listener) -> asyncio.BufferedProtocol:
         pause_ms = self._rates.of_listener(listener.name, self._clock.monotonic_ms())
         if pause_ms:
-            # Not before this connection has been accepted.
+            # After this connection has been accepted.
             self._loop.call_soon(self._pause, listener.name, pause_ms)
         connection = Connection(self, listener)
         if listener.tls is None:
@@ -235,26 +243,24 @@ class NetworkServer:
         return TlsConnection(self, connection, listener.tls.context, listener.tls.established)
 
     def _pause(self, listener: str, time_ms: int) -> None:
-        for one in self._accepting.get(listener, ()):
-            one.pause(time_ms / 1_000)
+        for acceptor in self._acceptors.get(listener, ()):
+            acceptor.pause(time_ms / 1_000)
 
-    def _hold(self, connection: Connection, time_ms: int) -> bool:
-        """Keep the connection until it is closed after `time_ms`. Returns whether there is room for
-        it.
-        """
-        if len(self._held) >= HELD_MAX:
+    def _delay_close(self, connection: Connection, time_ms: int) -> bool:
+        """Close a refused connection after `time_ms`; return False if there are too many."""
+        if len(self._delayed) >= DELAYED_MAX:
             return False
         self._loop.call_soon(connection.pause)
-        self._held[connection] = self._loop.call_later(time_ms / 1_000, self._drop, connection)
+        self._delayed[connection] = self._loop.call_later(time_ms / 1_000, self._drop, connection)
         return True
 
     def _drop(self, connection: Connection) -> None:
-        self._held.pop(connection).cancel()
+        self._delayed.pop(connection).cancel()
         connection.drop()
 
-    def _turn_away(self, connection: Connection, reason: CloseReason) -> None:
-        self._arrivals.remove(connection)
-        connection.abort_because(reason)
+    def _abort_unauthenticated(self, connection: Connection, reason: CloseReason) -> None:
+        self._unauthenticated.remove(connection)
+        connection.abort(reason)
 
     async def _wait_all_gone(self, time_ms: int) -> None:
         self._all_gone = self._loop.create_future()
@@ -292,51 +298,51 @@ class NetworkServer:
 
     def _begin_check(self) -> None:
         self._serving_time.resume(self._clock.monotonic_ms())
-        self._give_back_memory()
+        self._trim_memory()
         self._check_some(iter(list(self._connections)))
 
-    def _give_back_memory(self) -> None:
-        """Return free memory to the system once there are no more large requests, or once a crowd
-        of connections is gone.
+    def _trim_memory(self) -> None:
+        """Return free memory to the system after large requests, or a burst of disconnects.
 
-        Buffers grow with what arrives, so a large frame leaves gaps of many sizes in the heap, and
-        small objects created meanwhile keep the end of the heap in place. So do OpenSSL's buffers.
+        A large frame leaves gaps of many sizes in the heap, because its buffer grows with the
+        received bytes, and small objects created meanwhile keep the end of the heap in use. The
+        same is true for OpenSSL's buffers.
         """
         has_large_requests = self.memory.take_peak_bytes() >= LARGE_REQUESTS_BYTES
-        is_free = self._had_large_requests and not has_large_requests
+        should_trim = self._had_large_requests and not has_large_requests
         self._had_large_requests = has_large_requests
-        lost_count, self._lost_count = self._lost_count, 0
-        self._lost_of_crowd += lost_count
-        is_free |= self._lost_of_crowd >= CROWD and lost_count < STRAGGLERS
-        if is_free:
-            self._lost_of_crowd = 0
+        closed_count, self._closed_count = self._closed_count, 0
+        self._burst_count += closed_count
+        should_trim |= self._burst_count >= BURST and closed_count < BURST_END_MAX
+        if should_trim:
+            self._burst_count = 0
             self._loop.run_in_executor(None, give_back_free_memory)
 
-    def _check_some(self, left: Iterator[Connection]) -> None:
-        """Check the next slice of the connections, including ones that have closed since."""
+    def _check_some(self, remaining: Iterator[Connection]) -> None:
+        """Check the next slice of the connections, including ones that have been closed since."""
         now_ms = self._serving_time.at(self._clock.monotonic_ms())
-        is_more = self._turn_some_away(now_ms)
-        piece = Slice(self._clock, looks_max=CHECKS_PER_SLICE)
-        for connection in left:
+        has_more = self._close_overdue(now_ms)
+        time_slice = Slice(self._clock, looks_max=CHECKS_PER_SLICE)
+        for connection in remaining:
             try:
                 connection.check(now_ms)
-            except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
-                connection.end_by(error)
-            if piece.is_over():
-                is_more = True
+            except Exception as error:  # noqa: BLE001 - closes only this connection.
+                connection.fail(error)
+            if time_slice.is_over():
+                has_more = True
                 break
-        if is_more:
-            self._check_handle = self._loop.call_soon(self._check_some, left)
+        if has_more:
+            self._check_handle = self._loop.call_soon(self._check_some, remaining)
         else:
             self._check_later()
 
-    def _turn_some_away(self, now_ms: int) -> bool:
-        """Close a few connections that have not authenticated in time; whether there may be more:
-        a crowd that came at once is late at once.
+    def _close_overdue(self, now_ms: int) -> bool:
+        """Close a few connections that were not authenticated in time. Return True if more may be
+        overdue: connections that were opened together expire together.
         """
         timeout_ms = self.limits.kohort_authentication_timeout_ms
-        overdue = self._arrivals.overdue(now_ms, timeout_ms)
-        late = list(islice(overdue, DEPARTURES_PER_SLICE))
-        for connection in late:
-            self._turn_away(connection, CloseReason.AUTHENTICATION_TIMEOUT)
-        return len(late) == DEPARTURES_PER_SLICE
+        overdue = self._unauthenticated.overdue(now_ms, timeout_ms)
+        batch = list(islice(overdue, DISCONNECTS_PER_SLICE))
+        for connection in batch:
+            self._abort_unauthenticated(connection, CloseReason.AUTHENTICATION_TIMEOUT)
+        return len(batch) == DISCONNECTS_PER_SLICE

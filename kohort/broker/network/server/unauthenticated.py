@@ -1,83 +1,83 @@
-"""Connections that are not authenticated yet: limited in number and in time.
+"""Unauthenticated connections, limited in number and in time.
 
-Pure bookkeeping; the server closes connections. They are counted by owner of addresses, not by
-address: a host with one IPv6 address can use 2**64.
+Only bookkeeping: the server closes the connections. They are counted by address block, because a
+host with one IPv6 address can use 2**64 of them.
 """
 
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 
-class Arrival(Protocol):
-    """A connection."""
+class Unauthenticated(Protocol):
+    """An unauthenticated connection."""
 
     @property
-    def owner(self) -> str:
-        """Owner of the address of its client."""
+    def address_block(self) -> str:
+        """The client's address block."""
         ...
 
 
-A = TypeVar("A", bound=Arrival)
+A = TypeVar("A", bound=Unauthenticated)
 
 
-class Arrivals(Generic[A]):
+class UnauthenticatedConnections(Generic[A]):
     """Connections whose TLS handshake or SASL authentication is not complete."""
 
-    __slots__ = ("_by_owner", "_most", "_owners_by_count", "_since_ms")
+    __slots__ = ("_blocks_by_count", "_by_block", "_most", "_since_ms")
 
     def __init__(self) -> None:
         self._since_ms: dict[A, int] = {}
-        self._by_owner: dict[str, dict[A, None]] = {}
-        # By number of connections, so that the owner with the most is found without a look at all
-        # of them: in an attack this is done for each new connection.
-        self._owners_by_count: dict[int, dict[str, None]] = {}
+        self._by_block: dict[str, dict[A, None]] = {}
+        # By number of connections, to find the block with the most without a scan: in an attack
+        # this is done for every new connection.
+        self._blocks_by_count: dict[int, dict[str, None]] = {}
         self._most = 0
 
     def __len__(self) -> int:
         return len(self._since_ms)
 
-    def add(self, arrival: A, now_ms: int, count_max: int) -> A | None:
-        """Add a connection; return the one to close if there are too many: the oldest of the
-        owner that has the most.
+    def add(self, connection: A, now_ms: int, count_max: int) -> A | None:
+        """Add a connection. If there are more than `count_max`, return the one to close: the
+        oldest of the address block that has the most.
         """
-        self._since_ms[arrival] = now_ms
-        owner = arrival.owner
-        of_owner = self._by_owner.setdefault(owner, {})
-        of_owner[arrival] = None
-        self._recount(owner, len(of_owner) - 1, len(of_owner))
+        self._since_ms[connection] = now_ms
+        block = connection.address_block
+        block_connections = self._by_block.setdefault(block, {})
+        block_connections[connection] = None
+        self._recount(block, len(block_connections) - 1, len(block_connections))
         if len(self._since_ms) <= count_max:
             return None
-        most = next(iter(self._owners_by_count[self._most]))
-        return next(iter(self._by_owner[most]))
+        most = next(iter(self._blocks_by_count[self._most]))
+        return next(iter(self._by_block[most]))
 
-    def remove(self, arrival: A) -> None:
-        """Remove a connection that was authenticated or has closed; others are ignored."""
-        if self._since_ms.pop(arrival, None) is None:
+    def remove(self, connection: A) -> None:
+        """Remove an authenticated or closed connection; unknown ones are ignored."""
+        if self._since_ms.pop(connection, None) is None:
             return
-        owner = arrival.owner
-        of_owner = self._by_owner[owner]
-        del of_owner[arrival]
-        self._recount(owner, len(of_owner) + 1, len(of_owner))
-        if not of_owner:
-            del self._by_owner[owner]
+        block = connection.address_block
+        block_connections = self._by_block[block]
+        del block_connections[connection]
+        self._recount(block, len(block_connections) + 1, len(block_connections))
+        if not block_connections:
+            del self._by_block[block]
 
     def overdue(self, now_ms: int, timeout_ms: int) -> Iterator[A]:
-        """Yield connections that have taken too long, oldest first;
-        not to be modified meanwhile.
+        """Yield connections that exceed the time limit, oldest first. Not to be modified during
+        the iteration.
         """
-        for arrival, since_ms in self._since_ms.items():
+        for connection, since_ms in self._since_ms.items():
             if now_ms - since_ms < timeout_ms:
                 return
-            yield arrival
+            yield connection
 
-    def _recount(self, owner: str, before: int, after: int) -> None:
-        """Note that an owner has one connection more or less than before."""
+    def _recount(self, block: str, before: int, after: int) -> None:
+        """Update the number of a block's connections."""
         if before:
-            owners = self._owners_by_count[before]
-            del owners[owner]
-            if not owners:
-                del self._owners_by_count[before]
+            blocks = self._blocks_by_count[before]
+            del blocks[block]
+            if not blocks:
+                del self._blocks_by_count[before]
         if after:
-            self._owners_by_count.setdefault(after, {})[owner] = None
-        if after > self._most or self._most not in self._owners_by_count:
+            self._blocks_by_count.setdefault(after, {})[block] = None
+        if after > self._most or self._most not in self._blocks_by_count:
             self._most = after

@@ -1,13 +1,12 @@
-"""TLS between a transport and a connection: it is the protocol of the one and the transport of the
-other.
+"""TLS between a transport and a connection: the protocol of the one, the transport of the other.
 
 The connection sees a transport that reads and writes plaintext; the transport sees a protocol that
-reads ciphertext into a buffer shared by all such connections. So all limits, timeouts and counts of
-a connection apply during the handshake as well, and a connection without TLS pays nothing.
+reads ciphertext into a buffer shared by all TLS connections. Therefore all limits, timeouts and
+metrics of a connection apply during the handshake as well, and connections without TLS pay nothing.
 
-Guarantees: at most one read of ciphertext waits to be decrypted, and it counts as request memory;
-nothing is encrypted while the transport has too much to write; while a thread computes a step of
-the handshake, nothing else uses the pump.
+Guarantees: at most one read of ciphertext waits for decryption, and it counts as request memory;
+nothing is encrypted while the transport's buffer is full; while a thread computes a step of the
+handshake, nothing else uses the pump.
 """
 
 import asyncio
@@ -18,9 +17,9 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from kohort.broker.network.connection.connection import Connection
-from kohort.broker.network.iteration import Departures
+from kohort.broker.network.iteration import DisconnectQueue
 from kohort.broker.network.memory import MemoryReservation
-from kohort.broker.network.tls.handshakes import Handshakes, Outcome, shake_hands
+from kohort.broker.network.tls.handshakes import Handshakes, StepResult, run_step
 from kohort.broker.network.tls.pump import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
 from kohort.broker.network.tls.state import LEGAL_NEXT, TlsState
 from kohort.protocol.codec import Buffer
@@ -34,28 +33,28 @@ _LOST: Final = TlsState.LOST
 CIPHERTEXT_BUFFER_BYTES: Final = 256 * 1024
 
 HANDSHAKE_BYTES_MAX: Final = 128 * 1024
-"""What a client may send before the handshake is complete; a certificate chain has a few KiB."""
+"""The most bytes of a handshake; a certificate chain has a few KiB."""
 
 
 class TlsHost(Protocol):
-    """Resources shared by all TLS connections; provided by the server."""
+    """Resources shared by all TLS connections: the server."""
 
     ciphertext_buffer: memoryview
     handshakes: Handshakes
-    departures: Departures
+    disconnects: DisconnectQueue
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """The protocol of a TLS socket, and the transport of the connection behind it."""
+    """The protocol of a TLS socket, and the transport of its `Connection`."""
 
     __slots__ = (
         "_connection",
         "_held",
         "_host",
-        "_is_at_work",
-        "_is_handshake_due",
-        "_is_pumping",
+        "_is_decrypting",
+        "_is_in_thread",
         "_is_reading",
+        "_is_step_queued",
         "_is_write_paused",
         "_memory",
         "_on_established",
@@ -74,7 +73,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         context: ssl.SSLContext,
         on_established: Callable[[Connection, TlsPump], None],
     ) -> None:
-        """`on_established` creates the connection's session, or raises TlsError."""
+        """`on_established` creates the session by the client's certificate, or raises TlsError."""
         self._host = host
         self._connection = connection
         self._pump = TlsPump(context)
@@ -82,22 +81,23 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = asyncio.Transport()
         self._memory: MemoryReservation = connection.memory
         self._held: bytes = b""
-        """Ciphertext that was received and cannot be decrypted yet."""
+        """Received ciphertext that cannot be decrypted yet."""
         self._received_bytes = 0
-        """Bytes received before the handshake was complete."""
+        """Bytes received during the handshake."""
         self._unencrypted: deque[memoryview] = deque()
+        """Written data that the transport cannot accept yet."""
         self._unencrypted_bytes = 0
         self._state = _HANDSHAKING
         self._is_reading = True
-        """Whether the connection wants plaintext."""
+        """Whether the connection reads plaintext."""
         self._is_write_paused = False
-        """Whether the transport has too much to write."""
-        self._is_handshake_due = False
-        """Whether this is in the queue of handshakes, where it may be though it is closing."""
-        self._is_at_work = False
-        """Whether a thread computes a step of the handshake, and has the pump."""
-        self._is_pumping = False
-        """Whether plaintext is being passed on, so that the connection may be calling back."""
+        """Whether the transport's buffer is full."""
+        self._is_step_queued = False
+        """Whether a handshake step is queued, even if this is closing."""
+        self._is_in_thread = False
+        """Whether a thread computes a handshake step, and only it may use the pump."""
+        self._is_decrypting = False
+        """Whether `_decrypt` is running, so that a call of the connection comes from there."""
 
     # Called by the transport.
 
@@ -105,12 +105,12 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._connection.connection_made(cast(asyncio.Transport, self))
         if self._connection.is_refused and not self._state.is_closing:
-            # It is held, and closed later; its data is not even looked at.
+            # It is closed after a delay; its data is not processed.
             self._become(_CLOSING)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         if self._state is _HANDSHAKING:
-            # A client may send its requests right behind its last message.
+            # A client may send requests directly after its last handshake message.
             return self._host.ciphertext_buffer[:RECORD_BYTES]
         return self._host.ciphertext_buffer
 
@@ -122,18 +122,18 @@ class TlsConnection(asyncio.BufferedProtocol):
         if state is _OPEN and not self._held and self._is_reading:
             self._decrypt(data)
             return
-        # The transport was told to pause but reads nevertheless, or the handshake is not complete.
+        # The transport reads although reading is paused, or the handshake is not complete.
         self._hold(self._held + data)
         if state is _HANDSHAKING:
             self._received_bytes += nbytes
             if self._received_bytes > HANDSHAKE_BYTES_MAX:
-                self._fail("a handshake of too many bytes")
+                self._fail("too many bytes in the handshake")
             else:
-                self._shake_hands_soon()
+                self._queue_step()
 
     def eof_received(self) -> bool:
-        """Close soon, as a connection without TLS; frames have explicit ends."""
-        self._host.departures.add(self._transport)
+        """Close soon, as without TLS; frames have explicit ends, so truncation is noticed."""
+        self._host.disconnects.add(self._transport)
         return True
 
     def pause_writing(self) -> None:
@@ -148,8 +148,8 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._become(_LOST)
-        if self._is_handshake_due:
-            self._host.handshakes.forget(self)
+        if self._is_step_queued:
+            self._host.handshakes.remove(self)
         self._hold(b"")
         self._unencrypted.clear()
         self._unencrypted_bytes = 0
@@ -173,11 +173,11 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._is_reading = True
-        if not self._is_handshake_due and not self._is_at_work:
+        if not self._is_step_queued and not self._is_in_thread:
             self._transport.resume_reading()
-        if not self._is_pumping:
-            # Not immediately: the connection is in the middle of something. Not after other
-            # clients' handshakes either, of which there may be very many.
+        if not self._is_decrypting:
+            # Not immediately: the connection is in the middle of something. Not in the queue of
+            # handshakes either: there may be very many.
             asyncio.get_running_loop().call_soon(self._decrypt_held)
 
     def is_reading(self) -> bool:
@@ -187,9 +187,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._state.is_closing or self._transport.is_closing()
 
     def write(self, data: Buffer) -> None:
-        """Encrypt and pass on; nearly every answer is small and nothing is in its way."""
-        is_held = self._unencrypted or self._is_write_paused or self._state.is_closing
-        if is_held or not 0 < len(data) <= WRITE_SLICE_BYTES:
+        """Encrypt and write data; usually one small response with no data before it."""
+        must_queue = self._unencrypted or self._is_write_paused or self._state.is_closing
+        if must_queue or not 0 < len(data) <= WRITE_SLICE_BYTES:
             self.writelines((data,))
             return
         try:
@@ -200,7 +200,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._transport.write(self._pump.take_output())
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """Encrypt each buffer in place; small ones are joined, since each record has a cost."""
+        """Encrypt each buffer in place; small ones are joined, to save records."""
         if self._state.is_closing:
             return
         small: list[Buffer] = []
@@ -226,32 +226,32 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._become(_ENDED)
         self._transport.abort()
 
-    # Called by the queue of handshakes.
+    # Called by `Handshakes`.
 
     @property
-    def owner(self) -> str:
-        """Owner of the client's address."""
-        return self._connection.owner
+    def address_block(self) -> str:
+        """The client's address block."""
+        return self._connection.address_block
 
-    def begin_work(self) -> Callable[[], Outcome] | None:
-        """Return the handshake's next step, with all received data, for a thread."""
-        self._is_handshake_due = False
+    def start_step(self) -> Callable[[], StepResult] | None:
+        """Return the next handshake step with all received data, for a thread."""
+        self._is_step_queued = False
         if self._state.is_closing:
             return None
-        self._is_at_work = True
-        return partial(shake_hands, self._pump, self._held)
+        self._is_in_thread = True
+        return partial(run_step, self._pump, self._held)
 
-    def end_work(self, outcome: Outcome | BaseException) -> None:
-        """Answer, and go on with what has come meanwhile. Never raises: others are queued."""
-        self._is_at_work = False
+    def finish_step(self, result: StepResult | BaseException) -> None:
+        """Send the answer and process data received meanwhile. Never raises: others are queued."""
+        self._is_in_thread = False
         try:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            self._go_on_after_work(outcome)
+            if isinstance(result, BaseException):
+                raise result
+            self._on_step_result(result)
         except TlsError as error:
             self._fail(str(error))
-        except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
-            self._connection.end_by(error)
+        except Exception as error:  # noqa: BLE001 - closes only this connection.
+            self._connection.fail(error)
 
     # Internals.
 
@@ -265,59 +265,59 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._unencrypted_bytes += byte_count
 
     def _encrypt(self) -> None:
-        """Encrypt and pass on what was written, as far as the transport takes it."""
+        """Encrypt and write data as the transport accepts it."""
         try:
             while self._unencrypted and not self._is_write_paused and not self._state.is_ended:
                 first = self._unencrypted[0]
-                piece = first[:WRITE_SLICE_BYTES]
-                self._pump.write(piece)
-                if len(piece) == len(first):
+                part = first[:WRITE_SLICE_BYTES]
+                self._pump.write(part)
+                if len(part) == len(first):
                     self._unencrypted.popleft()
                 else:
-                    self._unencrypted[0] = first[len(piece) :]
-                self._unencrypted_bytes -= len(piece)
+                    self._unencrypted[0] = first[len(part) :]
+                self._unencrypted_bytes -= len(part)
                 self._transport.write(self._pump.take_output())
         except TlsError as error:
             self._fail(str(error))
             return
-        if self._state is _CLOSING and not self._unencrypted and not self._is_at_work:
+        if self._state is _CLOSING and not self._unencrypted and not self._is_in_thread:
             self._become(_ENDED)
-            self._pump.say_goodbye()
+            self._pump.close_notify()
             self._send_output()
             self._transport.close()
 
-    def _shake_hands_soon(self) -> None:
-        """Have a step done, and read no more until it is."""
-        if not self._is_handshake_due and not self._is_at_work:
-            self._is_handshake_due = True
+    def _queue_step(self) -> None:
+        """Queue a handshake step, and pause reading until it is computed."""
+        if not self._is_step_queued and not self._is_in_thread:
+            self._is_step_queued = True
             self._transport.pause_reading()
-            self._host.handshakes.soon(self)
+            self._host.handshakes.schedule(self)
 
-    def _go_on_after_work(self, outcome: Outcome) -> None:
+    def _on_step_result(self, result: StepResult) -> None:
         if self._state.is_closing:
-            # It has waited for the pump.
+            # Closing had to wait for the pump.
             self._encrypt()
             return
-        self._hold(self._held[outcome.used_bytes :])
-        if outcome.failure:
-            raise TlsError(outcome.failure)
+        self._hold(self._held[result.used_bytes :])
+        if result.failure:
+            raise TlsError(result.failure)
         if not self._pump.is_established:
             self._send_output()
             if self._held:
-                # The transport read once more when it was told to pause.
-                self._shake_hands_soon()
+                # The transport has read once more after reading was paused.
+                self._queue_step()
             else:
-                self._read_on()
+                self._resume_reading()
             return
         self._become(_OPEN)
         self._on_established(self._connection, self._pump)
         self._send_output()
-        # Data after the handshake may be in the pump already.
+        # The pump may contain data already.
         self._decrypt_held()
-        self._read_on()
+        self._resume_reading()
 
-    def _read_on(self) -> None:
-        """Read again after a step of the handshake."""
+    def _resume_reading(self) -> None:
+        """Resume reading after a handshake step."""
         if self._is_reading and not self._state.is_closing:
             self._transport.resume_reading()
 
@@ -329,9 +329,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._decrypt(memoryview(data))
 
     def _decrypt(self, data: memoryview) -> None:
-        """Pass on plaintext until there is none, or the connection wants no more."""
+        """Pass plaintext to the connection until there is none, or it pauses reading."""
         connection, pump, begin, end = self._connection, self._pump, 0, len(data)
-        self._is_pumping = True
+        self._is_decrypting = True
         try:
             while self._is_reading and not self._state.is_ended:
                 if not pump.is_dry:
@@ -339,20 +339,20 @@ class TlsConnection(asyncio.BufferedProtocol):
                     if count:
                         connection.buffer_updated(count)
                 elif pump.has_ended:
-                    # This may take some time, if the peer does not read its responses.
+                    # Not complete before the peer has read its responses.
                     self.close()
                     return
                 elif begin < end:
-                    piece = data[begin : begin + RECORD_BYTES]
-                    begin += len(piece)
-                    pump.feed(piece)
+                    record = data[begin : begin + RECORD_BYTES]
+                    begin += len(record)
+                    pump.feed(record)
                 else:
                     break
         except TlsError as error:
             self._fail(str(error))
             return
         finally:
-            self._is_pumping = False
+            self._is_decrypting = False
         if begin < end:
             self._hold(bytes(data[begin:]))
         self._send_output()
@@ -367,12 +367,12 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def _send_output(self) -> None:
         """Send TLS's own messages: handshake, tickets, alerts."""
-        output = b"" if self._is_at_work else self._pump.take_output()
+        output = b"" if self._is_in_thread else self._pump.take_output()
         if output:
             self._transport.write(output)
 
     def _fail(self, reason: str) -> None:
-        """Close this connection, with an alert if there is one."""
+        """Close this connection, after sending the alert if there is one."""
         if self._state.is_ended:
             return
         self._become(_ENDED)

@@ -1,8 +1,7 @@
-"""TLS handshakes of all connections: their steps are computed on threads, and addresses take turns.
+"""Computes the steps of TLS handshakes in threads, round robin over address blocks.
 
-A step is a quarter of a millisecond with a key on P-256, and several with an RSA key of 4,096 bits;
-OpenSSL computes it without the interpreter, so the loop goes on meanwhile. Few are begun at a time:
-the others wait where each address has its turn.
+A step takes a quarter of a millisecond with a P-256 key, and several milliseconds with an RSA key
+of 4,096 bits; OpenSSL releases the interpreter lock meanwhile, so the event loop continues.
 """
 
 import asyncio
@@ -18,84 +17,83 @@ from kohort.broker.runtime.lower_threads import Threads
 THREADS: Final = 2
 
 
-class Outcome(NamedTuple):
-    """What a step has come to."""
+class StepResult(NamedTuple):
+    """Result of a handshake step."""
 
     used_bytes: int
-    """How much of the received data it has taken."""
+    """Consumed bytes of the received data."""
     failure: str = ""
-    """Why the handshake has failed; empty if it has not."""
+    """The reason if the handshake has failed; empty otherwise."""
 
 
 class Handshake(Hashable, Protocol):
-    """A connection whose handshake has a step to do."""
+    """A connection whose handshake has received data."""
 
     @property
-    def owner(self) -> str:
-        """Owner of the address of its client."""
+    def address_block(self) -> str:
+        """The client's address block."""
         ...
 
-    def begin_work(self) -> Callable[[], Outcome] | None:
-        """Return what a thread has to do, None if there is no need any more."""
+    def start_step(self) -> Callable[[], StepResult] | None:
+        """Return the function for a thread, or None if the connection is closing."""
         ...
 
-    def end_work(self, outcome: Outcome | BaseException) -> None:
-        """Go on, by what the step has come to or has raised. Must not raise."""
+    def finish_step(self, outcome: StepResult | BaseException) -> None:
+        """Continue with the result or exception of the step. Must not raise."""
         ...
 
 
 class Handshakes:
-    """A queue of handshake steps, in which addresses take turns."""
+    """A fair queue of handshake steps, and the threads that compute them."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._waiting: FairQueue[str, Handshake] = FairQueue(sys.maxsize)
-        """Waiting handshakes by owner of the address; a connection is there once, so their number
-        is the bound."""
-        self._at_work = 0
+        """Queued handshakes by address block. Bounded: a connection is queued at most once."""
+        self._running_count = 0
         self._is_closed = False
 
-    def soon(self, one: Handshake) -> None:
-        """Have a step done; call this only once before it is begun."""
-        self._waiting.add(one.owner, one)
-        self._begin_some()
+    def schedule(self, handshake: Handshake) -> None:
+        """Queue a step. Not to be called again before `start_step`."""
+        self._waiting.add(handshake.address_block, handshake)
+        self._start_steps()
 
-    def forget(self, one: Handshake) -> None:
-        """Remove a lost connection: its step is not to be done."""
-        self._waiting.remove(one.owner, one)
+    def remove(self, handshake: Handshake) -> None:
+        """Remove a closed connection from the queue."""
+        self._waiting.remove(handshake.address_block, handshake)
 
     def close(self) -> None:
-        """Begin no more steps."""
+        """Start no more steps."""
         self._is_closed = True
         self._threads.close()
 
-    def _begin_some(self) -> None:
-        """Begin steps until every thread has one."""
-        while self._at_work < THREADS and self._waiting.count and not self._is_closed:
-            one = self._waiting.take()
-            work = one.begin_work()
+    def _start_steps(self) -> None:
+        """Start steps until every thread has one."""
+        while self._running_count < THREADS and self._waiting.count and not self._is_closed:
+            handshake = self._waiting.take()
+            work = handshake.start_step()
             if work is not None:
-                self._at_work += 1
-                self._threads.begin(work).add_done_callback(partial(self._end, one))
+                self._running_count += 1
+                self._threads.begin(work).add_done_callback(partial(self._end, handshake))
 
-    def _end(self, one: Handshake, done: asyncio.Future[Outcome]) -> None:
-        self._at_work -= 1
-        self._begin_some()
+    def _end(self, handshake: Handshake, done: asyncio.Future[StepResult]) -> None:
+        self._running_count -= 1
+        self._start_steps()
         if not done.cancelled():
-            one.end_work(done.exception() or done.result())
+            handshake.finish_step(done.exception() or done.result())
 
 
-def shake_hands(pump: TlsPump, received: bytes) -> Outcome:
-    """Perform one step with all that was received. For a thread: nothing else may use the pump
+def run_step(pump: TlsPump, received: bytes) -> StepResult:
+    """Compute a step with all received data, in a thread. Nothing else may use the pump
     meanwhile.
     """
     data, begin = memoryview(received), 0
     try:
         while begin < len(data) and not pump.is_established:
-            piece = data[begin : begin + RECORD_BYTES]
-            begin += len(piece)
-            pump.feed(piece)
-            pump.shake_hands()
+            record = data[begin : begin + RECORD_BYTES]
+            begin += len(record)
+            pump.feed(record)
+            pump.do_handshake()
     except TlsError as error:
-        return Outcome(begin, str(error))
-    return Outcome(begin)
+        return StepResult(begin, str(error))
+    return StepResult(begin)

@@ -1,10 +1,10 @@
-"""The broker's side of TLS: ciphertext in, plaintext into given buffers, ciphertext out.
+"""Server-side TLS without I/O: ciphertext in, plaintext out, and the reverse.
 
-Independent of sockets, loops and clocks. OpenSSL is fed at most one record at a time, because its
-buffers grow with what is put into them and stay so for the life of a connection.
+Independent of sockets, event loops and clocks. OpenSSL is fed at most one record at a time, because
+its buffers grow with their input and never shrink.
 
-Guarantees: after `feed`, and `read_into` until it returns 0, nothing readable is left inside;
-whatever the peer sends results in plaintext, in `TlsError` or in waiting for more.
+Guarantees: after `feed`, and `read_into` until it returns 0, no readable data is left inside;
+whatever the peer sends results in plaintext, in `TlsError` or in waiting for more data.
 """
 
 import ssl
@@ -13,16 +13,16 @@ from typing import Final, cast
 from kohort.protocol.codec import Buffer
 
 RECORD_BYTES: Final = 16 * 1024 + 512
-"""More than any TLS record with its header."""
+"""Larger than any TLS record with its header."""
 
 _ALERT: Final = bytes((0x15, 3, 3, 0, 2, 2, 80))
 """A fatal alert, internal_error."""
 
 WRITE_SLICE_BYTES: Final = 64 * 1024
-"""Plaintext that is encrypted at a time."""
+"""Plaintext that is encrypted at once."""
 
 
-_REFUSED: Final = "the client refuses this broker's certificate"
+_REFUSED: Final = "the client rejects this broker's certificate"
 _MEANINGS: Final = {
     "wrong version number": "a client without TLS on a port with TLS; see its security.protocol",
     "http request": "an HTTP request without TLS on a port with TLS",
@@ -34,7 +34,7 @@ _MEANINGS: Final = {
     "sslv3 alert certificate unknown": _REFUSED,
     "sslv3 alert bad certificate": _REFUSED,
 }
-"""What OpenSSL's reasons mean for an operator."""
+"""Explanations of OpenSSL's reasons for operators."""
 
 
 class TlsError(Exception):
@@ -55,7 +55,7 @@ class TlsPump:
     )
 
     _object: ssl.SSLObject
-    """Created for the first step of the handshake, where that is computed."""
+    """Created by the first step of the handshake, in its thread."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -70,12 +70,12 @@ class TlsPump:
         """Whether `read_into` would return 0 before the next `feed`."""
 
     def feed(self, data: memoryview) -> None:
-        """Add ciphertext: at most `RECORD_BYTES`, and only after everything before was read."""
+        """Add ciphertext: at most `RECORD_BYTES`, after all earlier plaintext was read."""
         self._incoming.write(data)
         self.is_dry = False
 
-    def shake_hands(self) -> None:
-        """Continue the handshake as far as the received data allows.
+    def do_handshake(self) -> None:
+        """Continue the handshake with the received data.
 
         Raises:
             TlsError: it has failed; `take_output` may return an alert for the peer.
@@ -89,24 +89,23 @@ class TlsPump:
             return
         except (ssl.SSLError, OSError) as error:
             if not self._outgoing.pending:
-                # OpenSSL sends no alert to a peer that does not speak TLS; Kafka does, and clients
-                # recognise it.
+                # OpenSSL sends no alert to a peer without TLS. Kafka does, and clients know it.
                 self._outgoing.write(_ALERT)
             raise TlsError(reason_of(error)) from None
         self.is_established = True
 
-    def read_into(self, place: memoryview) -> int:
-        """Decrypt into `place`; return the number of bytes, 0 if more ciphertext is needed.
+    def read_into(self, buffer: memoryview) -> int:
+        """Decrypt into `buffer`; return the number of bytes, 0 if more ciphertext is needed.
 
         Raises:
             TlsError: the ciphertext is invalid.
         """
         filled = 0
-        size = len(place)
-        rest = place
+        size = len(buffer)
+        rest = buffer
         try:
-            # A read returns one record, however much room there is. It is not attempted without
-            # pending data: raising and catching costs more than decrypting a small record.
+            # A read returns one record, however large the buffer. It is not attempted without
+            # pending data: an exception costs more than decrypting a small record.
             while self._incoming.pending or self._object.pending():
                 # With a buffer argument it returns a number.
                 count = cast(int, self._object.read(size - filled, rest))
@@ -116,7 +115,7 @@ class TlsPump:
                 filled += count
                 if filled == size:
                     return filled
-                rest = place[filled:]
+                rest = buffer[filled:]
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
@@ -124,7 +123,7 @@ class TlsPump:
         except (ssl.SSLError, OSError) as error:
             if not filled:
                 raise TlsError(reason_of(error)) from None
-            # It is told by the next call.
+            # The next call raises it.
             return filled
         self.is_dry = True
         return filled
@@ -136,7 +135,7 @@ class TlsPump:
         except (ssl.SSLError, OSError) as error:
             raise TlsError(reason_of(error)) from None
 
-    def say_goodbye(self) -> None:
+    def close_notify(self) -> None:
         """Send close_notify without waiting for the peer's."""
         if not self.is_established:
             return
@@ -147,7 +146,7 @@ class TlsPump:
             return
 
     def take_output(self) -> bytes:
-        """Return everything to be sent to the peer, usually nothing."""
+        """Return the bytes to send to the peer, usually none."""
         return self._outgoing.read() if self._outgoing.pending else b""
 
     @property
@@ -163,7 +162,7 @@ class TlsPump:
 
 
 def reason_of(error: Exception) -> str:
-    """Return OpenSSL's reason for an error, in one line and without source file names."""
+    """Return OpenSSL's reason for an error in one line, without source file names."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

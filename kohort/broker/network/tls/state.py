@@ -1,8 +1,7 @@
 """The states of TLS on one connection, and the legal transitions.
 
-What is no state: whether the connection behind it wants plaintext, whether the transport has too
-much to write, whether a step of the handshake is in the queue, whether plaintext is being passed
-on. Each may be either way in several states.
+Independent of the state: whether the connection reads plaintext, whether the transport's buffer is
+full, whether a handshake step is queued, whether plaintext is being passed on.
 """
 
 from collections.abc import Mapping
@@ -12,41 +11,41 @@ from typing import Final
 
 
 class TlsState(Enum):
-    """TLS begins with the handshake, also for a connection that is not admitted."""
+    """The state of TLS; HANDSHAKING at first, even if the connection is not admitted."""
 
     HANDSHAKING = "handshaking"
-    """What arrives is kept for the next step of the handshake, up to a limit.
+    """Received data is kept for the next step of the handshake, up to a limit.
 
-    Ways out: Open when the handshake is complete; Closing when the connection closes or is
-    refused; Ended when the handshake fails or the connection is aborted; Lost when the client goes.
+    Next: OPEN when the handshake is complete; CLOSING when the connection closes or is refused;
+    ENDED when the handshake fails or the connection is aborted; LOST when the client disconnects.
     """
     OPEN = "open"
-    """What arrives is decrypted, what is written encrypted.
+    """Received data is decrypted, written data is encrypted.
 
-    Ways out: Closing when either side says goodbye; Ended when the client violates TLS or the
-    connection is aborted; Lost when the client goes.
+    Next: CLOSING when either side sends close_notify; ENDED when the client violates TLS or the
+    connection is aborted; LOST when the client disconnects.
     """
     CLOSING = "closing"
-    """What arrives is ignored, and nothing more can be written; what was written is encrypted as
-    far as the transport takes it.
+    """Received data is ignored, and nothing more can be written; written data is encrypted as the
+    transport accepts it.
 
-    Ways out: Ended when all of it is encrypted, or by a failure or an abortion; Lost when the
-    client goes.
+    Next: ENDED when all of it is encrypted, or after a failure or an abort; LOST when the client
+    disconnects.
     """
     ENDED = "ended"
     """Data is neither decrypted nor encrypted; the transport is closing.
 
-    Ways out: Lost, when it has sent what it has.
+    Next: LOST, when the transport has sent its buffer.
     """
     LOST = "lost"
-    """The transport is gone. No way out."""
+    """The transport is gone. Final."""
 
     def __init__(self, text: str) -> None:
-        # Plain attributes, because each read and each write asks.
+        # Plain attributes, because they are read for every read and write.
         self.is_closing = text in {"closing", "ended", "lost"}
-        """Whether nothing that arrives counts any more, and nothing can be written."""
+        """Whether received data is ignored, and nothing can be written."""
         self.is_ended = text in {"ended", "lost"}
-        """Whether nothing more is encrypted."""
+        """Whether nothing is encrypted."""
 
 
 LEGAL_NEXT: Final[Mapping[TlsState, frozenset[TlsState]]] = MappingProxyType(
@@ -60,4 +59,4 @@ LEGAL_NEXT: Final[Mapping[TlsState, frozenset[TlsState]]] = MappingProxyType(
         TlsState.LOST: frozenset(),
     }
 )
-"""The states to which each state may change."""
+"""The legal transitions."""

@@ -8,7 +8,8 @@ import pytest
 
 from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.broker.network.connection.limits import NetworkLimits
-from kohort.broker.network.iteration import DEPARTURES_PER_SLICE
+from kohort.broker.network.iteration import DISCONNECTS_PER_SLICE
+from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.network.tls.connection import TlsConnection
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN
 from kohort.testing.memory_transport import MemoryTransport
@@ -41,7 +42,7 @@ async def most_closed_in_a_turn(edge: Edge, crowd: list[MemoryTransport]) -> int
     for peer in crowd:
         peer.end()
     most = lost = 0
-    for turn in range(1, (len(crowd) // DEPARTURES_PER_SLICE + 1) * ITERATIONS_BETWEEN + 2):
+    for turn in range(1, (len(crowd) // DISCONNECTS_PER_SLICE + 1) * ITERATIONS_BETWEEN + 2):
         other.send(framed(b"one"))
         await turns(1)
         assert len(bodies(other.taken)) == turn
@@ -53,24 +54,24 @@ async def most_closed_in_a_turn(edge: Edge, crowd: list[MemoryTransport]) -> int
 
 
 async def test_of_many_who_end_at_once_few_are_closed_in_a_turn(edge: Edge) -> None:
-    crowd = [edge.connect() for _ in range(20 * DEPARTURES_PER_SLICE)]
-    assert await most_closed_in_a_turn(edge, crowd) == DEPARTURES_PER_SLICE
+    crowd = [edge.connect() for _ in range(20 * DISCONNECTS_PER_SLICE)]
+    assert await most_closed_in_a_turn(edge, crowd) == DISCONNECTS_PER_SLICE
     assert edge.metrics.closed == {"client": len(crowd)}
-    assert len(edge.server.departures) == 0
+    assert len(edge.server.disconnects) == 0
 
 
 async def test_of_many_with_tls_few_are_closed_in_a_turn(edge: Edge, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Authority(tmp_path).issue("broker", "DNS:localhost"))
     crowd = []
-    for _ in range(5 * DEPARTURES_PER_SLICE):
+    for _ in range(5 * DISCONNECTS_PER_SLICE):
         inner = Connection(edge.server, Listener("SSL"))
         outer = TlsConnection(edge.server, inner, context, lambda *_: None)
         crowd.append(MemoryTransport(outer))
-    assert await most_closed_in_a_turn(edge, crowd) == DEPARTURES_PER_SLICE
+    assert await most_closed_in_a_turn(edge, crowd) == DISCONNECTS_PER_SLICE
 
 
-async def test_a_client_that_ends_alone_is_gone_after_two_turns(edge: Edge) -> None:
+async def test_a_client_that_ends_alone_is_gone_after_two_scheduler(edge: Edge) -> None:
     peer = edge.connect()
     peer.send(framed(b"park"))
     await turns()
@@ -91,7 +92,7 @@ async def test_what_was_sent_before_the_end_is_answered(edge: Edge) -> None:
 
 async def test_an_end_is_read_once_more_by_a_connection_that_reads_again(edge: Edge) -> None:
     peer = edge.connect()
-    crowd = [edge.connect() for _ in range(DEPARTURES_PER_SLICE)]
+    crowd = [edge.connect() for _ in range(DISCONNECTS_PER_SLICE)]
     for one in (*crowd, peer):
         one.end()
     peer.pause_reading()
@@ -103,26 +104,26 @@ async def test_an_end_is_read_once_more_by_a_connection_that_reads_again(edge: E
 
 async def test_who_is_closed_for_another_reason_meanwhile_is_closed_once(edge: Edge) -> None:
     peers, connections = [], []
-    for _ in range(2 * DEPARTURES_PER_SLICE):
+    for _ in range(2 * DISCONNECTS_PER_SLICE):
         peers.append(edge.connect())
         connections.append(edge.connection)
     for peer in peers:
         peer.end()
-    connections[-1].abort()
+    connections[-1].abort(CloseReason.SHUTDOWN)
     await turns(6)
     assert all(peer.is_lost for peer in peers)
     assert edge.metrics.closed == {"client": len(peers) - 1, "shutdown": 1}
 
 
-@pytest.mark.parametrize("count", [1, 2, DEPARTURES_PER_SLICE + 1])
+@pytest.mark.parametrize("count", [1, 2, DISCONNECTS_PER_SLICE + 1])
 async def test_a_transport_that_cannot_be_closed_keeps_none_waiting(
     edge: Edge, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
-    departures, closed = edge.server.departures, list[_Stuck]()
+    disconnects, closed = edge.server.disconnects, list[_Stuck]()
     for _ in range(count):
-        departures.add(_Stuck(closed))
+        disconnects.add(_Stuck(closed))
     await turns(50)
-    assert len(departures) == 0
+    assert len(disconnects) == 0
     assert len(closed) == len(set(closed)) == count
     assert len(caplog.records) == count
     last = edge.connect()
@@ -134,7 +135,7 @@ async def test_a_transport_that_cannot_be_closed_keeps_none_waiting(
 async def test_of_many_who_are_late_at_once_few_are_closed_in_a_turn(edge: Edge) -> None:
     await edge.server.listen([], Listener("PLAINTEXT"))
     listener = Listener("SASL_PLAINTEXT", new_service=lambda _: edge.service)
-    count = 5 * DEPARTURES_PER_SLICE + 1
+    count = 5 * DISCONNECTS_PER_SLICE + 1
     crowd = [MemoryTransport(Connection(edge.server, listener)) for _ in range(count)]
     while not any(peer.is_lost for peer in crowd):
         await turns()
@@ -144,6 +145,6 @@ async def test_of_many_who_are_late_at_once_few_are_closed_in_a_turn(edge: Edge)
     for _ in range(6):
         lost.append(sum(peer.is_lost for peer in crowd))
         await turns(1)
-    assert lost == [*range(DEPARTURES_PER_SLICE, count, DEPARTURES_PER_SLICE), count]
+    assert lost == [*range(DISCONNECTS_PER_SLICE, count, DISCONNECTS_PER_SLICE), count]
     assert edge.metrics.closed == {"authentication_timeout": count}
     await edge.server.close(0)

@@ -5,10 +5,10 @@ from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.broker.network.connection.limits import SMALL_BYTES, NetworkLimits
 from kohort.broker.network.iteration import (
-    ARRIVALS_PER_TURN,
-    CONNECTIONS_PER_TURN,
+    CONNECTIONS_PER_ITERATION,
+    UNAUTHENTICATED_PER_ITERATION,
     UNWRITTEN_MAX_BYTES,
-    Turns,
+    IterationScheduler,
 )
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.network.service import ConnectionInfo, NewConnection, ResponseBuffers
@@ -27,7 +27,7 @@ class Counting:
         self.written_before: list[int] = []
         self.parked: list[Later[None]] = []
         self.server: NetworkServer | None = None
-        self.turns: Turns | None = None
+        self.scheduler: IterationScheduler | None = None
         self.left_after: list[int] = []
         """For each work that was left for after an answer, how much was executed by then."""
 
@@ -39,8 +39,8 @@ class Counting:
         word, _, size = bytes(frame).rpartition(b" ")
         answer: ResponseBuffers = [bytes(int(size))]
         if word == b"leave work":
-            assert self.turns is not None
-            self.turns.after_answers(
+            assert self.scheduler is not None
+            self.scheduler.after_writes(
                 lambda: self.left_after.append(len(self.written_before)),
             )
         if word == b"park":
@@ -64,7 +64,7 @@ class Bouncer:
         self, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Later[ResponseBuffers]:
         if frame == b"come in 7":
-            self._connection.let_in(connection.session)
+            self._connection.on_authenticated(connection.session)
         return self._service.serve(connection, frame)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
@@ -90,7 +90,7 @@ def connected(count: int) -> tuple[Counting, list[MemoryTransport]]:
         log=PeerLog(logging.getLogger("peers"), clock),
     )
     service.server = server
-    service.turns = server.turns
+    service.scheduler = server.scheduler
     service.peers = [
         MemoryTransport(Connection(server, Listener("PLAINTEXT"))) for _ in range(count)
     ]
@@ -124,19 +124,19 @@ async def test_answers_that_become_ready_together_are_written_together() -> None
 
 
 async def test_more_connections_than_a_turn_is_for_are_served_in_several() -> None:
-    service, peers = connected(CONNECTIONS_PER_TURN * 2 + 1)
+    service, peers = connected(CONNECTIONS_PER_ITERATION * 2 + 1)
     for peer in peers:
         ask(peer, b"7")
     served = []
     for _ in range(3):
         await asyncio.sleep(0)
         served.append(len(service.written_before))
-    assert served == [CONNECTIONS_PER_TURN, CONNECTIONS_PER_TURN * 2, len(peers)]
+    assert served == [CONNECTIONS_PER_ITERATION, CONNECTIONS_PER_ITERATION * 2, len(peers)]
     assert all(peer.write_count == 1 for peer in peers)
 
 
 async def test_of_many_clients_that_are_not_let_in_yet_few_are_served_in_a_turn() -> None:
-    count = ARRIVALS_PER_TURN * 3
+    count = UNAUTHENTICATED_PER_ITERATION * 3
     service, peers = arriving(*["127.0.0.1"] * count)
     assert service.server is not None
     one = MemoryTransport(Connection(service.server, Listener("PLAINTEXT")))
@@ -147,11 +147,11 @@ async def test_of_many_clients_that_are_not_let_in_yet_few_are_served_in_a_turn(
         ask(one, b"7")
         await asyncio.sleep(0)
         assert one.write_count == turn
-        assert sum(peer.write_count for peer in peers) == turn * ARRIVALS_PER_TURN
+        assert sum(peer.write_count for peer in peers) == turn * UNAUTHENTICATED_PER_ITERATION
 
 
 async def test_who_was_let_in_is_served_with_all_others() -> None:
-    count = ARRIVALS_PER_TURN * 3
+    count = UNAUTHENTICATED_PER_ITERATION * 3
     service, peers = arriving(*["127.0.0.1"] * count)
     for peer in peers:
         ask(peer, b"come in 7")
@@ -165,18 +165,18 @@ async def test_who_was_let_in_is_served_with_all_others() -> None:
 
 
 async def test_addresses_take_turns_in_what_is_said_before_clients_are_let_in() -> None:
-    crowd = ["127.0.0.2"] * ARRIVALS_PER_TURN * 10
+    crowd = ["127.0.0.2"] * UNAUTHENTICATED_PER_ITERATION * 10
     service, peers = arriving(*crowd, "127.0.0.1")
     for peer in peers:
         ask(peer, b"7")
     for _ in range(2):
         await asyncio.sleep(0)
-    assert len(service.written_before) == 2 * ARRIVALS_PER_TURN
+    assert len(service.written_before) == 2 * UNAUTHENTICATED_PER_ITERATION
     assert peers[-1].write_count == 1
 
 
 async def test_who_is_gone_takes_no_turn_of_those_who_are_not_let_in_yet() -> None:
-    service, peers = arriving(*["127.0.0.1"] * ARRIVALS_PER_TURN * 10)
+    service, peers = arriving(*["127.0.0.1"] * UNAUTHENTICATED_PER_ITERATION * 10)
     for peer in peers:
         ask(peer, b"7")
     await asyncio.sleep(0)
@@ -185,7 +185,7 @@ async def test_who_is_gone_takes_no_turn_of_those_who_are_not_let_in_yet() -> No
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert peers[-1].write_count == 1
-    assert len(service.written_before) <= 2 * ARRIVALS_PER_TURN + 1
+    assert len(service.written_before) <= 2 * UNAUTHENTICATED_PER_ITERATION + 1
 
 
 async def test_a_large_answer_waits_for_no_other() -> None:
@@ -201,7 +201,7 @@ async def test_answers_that_wait_for_the_end_of_a_turn_are_bounded_in_bytes() ->
     service, peers = connected(rounds)
     for peer in peers:
         ask(peer, b"park %d" % SMALL_BYTES)
-    for _ in range(rounds // CONNECTIONS_PER_TURN + 1):
+    for _ in range(rounds // CONNECTIONS_PER_ITERATION + 1):
         await asyncio.sleep(0)
     assert len(service.parked) == rounds
     for parked in service.parked:

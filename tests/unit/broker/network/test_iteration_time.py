@@ -8,7 +8,7 @@ import pytest
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.broker.network.connection.limits import SMALL_BYTES, NetworkLimits
-from kohort.broker.network.iteration import TURN_MS
+from kohort.broker.network.iteration import ITERATION_MS
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.network.service import ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.peer_log import PeerLog
@@ -38,7 +38,7 @@ class Working:
         word = bytes(frame).rstrip(b"\0")
         self.executed.append(connection.session.host)
         if word == SLOW:
-            self.clock.advance(TURN_MS)
+            self.clock.advance(ITERATION_MS)
         return [word]
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
@@ -75,7 +75,7 @@ async def test_a_client_waits_for_one_request_of_another_and_not_for_a_hundred(s
     assert [peer.taken for peer in greedy] == [SLOW] * 100
 
 
-async def test_who_has_little_to_do_is_not_held_up() -> None:
+async def test_who_has_little_to_do_is_not_backlog() -> None:
     service = Working()
     peers = [service.peer(f"10.0.1.{number}") for number in range(50)]
     for _ in range(3):

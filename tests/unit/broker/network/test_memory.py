@@ -1,5 +1,7 @@
 import random
 
+import pytest
+
 from kohort.broker.network.memory import (
     UNCHECKED_BYTES,
     MemoryReservation,
@@ -125,17 +127,22 @@ def test_a_block_beyond_its_limit_leaves_a_quarter_to_others() -> None:
     assert len(memory.waiting) == 6
 
 
-def test_the_limit_of_a_block_depends_on_the_number_of_blocks_and_not_of_connections() -> None:
-    memory = RequestMemoryBudget(100 * MB)
-    for _ in range(20):
-        Connection(memory).claim.reserve(MB)
-    assert memory.block_limit_bytes == 50 * MB
-    for number in range(3):
-        Connection(memory, f"10.0.1.{number}").claim.reserve(MB)
-    assert memory.block_limit_bytes == 20 * MB
+@pytest.mark.parametrize("attackers", [4, 100, 400])
+def test_neither_connections_nor_addresses_alone_shrink_a_limit(attackers: int) -> None:
+    one_block = RequestMemoryBudget(256 * MB)
+    many_blocks = RequestMemoryBudget(256 * MB)
+    for number in range(attackers):
+        Connection(one_block, "10.0.0.9").claim.reserve(100 * MB)
+        Connection(many_blocks, f"10.0.1.{number}").claim.reserve(100 * MB)
+    alone = Connection(one_block)
+    assert alone.claim.reserve(200_000)
+    assert one_block.block_limit_bytes == 64 * MB
+    ours = [Connection(many_blocks) for _ in range(20)]
+    assert all(one.claim.reserve(200_000) for one in ours)
+    assert many_blocks.request_limit_bytes == 256 * MB // (2 * (attackers + 20))
 
 
-def test_a_block_within_its_limit_lacks_memory_only_if_another_is_beyond_its_own() -> None:
+def test_an_upload_within_its_limit_lacks_memory_only_if_another_is_beyond_its_own() -> None:
     """At random, with many addresses; the rule that `SlowUploadPolicy` relies on."""
     rng = random.Random(5)
     refused = 0
@@ -144,16 +151,15 @@ def test_a_block_within_its_limit_lacks_memory_only_if_another_is_beyond_its_own
         blocks = rng.randrange(1, 12)
         some = [Connection(memory, str(rng.randrange(blocks))) for _ in range(60)]
         for one in rng.choices(some, k=150):
-            block = one.claim.address_block
             if one.claim in memory.waiting:
                 continue
             byte_count = rng.randrange(1, rng.choice((MB, 10 * MB, 60 * MB)))
-            if one.claim.reserve(byte_count) or not memory.is_within_limit(block, byte_count):
+            if one.claim.reserve(byte_count) or not memory.is_within_limit(one.claim, byte_count):
                 continue
             refused += 1
-            assert any(
-                not memory.is_within_limit(other.address_block) for other in memory.uploads
-            ), "or there is no upload to close for it"
+            assert any(not memory.is_within_limit(other) for other in memory.uploads), (
+                "or there is no upload to close for it"
+            )
     assert refused > 100
 
 

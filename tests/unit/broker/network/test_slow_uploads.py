@@ -66,7 +66,7 @@ class Client:
     def step(self) -> None:
         """Send what the pace allows and the broker reads."""
         allowed = min(self.size + 4, self.pace(self.edge.now_ms - self.began_ms) + 4)
-        while self.sent_bytes < allowed and not self.reader.is_starved:
+        while self.sent_bytes < allowed and not self.reader.is_waiting_for_memory:
             room = self.reader.buffer()
             count = min(len(room), allowed - self.sent_bytes)
             if self.sent_bytes == 0:
@@ -156,7 +156,7 @@ def test_a_block_within_its_limit_gets_the_memory_of_the_slowest_upload_beyond_i
     assert slow.ended_count == 1
     assert (fast.ended_count, overdrawn.ended_count) == (0, 0)
     assert sum(one.ended_count for one in many) == 0
-    assert all(one.reader.part is not None and not one.reader.is_starved for one in many)
+    assert all(one.reader.part is not None and not one.reader.is_waiting_for_memory for one in many)
 
 
 def test_slow_uploads_are_left_alone_while_there_is_room() -> None:
@@ -176,6 +176,16 @@ def test_an_honest_upload_over_a_slow_link_outlives_attackers_that_are_slower_fo
     edge.run(12_000)
     assert [one.ended_count for one in honest] == [0, 0, 0]
     assert all(len(one.times_ms) >= 2 for one in honest)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.2", "10.0.1.{}"])
+def test_a_small_upload_that_pauses_beside_slow_large_ones_is_not_closed(address: str) -> None:
+    edge = Uploads()
+    edge.add(100, address, FRAME_MAX, burst_then_drip)
+    paused = edge.add(3, "10.0.0.2", 200_000, lambda now_ms: 100_000 if now_ms < 2_000 else 200_000)
+    edge.run(10_000)
+    assert [one.ended_count for one in paused] == [0, 0, 0]
+    assert all(one.times_ms for one in paused)
 
 
 def test_the_one_that_exceeds_the_budget_ends_when_it_is_slow_and_others_wait() -> None:

@@ -72,7 +72,7 @@ class Side:
             raise self.fault
         name = peer.version.partition(" ")[0]
         session = connection.info.session
-        connection.let_in(session._replace(principal=Principal("User", name)))
+        connection.on_authenticated(session._replace(principal=Principal("User", name)))
 
 
 class Peer:
@@ -91,7 +91,7 @@ class Peer:
         self.transport = MemoryTransport(self.tls, ip=ip)
         self.client = Client(authority)
 
-    async def shake_hands(self) -> None:
+    async def do_handshake(self) -> None:
         await self.exchange(self.client.take(b""))
 
     async def exchange(self, data: bytes) -> None:

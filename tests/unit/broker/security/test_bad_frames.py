@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.addresses import address_block_of
 from kohort.broker.core.security.failure_delays import FAILURES, LONGEST_MS, FailureDelays
 from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.service import ResponseBuffers
 from kohort.broker.network.timeouts import LINGER_MS
 from kohort.broker.runtime.peer_log import PeerLog
-from kohort.broker.security.gate import GateKeeper
+from kohort.broker.security.authenticator import SaslListener
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.memory_transport import MemoryTransport
@@ -49,19 +49,21 @@ class World:
         self.clock = clock
         self.edge = Edge(NetworkLimits(), clock)
         config = BrokerConfig(connection_failed_authentication_delay_ms=DELAY_MS)
-        keeper = GateKeeper(
-            listener="SASL",
+        sasl_listener = SaslListener(
+            name="SASL",
             exchanges={},
             config=lambda _: config,
             dispatcher=Dispatcher(),
             clock=clock,
             log=PeerLog(logging.getLogger("peers"), clock),
-            delays=FailureDelays(owner_of),
+            delays=FailureDelays(address_block_of),
             count=lambda *_: None,
             is_disabled=lambda _: False,
         )
         self._listener = Listener(
-            "SASL", new_service=keeper.new_gate, first_frame_max_bytes=frame_max_bytes
+            "SASL",
+            new_service=sasl_listener.new_authenticator,
+            first_frame_max_bytes=frame_max_bytes,
         )
 
     def connect(self) -> MemoryTransport:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.addresses import address_block_of
 from kohort.broker.core.security.exchange import Done
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.plain import PlainLogin
@@ -20,7 +20,7 @@ def test_a_good_token_of_a_disabled_user_lets_no_one_in() -> None:
         check_password=_no_password,
         check_token=lambda user: Done(b"", user),
         clock=clock,
-        delays=FailureDelays(owner_of),
+        delays=FailureDelays(address_block_of),
         delay_ms=DELAY_MS,
         count=lambda *_: None,
         is_disabled={"mallory"}.__contains__,

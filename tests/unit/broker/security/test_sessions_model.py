@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple, cast
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.addresses import address_block_of
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.session import UNKNOWN, Session
@@ -19,13 +19,13 @@ from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers, Service
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog
-from kohort.broker.security.gate import (
+from kohort.broker.security.authenticator import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     TOKENS_MAX,
     AuthenticationStep,
-    GateKeeper,
+    SaslListener,
 )
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
@@ -81,12 +81,12 @@ class Dispatcher:
     ) -> ResponseBuffers | Later[ResponseBuffers]:
         key = int.from_bytes(frame[:2], "big", signed=True)
         version, text = frame[3], bytes(frame[8:])
-        gate = connection.authentication
-        assert gate is not None
+        authenticator = connection.authentication
+        assert authenticator is not None
         if key == SASL_HANDSHAKE:
-            return answer(gate.choose(text.decode(), tokens_are_bare=version == 0))
+            return answer(authenticator.handshake(text.decode(), tokens_are_bare=version == 0))
         if key == SASL_AUTHENTICATE:
-            verdict = gate.take(text)
+            verdict = authenticator.authenticate(text)
             if isinstance(verdict, Later):
                 told = verdict.into(lambda one: answer(one.error, one.lifetime_ms))
                 assert isinstance(told, Later)
@@ -120,7 +120,7 @@ class SomeConnection:
         self._dispatcher = dispatcher
         self.service: Service = dispatcher
 
-    def let_in(self, session: Session, service: Service | None = None) -> None:
+    def on_authenticated(self, session: Session, service: Service | None = None) -> None:
         self.info.session = session
         self.service = service or self._dispatcher
 
@@ -236,18 +236,18 @@ class Client:
         config = BrokerConfig(
             connections_max_reauth_ms=limit_ms, connection_failed_authentication_delay_ms=DELAY_MS
         )
-        keeper = GateKeeper(
-            listener="SASL",
+        sasl_listener = SaslListener(
+            name="SASL",
             exchanges=dict.fromkeys(MECHANISMS, world.new_exchange),
             config=lambda _: config,
             dispatcher=dispatcher,
             clock=world.clock,
             log=world.log,
-            delays=FailureDelays(owner_of),
+            delays=FailureDelays(address_block_of),
             count=lambda *_: None,
             is_disabled=world.passwords.disabled.__contains__,
         )
-        self.connection.service = keeper.new_gate(cast(Connection, self.connection))
+        self.connection.service = sasl_listener.new_authenticator(cast(Connection, self.connection))
 
     async def say(self, key: int, version: int, text: str) -> None:
         """Send a frame, and hear what the model says."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.broker.core.security.addresses import host_text, is_loopback, owner_of
+from kohort.broker.core.security.addresses import address_block_of, host_text, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -29,15 +29,15 @@ def test_hosts_that_others_reach(host: str) -> None:
 
 
 def test_an_address_of_version_6_is_its_networks() -> None:
-    assert owner_of("2001:db8:1:2::1") == owner_of("2001:db8:1:2:3:4:5:6")
-    assert owner_of("2001:db8:1:2::1") != owner_of("2001:db8:1:3::1")
-    assert owner_of("fe80::1%eth0") == owner_of("fe80::2%eth0")
+    assert address_block_of("2001:db8:1:2::1") == address_block_of("2001:db8:1:2:3:4:5:6")
+    assert address_block_of("2001:db8:1:2::1") != address_block_of("2001:db8:1:3::1")
+    assert address_block_of("fe80::1%eth0") == address_block_of("fe80::2%eth0")
 
 
 def test_an_address_of_version_4_is_its_own_however_it_is_written() -> None:
-    assert owner_of("10.0.0.1") == owner_of("::ffff:10.0.0.1") == "10.0.0.1"
-    assert owner_of("10.0.0.1") != owner_of("10.0.0.2")
-    assert owner_of("") == ""
+    assert address_block_of("10.0.0.1") == address_block_of("::ffff:10.0.0.1") == "10.0.0.1"
+    assert address_block_of("10.0.0.1") != address_block_of("10.0.0.2")
+    assert address_block_of("") == ""
 
 
 @pytest.mark.parametrize(

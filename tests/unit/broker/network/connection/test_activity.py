@@ -11,9 +11,9 @@ from tests.unit.broker.network.edge import Edge
 def test_a_client_is_known_by_its_id_and_its_host() -> None:
     clock = VirtualClock()
     seen = Activity(clock)
-    seen.note("a", "/h")
+    seen.record("a", "/h")
     clock.advance(4_000)
-    seen.note("b", "/h")
+    seen.record("b", "/h")
     clock.advance(5_000)
 
     assert seen.since_ms("a", "/h") == 9_000
@@ -25,7 +25,7 @@ def test_those_that_were_seen_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(limits, "CLIENTS_MAX", 2)
     seen = Activity(VirtualClock())
     for name in ("a", "b", "a", "c"):
-        seen.note(name, "/h")
+        seen.record(name, "/h")
 
     assert [name for name in "abc" if seen.since_ms(name, "/h") is not None] == ["a", "c"]
 

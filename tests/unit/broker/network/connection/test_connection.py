@@ -11,7 +11,7 @@ import pytest_asyncio
 from kohort.broker.network.connection.connection import Listener
 from kohort.broker.network.connection.frames import FrameReader
 from kohort.broker.network.connection.limits import (
-    REQUESTS_PER_TURN,
+    REQUESTS_PER_ITERATION,
     WRITE_HIGH_WATER_BYTES,
     NetworkLimits,
 )
@@ -143,14 +143,14 @@ async def test_a_client_that_does_not_read_gets_no_further_request_executed(edge
     assert edge.server.unsent.total_bytes == 0
 
 
-async def test_a_flood_of_one_client_leaves_the_others_their_turns(edge: Edge) -> None:
+async def test_a_flood_of_one_client_leaves_the_others_their_scheduler(edge: Edge) -> None:
     flood, other = edge.connect(), edge.connect()
     flood.send(framed(b"flood") * 5_000)
-    assert len(edge.service.begun) == REQUESTS_PER_TURN
+    assert len(edge.service.begun) == REQUESTS_PER_ITERATION
     other.send(framed(b"other"))
     await turns(1)
     assert bodies(other.taken) == [b"other"]
-    await turns(5_000 // REQUESTS_PER_TURN + 5)
+    await turns(5_000 // REQUESTS_PER_ITERATION + 5)
     assert len(bodies(flood.taken)) == 5_000
 
 

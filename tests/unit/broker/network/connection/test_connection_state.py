@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from kohort.broker.network.connection.end import LEGAL_NEXT, ConnectionState
 from kohort.broker.network.connection.limits import NetworkLimits
+from kohort.broker.network.timeouts import CloseReason
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.network.wire import framed
@@ -74,9 +75,9 @@ async def case() -> AsyncIterator[Case]:
 
 EVENTS: Final[dict[str, Callable[[Case], None]]] = {
     "the broker stops": lambda case: case.connection.stop(),
-    "the broker is killed": lambda case: case.connection.abort(),
+    "the broker is killed": lambda case: case.connection.abort(CloseReason.SHUTDOWN),
     "tls fails": lambda case: case.connection.tls_failed("again"),
-    "a fault of ours": lambda case: case.connection.end_by(RuntimeError("a fault of ours")),
+    "a fault of ours": lambda case: case.connection.fail(RuntimeError("a fault of ours")),
     "the request is answered": Case.answer,
     "bytes that are no frame": Case.send_badly,
     "the client goes": Case.lose,

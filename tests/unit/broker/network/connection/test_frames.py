@@ -36,8 +36,8 @@ class Side:
     def on_granted(self) -> None:
         self.reader.grow()
 
-    def is_starved(self) -> bool:
-        return self.reader.is_starved
+    def is_waiting_for_memory(self) -> bool:
+        return self.reader.is_waiting_for_memory
 
     def share_buffer(self, other: "Side") -> None:
         """From the begin on, as all connections of a server do."""
@@ -208,17 +208,17 @@ def test_a_frame_that_came_alone_is_counted_until_it_is_taken() -> None:
     side.read(framed(b"request"))
     assert side.memory.used_bytes == 11
     assert side.reader.has_frame
-    assert side.reader.take_sole() == b"request"
+    assert side.reader.take_single() == b"request"
     assert side.memory.used_bytes == 0
     assert side.reader.is_empty
-    assert side.reader.take_sole() is None
+    assert side.reader.take_single() is None
 
 
 def test_a_frame_that_came_alone_may_get_company_before_it_is_taken() -> None:
     side = Side(puts_by=True)
     side.read(framed(b"first"))
     side.read(framed(b"second") + framed(b"third")[:5])
-    assert side.reader.take_sole() is None
+    assert side.reader.take_single() is None
     assert side.take_all() == [b"first", b"second"]
     assert side.feed(framed(b"third")[5:]) == [b"third"]
     assert side.memory.used_bytes == 0
@@ -260,19 +260,19 @@ def test_room_grows_with_few_copies() -> None:
     rooms = set()
     for start in range(0, len(stream), 50_000):
         side.feed(stream[start : start + 50_000])
-        rooms.add(id(side.reader._room))
+        rooms.add(id(side.reader._large))
         arrived = min(start + 50_000, len(stream))
         assert side.reservation.held_bytes <= max(8 * arrived, 4_096)
     assert len(rooms) <= 6
 
 
 @pytest.mark.parametrize("first", [78_000, 131_072, 256_000])
-def test_a_batch_of_ordinary_size_is_received_into_one_room(first: int) -> None:
+def test_a_batch_of_ordinary_size_is_received_into_one_large(first: int) -> None:
     """What a producer's batch of 1 MB brings with its first read says that the rest will come."""
     side = Side()
     stream = framed(bytes(1_000_000))
     assert side.feed(stream[:first]) == []
-    room = side.reader._room
+    room = side.reader._large
     for start in range(first, len(stream) - 50_000, 50_000):
         buffer = side.reader.buffer()
         assert buffer.obj is room
@@ -342,11 +342,11 @@ def test_a_frame_waits_for_memory_that_others_hold_and_goes_on_when_it_is_given_
     stream = framed(body)
     sent = side.read(stream[:RECEIVE_BUFFER_BYTES])
     assert side.take_all() == []
-    assert side.is_starved()
+    assert side.is_waiting_for_memory()
     assert side.reservation.held_bytes <= RECEIVE_BUFFER_BYTES
     other.release(900_000)
     overdrawn.release(600_000)
-    assert not side.is_starved()
+    assert not side.is_waiting_for_memory()
     assert side.feed(stream[sent:]) == [body]
     assert side.memory.used_bytes == 0
 
@@ -364,10 +364,10 @@ def test_bytes_that_come_while_there_is_no_room_for_them_do_not_make_the_room_to
     stream = framed(body) + framed(b"next")
     begun = 4 + 20_000
     assert side.feed(stream[:begun]) == []
-    assert side.is_starved()
+    assert side.is_waiting_for_memory()
     frames = side.feed(stream[begun : begun + early_bytes])
     hog.release(100_000)
-    assert not side.is_starved()
+    assert not side.is_waiting_for_memory()
     frames += side.feed(stream[begun + early_bytes :])
     assert frames == [body, b"next"]
     assert side.memory.used_bytes == side.reservation.held_bytes == 0
@@ -382,7 +382,7 @@ def test_a_small_frame_gets_its_room_however_much_others_hold() -> None:
     body = b"z" * UNCHECKED_BYTES
     stream = framed(body)
     assert side.feed(stream[:100]) == []
-    assert not side.is_starved()
+    assert not side.is_waiting_for_memory()
     assert side.feed(stream[100:]) == [body]
 
 

@@ -1,24 +1,24 @@
 import asyncio
 
 from kohort.broker.network.connection.limits import Throttle
-from kohort.broker.network.iteration import Turns
+from kohort.broker.network.iteration import IterationScheduler
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 
 
 def test_a_client_is_held_back_for_its_time_and_no_longer() -> None:
     async def run() -> None:
-        turns, throttle = Turns(asyncio.get_running_loop(), VirtualClock()), Throttle()
+        turns, throttle = IterationScheduler(asyncio.get_running_loop(), VirtualClock()), Throttle()
         ended: list[bool] = []
-        throttle.hold(turns, 100, lambda: ended.append(throttle.is_holding))
+        throttle.start(turns, 100, lambda: ended.append(throttle.is_active))
         await asyncio.sleep(0.09)
-        assert (throttle.is_holding, ended) == (True, [])
+        assert (throttle.is_active, ended) == (True, [])
         await asyncio.sleep(0.02)
         assert ended == [False]
-        throttle.hold(turns, 100, lambda: ended.append(True))
+        throttle.start(turns, 100, lambda: ended.append(True))
         throttle.cancel()
         await asyncio.sleep(1)
-        assert (throttle.is_holding, ended) == (False, [False])
+        assert (throttle.is_active, ended) == (False, [False])
 
     with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(VirtualClock())) as runner:
         runner.run(run())
@@ -26,12 +26,12 @@ def test_a_client_is_held_back_for_its_time_and_no_longer() -> None:
 
 def test_of_two_times_the_later_one_counts() -> None:
     async def run() -> None:
-        turns, throttle = Turns(asyncio.get_running_loop(), VirtualClock()), Throttle()
+        turns, throttle = IterationScheduler(asyncio.get_running_loop(), VirtualClock()), Throttle()
         ended: list[str] = []
-        throttle.hold(turns, 100, lambda: ended.append("first"))
-        throttle.hold(turns, 200, lambda: ended.append("second"))
+        throttle.start(turns, 100, lambda: ended.append("first"))
+        throttle.start(turns, 200, lambda: ended.append("second"))
         await asyncio.sleep(0.15)
-        assert throttle.is_holding
+        assert throttle.is_active
         await asyncio.sleep(0.1)
         assert ended == ["second"]
 

@@ -4,7 +4,7 @@ from kohort.broker.network.server.admission import ConnectionRates
 NOW_MS = 1_000_000
 
 
-def test_without_limits_nothing_is_held_up() -> None:
+def test_without_limits_nothing_is_backlog() -> None:
     rates = ConnectionRates(NetworkLimits(), lambda _: None)
     assert not any(rates.of_listener("A", NOW_MS) for _ in range(1_000))
     assert not any(rates.of_ip("::1", NOW_MS) for _ in range(1_000))

@@ -36,7 +36,7 @@ async def test_who_left_counts_no_more() -> None:
     for one in crowd:
         one.lose()
     await asyncio.sleep(0)
-    assert not edge.server._arrivals._by_owner
+    assert not edge.server._unauthenticated._by_block
     others = [arrive(edge, THEIRS.format(number)) for number in range(1, 5)]
     await asyncio.sleep(0)
     assert not any(one.is_lost for one in others)
@@ -48,7 +48,7 @@ async def test_uploads_from_its_addresses_count_as_those_of_one_host(attackers: 
     for number in range(attackers):
         begin_upload(edge, THEIRS.format(number))
     begin_upload(edge, OURS)
-    assert edge.server.memory.block_limit_bytes == edge.server.memory.budget_bytes // 3
+    assert edge.server.memory.block_limit_bytes == edge.server.memory.budget_bytes // 4
 
 
 def begin_upload(edge: Edge, ip: str) -> None:

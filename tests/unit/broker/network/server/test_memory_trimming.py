@@ -9,7 +9,7 @@ from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.server import server as module
-from kohort.broker.network.server.server import CROWD, STRAGGLERS, NetworkServer
+from kohort.broker.network.server.server import BURST, BURST_END_MAX, NetworkServer
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
@@ -41,7 +41,7 @@ class Crowds:
         await asyncio.sleep(0)
 
     async def times_after_a_check(self) -> int:
-        self.server._give_back_memory()
+        self.server._trim_memory()
         await asyncio.get_running_loop().run_in_executor(None, lambda: None)
         return self.given_back
 
@@ -52,7 +52,7 @@ async def crowds(monkeypatch: pytest.MonkeyPatch) -> Crowds:
 
 
 async def test_memory_is_given_back_once_when_a_crowd_is_gone(crowds: Crowds) -> None:
-    await crowds.come_and_go(CROWD)
+    await crowds.come_and_go(BURST)
     # More of them may be on their way.
     assert await crowds.times_after_a_check() == 0
     assert await crowds.times_after_a_check() == 1
@@ -60,14 +60,14 @@ async def test_memory_is_given_back_once_when_a_crowd_is_gone(crowds: Crowds) ->
 
 
 async def test_a_crowd_that_leaves_slowly_is_one_as_well(crowds: Crowds) -> None:
-    for _ in range(CROWD // (STRAGGLERS - 1)):
-        await crowds.come_and_go(STRAGGLERS - 1)
+    for _ in range(BURST // (BURST_END_MAX - 1)):
+        await crowds.come_and_go(BURST_END_MAX - 1)
         assert await crowds.times_after_a_check() == 0
-    await crowds.come_and_go(STRAGGLERS - 1)
+    await crowds.come_and_go(BURST_END_MAX - 1)
     assert await crowds.times_after_a_check() == 1
 
 
 async def test_for_some_connections_nothing_is_searched(crowds: Crowds) -> None:
-    await crowds.come_and_go(CROWD - 1)
+    await crowds.come_and_go(BURST - 1)
     for _ in range(3):
         assert await crowds.times_after_a_check() == 0

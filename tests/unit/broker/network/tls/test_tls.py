@@ -34,13 +34,13 @@ def context(key_store: Path) -> ssl.SSLContext:
     return server_context(key_store)
 
 
-def shake_hands(pump: TlsPump, client: Client, piece_bytes: int) -> None:
+def do_handshake(pump: TlsPump, client: Client, piece_bytes: int) -> None:
     to_pump = client.take(b"")
     for _ in range(10):
         for piece in pieces(to_pump, piece_bytes):
             pump.feed(memoryview(piece))
             if not pump.is_established:
-                pump.shake_hands()
+                pump.do_handshake()
         to_pump = client.take(pump.take_output())
         if pump.is_established and client.is_established and not to_pump:
             return
@@ -57,7 +57,7 @@ def test_a_handshake_and_records_may_come_in_pieces_of_any_size(
     authority: Authority, context: ssl.SSLContext, version: ssl.TLSVersion, piece_bytes: int
 ) -> None:
     pump, client = TlsPump(context), Client(authority, version=version)
-    shake_hands(pump, client, piece_bytes)
+    do_handshake(pump, client, piece_bytes)
     assert pump.is_established
     place, found = memoryview(bytearray(100)), b""
     for piece in pieces(client.send(b"hello" * 1_000), piece_bytes):
@@ -77,7 +77,7 @@ def test_a_hello_that_is_cut_anywhere_is_waited_for(
     for cut in range(len(hello)):
         pump = TlsPump(context)
         pump.feed(memoryview(hello[:cut]))
-        pump.shake_hands()
+        pump.do_handshake()
         assert not pump.is_established
 
 
@@ -85,7 +85,7 @@ def test_what_is_not_tls_is_refused_with_an_alert(context: ssl.SSLContext) -> No
     pump = TlsPump(context)
     pump.feed(memoryview(b"\0\0\0\x14\0\x12\0\x03" + bytes(100)))
     with pytest.raises(TlsError, match=r"^a client without TLS on a port with TLS; see its secu"):
-        pump.shake_hands()
+        pump.do_handshake()
 
 
 def test_a_client_that_does_not_trust_the_broker_is_told_of_as_that(
@@ -93,20 +93,20 @@ def test_a_client_that_does_not_trust_the_broker_is_told_of_as_that(
 ) -> None:
     pump, client = TlsPump(context), Client(Authority(tmp_path))
     pump.feed(memoryview(client.take(b"")))
-    pump.shake_hands()
+    pump.do_handshake()
     with pytest.raises(ssl.SSLCertVerificationError):
         client.take(pump.take_output())
     pump.feed(memoryview(client.alert()))
-    told = "^the client refuses this broker's certificate: its trust store lacks the authority"
+    told = "^the client rejects this broker's certificate: its trust store lacks the authority"
     with pytest.raises(TlsError, match=told):
-        pump.shake_hands()
+        pump.do_handshake()
 
 
 def test_a_record_that_was_changed_is_refused(
     authority: Authority, context: ssl.SSLContext
 ) -> None:
     pump, client = TlsPump(context), Client(authority)
-    shake_hands(pump, client, RECORD_BYTES)
+    do_handshake(pump, client, RECORD_BYTES)
     record = bytearray(client.send(b"hello"))
     record[-1] ^= 1
     pump.feed(memoryview(record))
@@ -127,13 +127,13 @@ async def peer(edge: Edge, authority: Authority, context: ssl.SSLContext) -> Pee
 
 async def test_a_client_is_let_in_when_the_handshake_is_over(peer: Peer, edge: Edge) -> None:
     assert peer.connection.info.session.principal == ANONYMOUS
-    await peer.shake_hands()
+    await peer.do_handshake()
     assert peer.connection.info.session.principal.name == "TLSv1.3"
     assert await peer.ask(b"one", b"two") == [b"one", b"two"]
 
 
 async def test_a_large_request_and_a_large_answer_pass(peer: Peer, edge: Edge) -> None:
-    await peer.shake_hands()
+    await peer.do_handshake()
     large = b"large" + bytes(3_000_000)
     edge.service.response = bytes(2_000_000)
     (first, *_) = await peer.ask(b"one", large)
@@ -158,7 +158,7 @@ async def test_a_request_in_one_piece_with_the_end_of_the_handshake_is_answered(
 
 
 async def test_who_does_not_read_stops_being_served(peer: Peer, edge: Edge) -> None:
-    await peer.shake_hands()
+    await peer.do_handshake()
     peer.transport.takes_all = False
     edge.service.response = bytes(1_000_000)
     for _ in range(10):
@@ -180,7 +180,7 @@ async def test_who_does_not_read_stops_being_served(peer: Peer, edge: Edge) -> N
 
 async def test_a_client_without_a_principal_is_closed_and_counted(peer: Peer, edge: Edge) -> None:
     peer.side.refuses = True
-    await peer.shake_hands()
+    await peer.do_handshake()
     await asyncio.sleep(0)
     assert peer.transport.is_lost
     assert edge.metrics.closed[CloseReason.TLS] == 1
@@ -195,7 +195,7 @@ async def test_nonsense_ends_the_connection_with_an_alert(peer: Peer, edge: Edge
 
 
 async def test_a_client_that_says_goodbye_is_answered_likewise(peer: Peer) -> None:
-    await peer.shake_hands()
+    await peer.do_handshake()
     with pytest.raises(ssl.SSLWantReadError):
         peer.client.tls.unwrap()
     peer.transport.send(peer.client._out.read())
@@ -228,7 +228,7 @@ async def test_one_too_many_closes_the_oldest_of_the_address_that_has_most(
     peers = [Peer(edge, authority, context) for _ in range(3)]
     await asyncio.sleep(0)
     assert [peer.transport.is_lost for peer in peers] == [True, False, False]
-    await peers[1].shake_hands()
+    await peers[1].do_handshake()
     Peer(edge, authority, context)
     await asyncio.sleep(0)
     assert [peer.transport.is_lost for peer in peers] == [True, False, False]
@@ -237,7 +237,7 @@ async def test_one_too_many_closes_the_oldest_of_the_address_that_has_most(
 async def test_a_client_that_says_goodbye_and_does_not_read_stops_no_other(
     peer: Peer, edge: Edge
 ) -> None:
-    await peer.shake_hands()
+    await peer.do_handshake()
     peer.transport.takes_all = False
     edge.service.response = bytes(4_000_000)
     peer.transport.send(peer.client.send(framed(b"large")))
@@ -261,8 +261,8 @@ async def test_a_fault_in_one_handshake_ends_its_connection_and_no_other(
 ) -> None:
     broken, whole = (Peer(edge, authority, context) for _ in range(2))
     broken.side.fault = ZeroDivisionError()
-    await broken.shake_hands()
-    await whole.shake_hands()
+    await broken.do_handshake()
+    await whole.do_handshake()
     assert broken.transport.is_lost
     assert edge.metrics.closed[CloseReason.FAULT] == 1
     assert await whole.ask(b"one") == [b"one"]
@@ -272,7 +272,7 @@ async def test_a_fault_in_one_handshake_ends_its_connection_and_no_other(
 async def test_who_is_in_does_not_wait_for_those_who_shake_hands(
     peer: Peer, edge: Edge, authority: Authority, context: ssl.SSLContext
 ) -> None:
-    await peer.shake_hands()
+    await peer.do_handshake()
     tls = peer.tls
     tls.pause_reading()
     # It reads all the same, as transports may once more.

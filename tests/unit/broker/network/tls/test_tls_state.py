@@ -52,7 +52,7 @@ class Case:
     async def be(self, state: TlsState) -> None:
         """Bring it into this state, by what brings others there."""
         if state is not HANDSHAKING:
-            await self.peer.shake_hands()
+            await self.peer.do_handshake()
         if state is CLOSING:
             self.do_not_read()
             self.peer.tls.close()
@@ -71,7 +71,7 @@ class Case:
         self.peer.transport.takes_all = True
         self.peer.transport.take(0)
 
-    def say_goodbye(self) -> None:
+    def close_notify(self) -> None:
         if self.peer.client.is_established:
             with pytest.raises(ssl.SSLWantReadError):
                 self.peer.client.tls.unwrap()
@@ -93,7 +93,7 @@ EVENTS: Final[dict[str, Callable[[Case], None]]] = {
     "the client violates TLS": lambda case: case.peer.transport.send(
         bytes(HANDSHAKE_BYTES_MAX + 1)
     ),
-    "the client says goodbye": Case.say_goodbye,
+    "the client says goodbye": Case.close_notify,
     "the client reads": Case.read,
     "the client goes": lambda case: case.peer.transport.lose(),
 }
