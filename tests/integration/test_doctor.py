@@ -86,7 +86,7 @@ def test_certificates_and_users_are_looked_at_as_a_start_does(tmp_path: Path) ->
     assert found["certificate SSL"].verdict == OK
     assert found["certificate SSL"].text.startswith("CN=broker, until ")
     assert found["certificate EXT"].verdict == WARNING
-    assert "EXT sends clients to broker.example.com, but" in found["certificate EXT"].text
+    assert "EXT advertises broker.example.com, but" in found["certificate EXT"].text
     assert found["users"].verdict == PROBLEM
     assert "line 1" in found["users"].text
     users.write_text("")

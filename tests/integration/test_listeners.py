@@ -75,5 +75,5 @@ def test_a_listener_that_is_not_advertised_is_warned_of(
     }
     with BrokerThread(tmp_path, overrides=overrides):
         pass
-    assert "no listener OUTER: its clients are told to connect to INNER://127" in caplog.text
+    assert "not contain listener OUTER: its clients are redirected to INNER://127" in caplog.text
     assert "no listener INNER" not in caplog.text

@@ -165,9 +165,9 @@ CLAIMS: dict[str, object] = {
 }
 DEEP = "[" * 5_500 + "]" * 5_500
 """Nested as deep as fits into a token of 16 KiB."""
-_UNSIGNED = "not signed rightly"
+_UNSIGNED = "invalid token signature"
 _NO_KEY = "key is not known"
-_NO_FIT = "algorithm is none that fits"
+_NO_FIT = "algorithm does not match its key"
 BAD: dict[str, tuple[str, str]] = {
     "no algorithm": (forged({"alg": "none", "kid": "e"}, CLAIMS), _NO_FIT),
     "hmac with the public key": (forged({"alg": "HS256", "kid": "r"}, CLAIMS, PEM), _NO_FIT),
@@ -181,7 +181,7 @@ BAD: dict[str, tuple[str, str]] = {
     "a key of another kind": (token(RSA, "RS256", "e"), _NO_FIT),
     "unknown kid": (token(kid="x"), _NO_KEY),
     "no kid": (token(kid=None), _NO_KEY),
-    "another type of alg": (forged({"alg": ["ES256"], "kid": "e"}, CLAIMS), "no header|none that"),
+    "another type of alg": (forged({"alg": ["ES256"], "kid": "e"}, CLAIMS), "no header|not match"),
     "what is not known here": (
         signed(json.dumps(CLAIMS), crit=["x"], x=1),
         "no header|what is not known",
@@ -212,7 +212,7 @@ BAD: dict[str, tuple[str, str]] = {
     "nbf as text": (claiming(nbf='"0"'), "no nbf that is a number"),
     "nbf is null": (claiming(nbf="null"), "no nbf that is a number"),
     "exp twice": (claiming(exp=f'{NOW + 3_600},"exp":1'), "expired"),
-    "deep exp": (claiming(exp=DEEP), "not signed rightly|no exp"),
+    "deep exp": (claiming(exp=DEEP), "invalid token signature|no exp"),
     "claims in a list": (signed(json.dumps([CLAIMS])), _UNSIGNED),
     "claims that are no JSON": (signed("{"), _UNSIGNED),
     "two parts": ("a.b", "three parts"),
@@ -366,7 +366,7 @@ def test_librdkafka_comes_in_with_a_token_that_no_one_has_signed_where_that_is_w
 
         # Between its first connection and the one to the broker by its id it may have none.
         wait_until(lambda: names() == {"alice"}, "its connection")
-    assert caplog.text.count("lets everybody on this machine in as any user") == 1
+    assert caplog.text.count("everybody on this machine can log in as any user") == 1
 
 
 NOT_UNSIGNED = {
@@ -397,7 +397,7 @@ def test_even_then_other_tokens_are_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"listeners": "SASL_PLAINTEXT://:0"}, "and other machines reach it"),
+        ({"listeners": "SASL_PLAINTEXT://:0"}, "and other machines can reach it"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "https://issuer/keys"}, "without a signature"),
         ({"kohort.http.authentication": "bearer", "kohort.metrics.port": "0"}, "listener HTTP"),
     ],

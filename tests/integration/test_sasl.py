@@ -534,7 +534,7 @@ def test_a_user_of_another_mechanism_is_told_of_as_that_and_to_the_log_alone(
         "Failed authentication of '([a-z]+)' from .*: (.*)$", caplog.text, re.MULTILINE
     )
     assert refused == [
-        ("alice", "the user has a password for SCRAM-SHA-256 alone"),
+        ("alice", "the user has credentials only for SCRAM-SHA-256"),
         ("nobody", "unknown user"),
     ]
 

@@ -304,7 +304,7 @@ def test_a_key_store_is_replaced_while_connections_stay(
     renewed.write_bytes(authority.issue("broker", names).read_bytes())
     os.utime(renewed, (time.time() + 5, time.time() + 5))
     seen = serial(ports["SSL"], authority)
-    broker.call(broker.broker.listeners.tls["SSL"].look)
+    broker.call(broker.broker.listeners.tls["SSL"].reload_if_changed)
     assert serial(ports["SSL"], authority) != seen
     renewed.write_text("no key")
     broker.call(broker.broker.listeners.tls["SSL"].reload)
@@ -343,7 +343,7 @@ def test_a_start_warns_of_certificates_that_are_asked_for_in_vain(
     }
     with BrokerThread(tmp_path, overrides=overrides):
         pass
-    assert ("and refuses every one" in caplog.text) == (client_auth == "requested")
+    assert ("and rejects all of" in caplog.text) == (client_auth == "requested")
 
 
 def test_a_start_warns_of_a_certificate_that_is_not_for_this_machine_where_it_is_advertised(
@@ -353,7 +353,7 @@ def test_a_start_warns_of_a_certificate_that_is_not_for_this_machine_where_it_is
     overrides = {"listeners": "SSL://:0", "ssl.keystore.location": str(store)}
     with BrokerThread(tmp_path, overrides=overrides):
         pass
-    assert f"Listener SSL sends clients to {socket.gethostname()}, but" in caplog.text
+    assert f"Listener SSL advertises {socket.gethostname()}, but" in caplog.text
 
 
 def test_a_start_warns_of_an_advertised_host_that_the_certificate_is_not_for(
@@ -367,7 +367,7 @@ def test_a_start_warns_of_an_advertised_host_that_the_certificate_is_not_for(
     }
     with BrokerThread(tmp_path, overrides=overrides):
         pass
-    assert "Listener SSL sends clients to broker.example.com, but" in caplog.text
+    assert "Listener SSL advertises broker.example.com, but" in caplog.text
 
 
 SUITES = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
@@ -424,4 +424,4 @@ def test_a_listener_with_sasl_has_its_own_setting_of_client_auth(
     with BrokerThread(tmp_path, overrides=overrides) as broker:
         wanted = broker.call(lambda: broker.broker.listeners.tls["SASL_SSL"].context.verify_mode)
     assert (wanted == ssl.CERT_REQUIRED) == (own == "required")
-    assert ("ssl.client.auth is for listeners with SSL alone" in caplog.text) == (own is None)
+    assert ("ssl.client.auth applies only to SSL listeners" in caplog.text) == (own is None)

@@ -57,7 +57,7 @@ class Place:
     async def _look(self) -> None:
         file = self.broker.broker.listeners.users_file
         assert file is not None
-        await file.look(self.broker.broker.listeners._executor)
+        await file.reload_if_changed(self.broker.broker.listeners._executor)
 
     def lets_in(self, user: str, password: str = PASSWORD) -> list[bool]:
         """By PLAIN twice, as the second time it may be remembered, and by SCRAM."""
@@ -199,7 +199,7 @@ def test_a_file_that_becomes_wrong_keeps_its_users_and_is_told_once(
 def test_the_file_is_looked_at_without_a_listener_with_tls(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(listeners, "LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(listeners, "RELOAD_INTERVAL_S", 0.01)
     place.broker.stop()
     again = BrokerThread(tmp_path / "data", overrides=settings(place.file, place.ports))
     with again:

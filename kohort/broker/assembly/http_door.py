@@ -38,7 +38,7 @@ class HttpDoor:
         _check(loaded)
         self.tls: TlsListener | None = None
         if list(_hosts(loaded.config)) and uses_tls_for_http(loaded.own):
-            self.tls = TlsListener(HTTP, self._of_listener, lets_in=False)
+            self.tls = TlsListener(HTTP, self._of_listener, authenticates=False)
 
     def new_server(self, pages: Mapping[str, AnyPage]) -> HttpServer:
         """A server for one of the ports, not started."""

@@ -1,4 +1,4 @@
-"""Limits on clients while the broker runs: kept in the metadata store, and charged by request.
+"""Client quotas: stored in the metadata store, and charged by request.
 
 A change is stored before it takes effect and before it is answered.
 """
@@ -22,36 +22,36 @@ from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore
 
 CLIENT_QUOTA: Final = "client_quota:"
-"""Prefix of the names of properties that hold the limits of an entity."""
+"""Name prefix of the properties with the quotas of an entity."""
 ENTITIES_MAX: Final = 100_000
 
 
 class TooManyEntitiesError(Exception):
-    """A change that would exceed a bound, and was not made."""
+    """A rejected change that would exceed a limit."""
 
 
 class LimitChange(NamedTuple):
-    """A limit to set, or to remove if the value is None."""
+    """A quota to set, or to remove if the value is None."""
 
     key: str
     value: float | None
 
 
 class ClientQuotas:
-    """See the module. Used on the event loop's thread only."""
+    """The quotas of all clients. For the event loop's thread only."""
 
     def __init__(self, quotas: Quotas, store: MetadataStore, disk: Disk) -> None:
         self.quotas = quotas
         self._store = store
         self._disk = disk
-        self._under_way = asyncio.Lock()
+        self._lock = asyncio.Lock()
         for key, text in store.properties(CLIENT_QUOTA).items():
             quotas.set(entity_in(key), json.loads(text))
         self.is_limiting = self._limits_clients()
-        """Whether any client has a limit; if none has, requests are not charged."""
+        """Whether any client has a quota; otherwise requests are not charged."""
 
     def accounts(self, connection: ConnectionInfo, client_id: str | None) -> Accounts:
-        """The accounts of the client that sent a request; kept with its connection."""
+        """Return the accounts of a request's client, cached in its connection."""
         name = client_id or ""
         accounts = connection.accounts
         session = connection.session
@@ -62,13 +62,13 @@ class ClientQuotas:
         return accounts
 
     def at_once(self, connection: ConnectionInfo, client_id: str | None) -> int:
-        """The most bytes for one answer to a Fetch of the client."""
+        """Return the most bytes of one Fetch response to the client."""
         return self.accounts(connection, client_id).at_once
 
     async def alter(
         self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool
     ) -> None:
-        """Set and remove limits of entities, all or none. A limit that is not set may be removed.
+        """Set and remove quotas of entities, all or none. Removing an unset quota has no effect.
 
         Raises QuotaError, TooManyEntitiesError or StorageError.
         """
@@ -77,7 +77,7 @@ class ClientQuotas:
     async def _alter(
         self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool
     ) -> None:
-        async with self._under_way:
+        async with self._lock:
             limits = {entity: self._changed(entity, of) for entity, of in changes.items()}
             known = self.quotas.limits
             new = sum(1 for entity, of in limits.items() if of and entity not in known)
@@ -108,10 +108,10 @@ class ClientQuotas:
 
 
 def property_of(entity: Entity) -> str:
-    """The name of the property that the limits of an entity are kept in."""
+    """Return the name of the property with an entity's quotas."""
     return CLIENT_QUOTA + json.dumps(list(entity.parts()))
 
 
 def entity_in(name: str) -> Entity:
-    """The entity whose limits the property of that name holds."""
+    """Return the entity whose quotas are in the property of that name."""
     return entity_of([(kind, part) for kind, part in json.loads(name.removeprefix(CLIENT_QUOTA))])

@@ -1,6 +1,6 @@
-"""The users that the current settings disable: a client with such a name is not let in.
+"""Users disabled by the current settings, whose authentication fails.
 
-Open connections stay, unless the settings say that the user is disconnected as well.
+Their open connections stay, unless the settings disconnect the user as well.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from kohort.broker.core.security.session import ANONYMOUS, USER, Session
 
 
 class DisabledUsers:
-    """See the module. Names are compared exactly."""
+    """The disabled users. Names are compared exactly."""
 
     def __init__(self, settings: CurrentConfig) -> None:
         self._settings = settings
@@ -25,13 +25,13 @@ class DisabledUsers:
         return user in self._names
 
     def on_disconnect(self, disconnect: Callable[[Callable[[Session], bool]], None]) -> None:
-        """Call `disconnect` from now on, with a predicate of the sessions that have to end."""
+        """Call `disconnect` with a predicate of the sessions to end, after changes from now on."""
         self._disconnect = disconnect
 
     def _on_change(self) -> None:
         config = self._settings.config
         before = self._disconnected
-        # A name is an item of a list; commas in it are written as %2C.
+        # Names are percent-encoded, because they are items of a comma-separated list.
         self._names = frozenset(map(unquote, config.kohort_users_disabled))
         self._disconnected = self._names & {*map(unquote, config.kohort_users_disconnected)}
         ending = self._disconnected - before
@@ -40,6 +40,6 @@ class DisabledUsers:
 
 
 def _is_of(session: Session, users: frozenset[str]) -> bool:
-    """Whether an authenticated client is one of the users."""
+    """Whether the session is that of an authenticated client with one of the names."""
     principal = session.principal
     return principal != ANONYMOUS and principal.type == USER and principal.name in users

@@ -7,7 +7,7 @@ _READ_BY_OTHERS: Final = 0o004
 
 
 class FileVersion(NamedTuple):
-    """Values that change with a file, whether it is written in place or replaced."""
+    """Values that change whenever a file is written or replaced."""
 
     modified_ns: int
     inode: int
@@ -24,7 +24,7 @@ def version_of(path: Path | str) -> FileVersion | None:
 
 
 def is_open_to_all(path: Path | str) -> bool:
-    """Whether every user of this machine may read a file that is there. Reads the file system."""
+    """Whether the file exists and every user of this machine may read it. Reads the file system."""
     try:
         return bool(Path(path).stat().st_mode & _READ_BY_OTHERS)
     except OSError:

@@ -1,7 +1,7 @@
-"""Authenticates requests to the HTTP port, by the users' passwords or by tokens.
+"""Authenticates requests to the HTTP port by passwords or tokens.
 
-Answers to failures are delayed as on the other listeners, by how often an address has failed
-recently, so that passwords cannot be tried faster here.
+Responses to failures are delayed as on the other listeners, depending on the recent failures of the
+address, so that guessing passwords is not faster here.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class HttpGuard:
     """Authenticates requests to the HTTP port."""
 
     ways: tuple[str, ...]
-    """The ways that `kohort.http.authentication` allows."""
+    """The schemes enabled by `kohort.http.authentication`."""
     check_password: Callable[[PlainLogin, str], Done | Later[Done]]
     check_token: Callable[[str], Done | Later[Done]] | None
     clock: Clock
     delays: FailureDelays
     delay_ms: int
-    """The shortest delay of the answer to a failure."""
+    """The minimum delay of the response to a failure."""
     count: Callable[[str, str, str], None]
     is_disabled: Callable[[str], bool]
-    """Whether a user is refused even with valid credentials."""
+    """Whether a user is rejected even with valid credentials."""
 
     async def admit(self, authorization: str, ip: str) -> Session | None:
-        """The session of the client that sends this Authorization header; None if it is not let in.
+        """Return the session for an Authorization header; None if authentication fails.
 
-        After a failed attempt this takes as long as a failure does on the other listeners.
+        A failed attempt takes as long as on the other listeners.
         """
         scheme, _, credentials = authorization.partition(" ")
         way = scheme.lower()
@@ -71,16 +71,16 @@ class HttpGuard:
             raise SaslFailure("the user is disabled")
 
     def _check(self, way: str, credentials: str, ip: str) -> Done | Later[Done]:
-        """Check credentials. Raises SaslFailure, at once or later."""
+        """Check credentials. Raises SaslFailure, or returns a `Later` that fails with it."""
         if way == "basic":
             return self.check_password(_login(credentials), ip)
         if self.check_token is None or len(credentials) > TOKEN_CHARACTERS_MAX:
-            raise SaslFailure("a token that is too long")
+            raise SaslFailure("the token is too long")
         return self.check_token(credentials)
 
 
 def _login(credentials: str) -> PlainLogin:
-    """The name and the password of RFC 7617. Raises SaslFailure."""
+    """Return the name and password of basic authentication (RFC 7617). Raises SaslFailure."""
     try:
         text = base64.b64decode(credentials, validate=True)
     except (binascii.Error, ValueError):
@@ -91,16 +91,16 @@ def _login(credentials: str) -> PlainLogin:
 
 @dataclass(slots=True, frozen=True)
 class HttpVisitor:
-    """A client that was let in, with the rights that the authorizer gives."""
+    """An authenticated client with its permissions."""
 
     session: Session
     may_do: Callable[[Session, Operation, ResourceType, str], bool]
     sees_of: Callable[[Session, Operation, ResourceType, str], bool]
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may do this to what its request names; a denial is logged."""
+        """Whether the client may access a resource named by its request; a denial is logged."""
         return self.may_do(self.session, operation, kind, name)
 
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may see this, which its request does not name; nothing is logged."""
+        """Whether to show a resource to the client; a denial is not logged."""
         return self.sees_of(self.session, operation, kind, name)

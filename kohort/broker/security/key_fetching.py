@@ -1,9 +1,8 @@
-"""Fetches the keys of an issuer of tokens. Blocks; meant for a thread.
+"""Fetches the keys of a token issuer. Blocks; meant for a thread.
 
-An issuer that does not behave costs a bounded time and a bounded amount of memory: the time limit
-is for the whole fetch, from the first address to the last byte, and not for each read, which an
-issuer that sends a byte now and then would never exceed. The look-up of its name counts as well,
-although the system's resolver cannot be stopped: it goes on in a thread of its own.
+Time and memory are bounded, whatever the issuer does. The time limit applies to the whole fetch,
+from the name lookup to the last byte, because a limit per read would not stop an issuer that sends
+a byte now and then. The system's resolver cannot be cancelled; it continues in its own thread.
 """
 
 import contextlib
@@ -20,17 +19,17 @@ _TOO_SLOW: Final = "its answer is not complete in time"
 
 _LOOK_UPS_MAX: Final = 4
 _look_ups: Final = threading.BoundedSemaphore(_LOOK_UPS_MAX)
-"""Held by each look-up until the resolver returns, so that those that hang are few."""
+"""Held by each lookup until the resolver returns, to bound the number of hanging ones."""
 
 _Addresses: TypeAlias = list[tuple[int, int, int, str, Any]]
-"""What `socket.getaddrinfo` finds."""
+"""Result of `socket.getaddrinfo`."""
 
 
 def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
-    """The JSON at a URL (file, http or https). Raises OSError or ValueError."""
+    """Return the JSON at a URL (file, http or https). Raises OSError or ValueError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
-        with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - as urllib has it, a text.
+        with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - a text, as in urllib.
             data = file.read(KEYS_BYTES_MAX + 1)
     else:
         data = _fetch_by_http(url, timeout_s)
@@ -61,7 +60,7 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
             super().connect()
 
     class LimitedTls(HTTPSConnection, Limited):
-        """Connects within the time limit by TLS; the handshake comes after `Limited.connect`."""
+        """The same with TLS, whose handshake follows `Limited.connect`."""
 
     class Http(HTTPHandler):
         """Opens limited connections."""
@@ -76,7 +75,7 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
             return self.do_open(LimitedTls, req)
 
     class NoRedirect(HTTPRedirectHandler):
-        """Refuses redirects: keys are fetched only from the URL in the settings."""
+        """Rejects redirects: keys are fetched only from the configured URL."""
 
         def redirect_request(self, *_: object, **__: object) -> None:
             return None
@@ -95,14 +94,14 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
         if limit.reason is None:
             raise
         raise TimeoutError(limit.reason) from None
-    # To a body without a length the end of the connection is its end.
+    # A body without a length ends with the connection.
     if limit.reason is not None:
         raise TimeoutError(limit.reason)
     return data
 
 
 def _addresses(host: str, port: int, ends_s: float) -> _Addresses:
-    """Look a name up, until `ends_s` at the latest. Raises OSError."""
+    """Resolve a name, until `ends_s` at the latest. Raises OSError."""
     found: _Addresses = []
     failures: list[OSError | UnicodeError] = []
     is_done = threading.Event()
@@ -127,15 +126,15 @@ def _addresses(host: str, port: int, ends_s: float) -> _Addresses:
 
 
 class _TimeLimit:
-    """A time limit for all that is done with a connection, begun when this is made.
+    """A time limit for a whole connection, starting now.
 
-    It shuts the connection down, which ends a read, a write or a handshake in another thread,
-    whatever buffers lie in between.
+    It shuts the socket down, which ends a read, a write or a handshake in another thread, whatever
+    buffers are in between.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self.reason: str | None = None
-        """Why the connection was shut down; None if it was not."""
+        """Why the connection was shut down; None unless it was."""
         self._ends_s = time.monotonic() + timeout_s
         self._too_slow = _TOO_SLOW
         self._lock = threading.Lock()
@@ -147,9 +146,9 @@ class _TimeLimit:
     def connect(
         self, address: tuple[str, int], timeout: object = None, source: object = None
     ) -> socket.socket:
-        """Connect to a host within the limit, whatever number of addresses it has.
+        """Connect to a host within the limit, however many addresses it has.
 
-        Takes what `socket.create_connection` takes.
+        The parameters are those of `socket.create_connection`.
         """
         del timeout, source
         host, port = address
@@ -174,7 +173,7 @@ class _TimeLimit:
         raise error
 
     def _watch(self, connected: socket.socket) -> None:
-        # A descriptor of its own: that of the connection moves into a TLS socket.
+        # A duplicate, because the connection's descriptor moves into a TLS socket.
         with self._lock:
             if self.reason is None:
                 self._socket = connected.dup()

@@ -1,4 +1,4 @@
-"""The broker's listeners, with what each requires of its clients under the current settings."""
+"""The broker's listeners, and the authentication that each requires by the current settings."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ logger = logging.getLogger(__name__)
 
 NONCE_BYTES: Final = 24
 
-LOOK_INTERVAL_S: Final = 60
-"""How often files of keys, certificates and users are checked for changes."""
+RELOAD_INTERVAL_S: Final = 60
+"""Interval of the checks whether files with keys, certificates or users have changed."""
 
 
 class SecureListeners:
-    """Makes the listeners, and renews their certificates and the users of a file."""
+    """Creates the listeners, and reloads their certificates and the users file."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class SecureListeners:
         lasting: LastingTasks,
     ) -> None:
         """`count` is called with listener, mechanism and result of each authentication attempt;
-        `lasting` runs the look at files.
+        `lasting` runs the checks of files.
         """
         self.tls: dict[str, TlsListener] = {}
-        """TLS of those listeners that use it, by name."""
+        """TLS settings of the listeners that use it, by name."""
         self.tokens: list[Tokens] = []
-        """Keys for tokens, of each listener and mechanism that takes them."""
+        """Token keys of every listener and mechanism that accepts tokens."""
         path = settings.config.kohort_users_file
         self.users_file = None if path is None else UsersFile(Path(path), users)
         self._settings = settings
@@ -78,26 +78,26 @@ class SecureListeners:
         self._lasting = lasting
         self.disabled = DisabledUsers(settings)
         self.passwords = Passwords(users, clock, is_disabled=self.disabled.__contains__)
-        """Checks passwords of PLAIN and of the HTTP port."""
+        """Checks the passwords of PLAIN and of the HTTP port."""
         self._delays = FailureDelays(address_block_of)
         self._given: dict[str, Mapping[str, str]] = {}
-        """Passwords given in the settings themselves, by listener with PLAIN."""
-        # The settings after the last change, to see which listeners the next one concerns.
+        """Passwords in `sasl.jaas.config`, by listener with PLAIN."""
+        # The settings after the last change, to determine which listeners the next one affects.
         self._own = dict(settings.own)
         self._client_auth = settings.config.ssl_client_auth
-        self._looking: asyncio.Task[None] | None = None
+        self._watching_files: asyncio.Task[None] | None = None
         self._reloading: asyncio.Task[None] | None = None
 
     def start(
         self, dispatcher: Dispatcher, log: PeerLog, http: TlsListener | None = None
     ) -> dict[str, Listener]:
-        """Return all listeners by name, and begin to renew their certificates, and that of the
-        HTTP port if it has one. Reads files.
+        """Return all listeners by name, and start reloading their certificates and that of the
+        HTTP port. Reads files.
 
         Raises:
-            StoreError: a key store, a trust store or the mapping rules cannot be used; or users
-                are disabled by settings given at the start.
-            UsersFileError: the file of users cannot be used.
+            StoreError: a key store, a trust store or the mapping rules cannot be used; or the
+                initial settings disable users.
+            UsersFileError: the users file cannot be used.
         """
         self._dispatcher, self._log = dispatcher, log
         if self.users_file is not None:
@@ -107,10 +107,11 @@ class SecureListeners:
         self._warn()
         config = self._settings.config
         protocols = {
-            one.listener: config.protocol_of(one.listener) for one in config.listener_endpoints
+            endpoint.listener: config.protocol_of(endpoint.listener)
+            for endpoint in config.listener_endpoints
         }
         if any(protocol.startswith("SASL_") for protocol in protocols.values()):
-            # Only if a listener needs it: it is written to disk at the first start.
+            # Only if a listener needs it, because the first start writes it to disk.
             self._users.load_secret()
         made = {name: self._listener(name, protocol) for name, protocol in protocols.items()}
         self._warn_of_no_users(protocols)
@@ -119,37 +120,39 @@ class SecureListeners:
         self._settings.add_own_check(self._check)
         self._settings.on_change(self._on_change)
         if self.tls or self.users_file is not None:
-            self._looking = self._lasting.start("renewal of files", self._renew_changed_files)
+            self._watching_files = self._lasting.start(
+                "reload of files", self._reload_changed_files
+            )
         return made
 
     def _check_disabled(self) -> None:
-        """Raise StoreError if users are disabled by settings of the start: the first user that is
-        disabled at run time would replace that list and let those users in again.
+        """Raise StoreError if the initial settings disable users: the first user disabled at run
+        time would replace that list, and enable those users again.
         """
         given = self._settings.loaded.config
         if given.kohort_users_disabled or given.kohort_users_disconnected:
             raise StoreError(
                 "kohort.users.disabled and kohort.users.disconnected cannot be set at the start; "
-                "`kohort users disable` sets them, with --data while the broker is stopped"
+                "use `kohort users disable`, with --data while the broker is stopped"
             )
 
     def _warn(self) -> None:
-        """Log a warning for each listener that is reachable without authentication."""
+        """Log warnings for listeners without authentication, or with ineffective settings."""
         config = self._settings.config
-        for one in config.listener_endpoints:
-            protocol = config.protocol_of(one.listener)
-            own = self._settings.of_listener(one.listener)
-            asks = protocol.startswith("SASL_") or (
+        for endpoint in config.listener_endpoints:
+            protocol = config.protocol_of(endpoint.listener)
+            own = self._settings.of_listener(endpoint.listener)
+            authenticates = protocol.startswith("SASL_") or (
                 protocol == "SSL" and own.ssl_client_auth == "required"
             )
-            if not asks and not is_loopback(one.host):
-                logger.warning("Listener %s lets everybody in who can reach it", one)
-            if not takes_client_auth(config, self._settings.own, one.listener):
+            if not authenticates and not is_loopback(endpoint.host):
+                logger.warning("Listener %s does not authenticate clients", endpoint)
+            if not takes_client_auth(config, self._settings.own, endpoint.listener):
                 logger.warning(
-                    "ssl.client.auth is for listeners with SSL alone, as in Kafka;"
-                    " listener.name.%s.ssl.client.auth has listener %s ask for certificates, too",
-                    one.listener.lower(),
-                    one.listener,
+                    "ssl.client.auth applies only to SSL listeners, as in Kafka;"
+                    " listener.name.%s.ssl.client.auth makes listener %s request certificates, too",
+                    endpoint.listener.lower(),
+                    endpoint.listener,
                 )
             trust = own.ssl_truststore_location, own.ssl_truststore_certificates
             if (
@@ -158,14 +161,14 @@ class SecureListeners:
                 and trust == (None, None)
             ):
                 logger.warning(
-                    "Listener %s asks for certificates (ssl.client.auth) and refuses every one,"
-                    " because no ssl.truststore.location has an authority that may sign them",
-                    one.listener,
+                    "Listener %s requests client certificates (ssl.client.auth) and rejects all of"
+                    " them, because ssl.truststore.location is not set",
+                    endpoint.listener,
                 )
         self._warn_of_names()
 
     def _warn_of_no_users(self, protocols: Mapping[str, str]) -> None:
-        """Log a warning if a listener takes passwords, and there is none that it could take."""
+        """Log a warning if a listener requires passwords and there are no users."""
         if len(self._users) or any(self._given.values()):
             return
         passwords = {"PLAIN", *HASHES}
@@ -173,23 +176,23 @@ class SecureListeners:
             own = self._settings.of_listener(name).sasl_enabled_mechanisms
             if protocol.startswith("SASL_") and passwords.intersection(own):
                 logger.warning(
-                    "Listener %s takes passwords, and there are no users yet: `kohort users add"
+                    "Listener %s requires passwords, and there are no users yet: `kohort users add"
                     " NAME --data %s` adds the first one while the broker is stopped",
                     name,
                     self._settings.config.data_directory.absolute(),
                 )
 
     def _warn_of_names(self) -> None:
-        """Log a warning for each listener whose clients are told to come by another one."""
+        """Log a warning for each listener whose clients are redirected to another one."""
         config = self._settings.config
-        told = config.advertised_endpoints
-        for one in config.listener_endpoints:
-            if all(other.listener != one.listener for other in told):
+        advertised = config.advertised_endpoints
+        for endpoint in config.listener_endpoints:
+            if all(other.listener != endpoint.listener for other in advertised):
                 logger.warning(
-                    "advertised.listeners has no listener %s: its clients are told to connect to"
-                    " %s",
-                    one.listener,
-                    told[0],
+                    "advertised.listeners does not contain listener %s: its clients are redirected"
+                    " to %s",
+                    endpoint.listener,
+                    advertised[0],
                 )
 
     @property
@@ -198,7 +201,7 @@ class SecureListeners:
         return self._settings
 
     def http_guard(self, ways: tuple[str, ...]) -> HttpGuard:
-        """The guard of the HTTP port, which checks passwords and tokens. Reads files.
+        """Return the authenticator of the HTTP port. Reads files.
 
         Raises StoreError.
         """
@@ -219,7 +222,7 @@ class SecureListeners:
         )
 
     def _tokens(self, listener: str, config: BrokerConfig) -> Tokens:
-        # Imported with the first listener that accepts tokens, because it imports much.
+        # Imported only if a listener accepts tokens, because it imports much.
         from kohort.broker.security.tokens import Tokens  # noqa: PLC0415
 
         tokens = Tokens(listener, config, clock=self._clock, executor=self._executor)
@@ -235,32 +238,33 @@ class SecureListeners:
         return lambda _: OAuthExchange(tokens)
 
     def _check_unsecured(self) -> None:
-        """Raise StoreError if other machines could be let in by tokens that no one has signed."""
+        """Raise StoreError if a listener reachable from other machines accepts unsigned tokens."""
         config = self._settings.config
         if not config.kohort_oauth_unsecured:
             return
-        for one in config.listener_endpoints:
-            is_sasl = config.protocol_of(one.listener).startswith("SASL_")
-            own = self._settings.of_listener(one.listener).sasl_enabled_mechanisms
-            if is_sasl and "OAUTHBEARER" in own and not is_loopback(one.host):
+        for endpoint in config.listener_endpoints:
+            is_sasl = config.protocol_of(endpoint.listener).startswith("SASL_")
+            own = self._settings.of_listener(endpoint.listener).sasl_enabled_mechanisms
+            if is_sasl and "OAUTHBEARER" in own and not is_loopback(endpoint.host):
                 raise StoreError(
-                    f"listener {one} takes tokens that no one has signed (kohort.oauth.unsecured),"
-                    " and other machines reach it: have it listen on localhost, or name the keys"
-                    " of an issuer by sasl.oauthbearer.jwks.endpoint.url"
+                    f"listener {endpoint} accepts unsigned tokens (kohort.oauth.unsecured), and"
+                    " other machines can reach it: bind it to localhost, or set"
+                    " sasl.oauthbearer.jwks.endpoint.url"
                 )
         logger.warning(
-            "OAUTHBEARER lets everybody on this machine in as any user (kohort.oauth.unsecured)"
+            "OAUTHBEARER accepts unsigned tokens: everybody on this machine can log in as any user"
+            " (kohort.oauth.unsecured)"
         )
 
     def close(self) -> None:
         """Stop checking files and passwords."""
         self.passwords.close()
-        for task in (self._looking, self._reloading):
+        for task in (self._watching_files, self._reloading):
             if task is not None:
                 task.cancel()
 
     def reload_soon(self) -> None:
-        """Read all stores, and the file of users, again, on another thread."""
+        """Reload all stores and the users file, in another thread."""
         for tls in self.tls.values():
             self._executor.submit(tls.reload)
         if self.users_file is not None:
@@ -275,7 +279,7 @@ class SecureListeners:
                 tls = TlsListener(
                     name,
                     config,
-                    lets_in=protocol == "SSL",
+                    authenticates=protocol == "SSL",
                     is_disabled=self.disabled.__contains__,
                 )
             except RulesError as error:
@@ -287,7 +291,7 @@ class SecureListeners:
             return Listener(name, tls=tls)
         own = self._settings.of_listener(name)
         if tls is None and "PLAIN" in own.sasl_enabled_mechanisms:
-            logger.warning("Listener %s takes passwords that pass without TLS", name)
+            logger.warning("Listener %s accepts passwords over unencrypted connections", name)
         sasl_listener = SaslListener(
             name=name,
             exchanges={
@@ -310,7 +314,7 @@ class SecureListeners:
         )
 
     def _exchanges(self, listener: str, mechanism: str) -> Callable[[str], Exchange]:
-        """The function that begins an attempt of a client at an address, for one mechanism."""
+        """Return the function that starts an attempt of a client with an IP address."""
         if mechanism == "PLAIN":
             self._given[listener] = _given_passwords(
                 self._settings.of_listener(listener, mechanism)
@@ -321,7 +325,7 @@ class SecureListeners:
             if config.kohort_oauth_unsecured:
                 return self._unsecured_tokens(config)
             tokens = self._tokens(listener, config)
-            from kohort.broker.security.tokens import OAuthExchange  # noqa: PLC0415 - it is there.
+            from kohort.broker.security.tokens import OAuthExchange  # noqa: PLC0415 - already imported.
 
             return lambda _: OAuthExchange(tokens)
         find = partial(self._users.find, mechanism)
@@ -329,15 +333,15 @@ class SecureListeners:
         return lambda _: ScramExchange(mechanism, find, _new_nonce(), why)
 
     def _why_unknown(self, user: str) -> str:
-        """Why a user has no credential for a mechanism, for the log alone; for every user the same
-        work.
+        """Return why a user has no credential for a mechanism, for the log; the same work for every
+        user.
         """
         others = [MECHANISMS[number] for number, _ in self._users.credentials_of(user)]
-        found = f"the user has a password for {', '.join(others)} alone"
-        return found if others else "unknown user"
+        reason = f"the user has credentials only for {', '.join(others)}"
+        return reason if others else "unknown user"
 
     def _check(self, config: BrokerConfig, own: Mapping[str, str]) -> None:
-        """Raise ValueError if these settings name stores that cannot be used. Reads files."""
+        """Raise ValueError if the settings refer to unusable stores. Reads files."""
         try:
             for name in self._changed(config, own):
                 self.tls[name].check(of_listener(config, own, name))
@@ -349,41 +353,42 @@ class SecureListeners:
         changed = self._changed(config, own)
         self._own, self._client_auth = dict(own), config.ssl_client_auth
         for name in changed:
-            # At once: the client that changed it may reconnect next.
+            # Immediately: the client that changed it may reconnect next.
             self.tls[name].reload()
         for name in self._given:
             self._given[name] = _given_passwords(of_listener(config, own, name, "PLAIN"))
 
     def _changed(self, config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
-        """Listeners with TLS that have a setting with a new value since the last change."""
+        """Return the TLS listeners whose settings have changed."""
         if config.ssl_client_auth != self._client_auth:
             return list(self.tls)
         names = {name for name in {*own, *self._own} if own.get(name) != self._own.get(name)}
-        found = {known.listener for known in map(own_setting, names) if known is not None}
-        return [listener for listener in self.tls if listener in found]
+        changed = {known.listener for known in map(own_setting, names) if known is not None}
+        return [listener for listener in self.tls if listener in changed]
 
-    async def _renew_changed_files(self) -> None:
+    async def _reload_changed_files(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(RELOAD_INTERVAL_S)
             for name, tls in list(self.tls.items()):
                 try:
-                    await loop.run_in_executor(self._executor, tls.look)
+                    await loop.run_in_executor(self._executor, tls.reload_if_changed)
                 except Exception:
-                    logger.exception("The files of listener %s are not renewed", name)
+                    logger.exception("Cannot reload the TLS stores of listener %s", name)
             if self.users_file is not None:
-                await self.users_file.look(self._executor)
+                await self.users_file.reload_if_changed(self._executor)
 
 
 def advertised_hosts(config: BrokerConfig, listener: str) -> Iterator[str]:
-    """Where clients of a listener are told to connect to: this machine if nothing else is said."""
-    for told in config.advertised_endpoints:
-        if told.listener == listener:
-            yield socket.gethostname() if told.host in EVERY_INTERFACE else told.host
+    """Yield the hosts that a listener advertises, this machine's name for a wildcard address."""
+    for endpoint in config.advertised_endpoints:
+        if endpoint.listener == listener:
+            is_wildcard = endpoint.host in EVERY_INTERFACE
+            yield socket.gethostname() if is_wildcard else endpoint.host
 
 
 def _first_frame_max_bytes(config: BrokerConfig) -> int:
-    """Largest frame of an unauthenticated client; it is always limited."""
+    """Return the largest frame of an unauthenticated client, which is always limited."""
     known = BROKER_SETTINGS["sasl.server.max.receive.size"]
     given = config.sasl_server_max_receive_size
     wanted = given if given >= 0 else int(str(known.default))
@@ -391,13 +396,13 @@ def _first_frame_max_bytes(config: BrokerConfig) -> int:
 
 
 def _given_passwords(config: BrokerConfig) -> dict[str, str]:
-    """Users of PLAIN that the settings themselves give, with their passwords."""
+    """Return the users and passwords in `sasl.jaas.config`."""
     if not config.sasl_jaas_config:
         return {}
     try:
         module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
     except JaasError as error:
-        # Set at run time, for a listener that there was not.
+        # Set at run time, for a listener that did not exist at the start.
         raise StoreError(f"sasl.jaas.config: {error}") from None
     return {
         name.removeprefix("user_"): password

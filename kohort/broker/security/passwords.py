@@ -1,8 +1,8 @@
-"""Checks the passwords of PLAIN, which takes milliseconds each, on threads of their own.
+"""Checks the passwords of PLAIN in two threads, because each takes milliseconds.
 
-Two run at a time, so that many clients that log in at once leave the event loop its processor. A
-success is remembered for a minute, so that many clients that reconnect do not wait. Addresses take
-turns, so that a client that floods the broker with passwords delays only itself.
+Two threads leave a processor to the event loop while many clients log in. A success is cached for a
+minute, so that many clients can reconnect without waiting. Checks are queued round robin over
+address blocks, so that a client that floods the broker with passwords delays only itself.
 """
 
 import asyncio
@@ -26,28 +26,27 @@ from kohort.protocol.scram import HASHES, keys_of, salted_password
 
 THREADS: Final = 2
 WAITING_MAX: Final = 256
-"""Bound on the waiting checks of all addresses; `FairQueue` says whose is dropped beyond it."""
+"""The most queued checks; beyond it, `FairQueue` drops one of the longest queue."""
 REMEMBERED_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
 
 _NO_MARK: Final = bytes(32)
-"""The mark that belongs to no password."""
+"""An HMAC that no password has."""
 
 
 @dataclass(slots=True, eq=False)
 class _Check:
-    """One password that waits for its turn, or is being checked."""
+    """A queued or running check of a password."""
 
     login: PlainLogin
-    owner: str
-    """The owner whose turn it takes."""
+    address_block: str
     wrong_because: str
-    """Why it is known to be wrong; empty if that is not known yet."""
+    """Why the password is known to be wrong; empty if it has to be checked."""
     later: Later[Done]
 
 
 class Passwords:
-    """Checks users' passwords, and remembers those that were right."""
+    """Checks passwords, and caches successes."""
 
     def __init__(
         self,
@@ -57,38 +56,38 @@ class Passwords:
         *,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`threads` default to two. Passwords of disabled users are wrong, and cost as much
-        work as other wrong passwords.
+        """`threads` default to two of a lower priority. Passwords of disabled users are wrong, and
+        take as much work as others.
         """
         self.is_disabled = is_disabled
         self._users = users
         self._clock = clock
         self._threads = threads or LowerThreads("passwords", THREADS)
         self._waiting: FairQueue[str, _Check] = FairQueue(WAITING_MAX)
-        self._at_work = 0
+        self._running_count = 0
         self._is_closed = False
         self._key = os.urandom(32)
         self._remembered: dict[str, tuple[bytes, int]] = {}
-        """An HMAC of the password with a key of this process, and when it was checked, by user."""
+        """HMAC of the password with a key of this process, and time of its check, by user."""
         users.on_change(self._forget)
 
     @property
     def waiting_count(self) -> int:
-        """The number of passwords that wait for their turn."""
+        """The number of queued checks."""
         return self._waiting.count
 
     def close(self) -> None:
-        """Begin no more checks."""
+        """Start no more checks."""
         self._is_closed = True
         self._threads.close()
 
     def check(self, login: PlainLogin, ip: str) -> Done | Later[Done]:
-        """Let a user at an address in, or fail with SaslFailure; at once only if the password is
-        remembered, or if too many checks wait.
+        """Check a password. Raises SaslFailure, or returns a `Later` that fails with it; immediate
+        only if the password is cached or too many checks are queued.
         """
         if self.is_disabled(login.user):
             return self.refuse(login, ip, "the user is disabled")
-        # For every user, so that the time taken does not reveal who has logged in before.
+        # For every user, so that the time does not reveal who has logged in before.
         mark, marked_ms = self._remembered.get(login.user, (_NO_MARK, 0))
         is_same = hmac.compare_digest(mark, self._mark(login))
         if is_same and self._clock.monotonic_ms() - marked_ms < REMEMBERED_MS:
@@ -97,41 +96,41 @@ class Passwords:
         return self._check_slowly(login, ip)
 
     def refuse(self, login: PlainLogin, ip: str, because: str) -> Later[Done]:
-        """Fail with SaslFailure after the work of a check, for a login known to be wrong."""
+        """Fail with SaslFailure after the work of a check."""
         self._mark(login)
         return self._check_slowly(login, ip, because)
 
     def _check_slowly(self, login: PlainLogin, ip: str, wrong_because: str = "") -> Later[Done]:
         check = _Check(login, address_block_of(ip), wrong_because, Later())
-        given_up = check if self._is_closed else self._waiting.add(check.owner, check)
-        if given_up is check:
+        dropped = check if self._is_closed else self._waiting.add(check.address_block, check)
+        if dropped is check:
             raise _too_many()
-        if given_up is not None:
-            given_up.later.fail(_too_many())
-        # A client that is gone by its turn is not worth the work or the place.
-        check.later.on_done(lambda _: self._waiting.remove(check.owner, check))
-        self._begin_next()
+        if dropped is not None:
+            dropped.later.fail(_too_many())
+        # Checks of clients that have disconnected are removed from the queue.
+        check.later.on_done(lambda _: self._waiting.remove(check.address_block, check))
+        self._start_checks()
         return check.later
 
-    def _begin_next(self) -> None:
-        """Begin checks until every thread has one."""
-        while self._at_work < THREADS and self._waiting.count and not self._is_closed:
+    def _start_checks(self) -> None:
+        """Start checks until every thread has one."""
+        while self._running_count < THREADS and self._waiting.count and not self._is_closed:
             check = self._waiting.take()
-            # Against current credentials: a password changed while it waited is no longer right.
+            # With the current credentials: they may have changed while the check was queued.
             to_do = self._users.work_for(check.login.user)
-            self._at_work += 1
+            self._running_count += 1
             work = self._threads.begin(partial(_is_right, to_do, check.login.password))
             work.add_done_callback(partial(self._finish, check, to_do))
 
     def _finish(
         self, check: _Check, to_do: Sequence[PasswordWork], done: asyncio.Future[bool]
     ) -> None:
-        self._at_work -= 1
-        self._begin_next()
+        self._running_count -= 1
+        self._start_checks()
         if done.cancelled() or done.exception() is not None:
             check.later.fail(SaslFailure("the password could not be checked", WRONG))
             return
-        credential = next((one.credential for one in to_do if _is_stored(one)), None)
+        credential = next((work.credential for work in to_do if _is_stored(work)), None)
         because = check.wrong_because
         if not because and not done.result():
             because = "unknown user" if credential is None else "wrong password"
@@ -147,8 +146,8 @@ class Passwords:
         if wrong_because:
             later.fail(SaslFailure(wrong_because, WRONG))
             return
-        if credential in {one for _, one in self._users.credentials_of(login.user)}:
-            # Not if it was changed while it was checked: `_forget` has been called already.
+        if credential in {stored for _, stored in self._users.credentials_of(login.user)}:
+            # Not if the credential has changed since: `_forget` has been called already.
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[login.user] = (self._mark(login), self._clock.monotonic_ms())
@@ -167,9 +166,7 @@ class Passwords:
 
 
 class PlainExchange:
-    """One attempt of a client at an address to log in by PLAIN. `given` are the passwords in the
-    settings themselves.
-    """
+    """One attempt to log in with PLAIN. `given` are the passwords in `sasl.jaas.config`."""
 
     def __init__(self, passwords: Passwords, given: Mapping[str, str], ip: str) -> None:
         self.user = ""
@@ -178,7 +175,7 @@ class PlainExchange:
         self._ip = ip
 
     def step(self, token: bytes) -> Done | Later[Done]:
-        """Answer the only token. Raises SaslFailure."""
+        """Process the only token. Raises SaslFailure."""
         login = read_plain(token)
         self.user = login.user
         given = self._given.get(login.user)
@@ -186,14 +183,14 @@ class PlainExchange:
         if given is None or self._passwords.is_disabled(login.user):
             return self._passwords.check(login, self._ip)
         if not is_given:
-            # An immediate answer would tell that the name is in the settings.
+            # An immediate response would reveal that the name is in the settings.
             return self._passwords.refuse(login, self._ip, "wrong password")
         login.check_authzid()
         return Done(b"", login.user)
 
 
 def _too_many() -> SaslFailure:
-    return SaslFailure("too many passwords to check", WRONG)
+    return SaslFailure("too many queued password checks", WRONG)
 
 
 def _is_stored(work: PasswordWork) -> bool:

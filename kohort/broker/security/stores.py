@@ -1,5 +1,5 @@
-"""Says what is wrong with a store of keys or certificates, and what to do about it; OpenSSL tells
-only that something is.
+"""Explains why a store of keys or certificates is unusable, and the remedy; OpenSSL's errors do
+not.
 """
 
 import ssl
@@ -11,15 +11,15 @@ BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _BEGIN: Final = b"-----BEGIN "
 _KEY: Final = b"PRIVATE KEY-----"
 _OF_JAVA: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""How a JKS and a JCEKS store begin."""
+"""First bytes of JKS and JCEKS stores."""
 _DER: Final = b"\x30"
-"""How PKCS12 stores begin, and keys and certificates in DER."""
+"""First byte of PKCS12 stores, and of keys and certificates in DER."""
 
 _MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 
 def key_store_problem(data: bytes, *, is_file: bool) -> str | None:
-    """What a PEM store of a private key and its certificates lacks."""
+    """Return what is missing in a PEM key store; None if nothing."""
     problem = _pem_problem(data, "keystore")
     if problem is not None:
         return problem
@@ -32,7 +32,7 @@ def key_store_problem(data: bytes, *, is_file: bool) -> str | None:
 
 
 def trust_store_problem(data: bytes) -> str | None:
-    """What a PEM store of authorities lacks."""
+    """Return what is missing in a PEM trust store; None if nothing."""
     problem = _pem_problem(data, "truststore")
     if problem is None and BEGIN_CERTIFICATE.encode() not in data:
         return f"has no certificate in it, which begins with {BEGIN_CERTIFICATE}"
@@ -40,7 +40,7 @@ def trust_store_problem(data: bytes) -> str | None:
 
 
 def _pem_problem(data: bytes, kind: str) -> str | None:
-    """Why bytes are no PEM at all."""
+    """Return why bytes are not PEM; None if they are."""
     if data.startswith(_OF_JAVA):
         return f"is a Java key store, which only Java reads. Convert it to PEM: {CONVERSION}"
     if _BEGIN in data:
@@ -54,12 +54,12 @@ def _pem_problem(data: bytes, kind: str) -> str | None:
 
 
 def is_mismatch(error: OSError | ValueError) -> bool:
-    """Whether OpenSSL has read a key and certificates, and they do not belong together."""
+    """Whether the key does not belong to the certificate."""
     return getattr(error, "reason", None) in _MISMATCHES
 
 
 def why_unusable(error: OSError | ValueError) -> str:
-    """What OpenSSL says of a key and certificates that are there."""
+    """Return why OpenSSL rejects a store with a key and certificates."""
     if is_mismatch(error):
         return (
             "the private key is not that of the first certificate; the broker's own certificate "

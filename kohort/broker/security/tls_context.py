@@ -1,7 +1,7 @@
-"""Makes the OpenSSL context for new connections from the settings of a listener.
+"""Creates the OpenSSL context of a listener from its settings.
 
-Keys that are written in settings pass through a file that only this process can open and that is
-not on a disk, because `ssl` reads keys only from files.
+Keys in settings are written to an in-memory file that only this process can open, because `ssl`
+reads keys only from files.
 """
 
 import os
@@ -34,7 +34,7 @@ STORE_BYTES_MAX: Final = 4 << 20
 
 
 class StoreError(Exception):
-    """A key store or trust store that cannot be used; the text says which and why."""
+    """An unusable key store or trust store; the text says which and why."""
 
 
 class KeyStore(NamedTuple):
@@ -45,20 +45,20 @@ class KeyStore(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A context for new connections, and the certificate that it shows."""
+    """A context for new connections, and its certificate."""
 
     context: ssl.SSLContext
     own: KeyStore
 
 
 def load_tls(config: BrokerConfig, listener: str) -> Loaded:
-    """Read the stores of a listener; `config` is its effective settings. Blocks on files.
+    """Load the stores of a listener; `config` are its effective settings. Reads files.
 
     Raises:
-        StoreError: they cannot be used.
+        StoreError: a store is unusable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    versions = [_VERSIONS[one] for one in config.ssl_enabled_protocols]
+    versions = [_VERSIONS[protocol] for protocol in config.ssl_enabled_protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -86,7 +86,7 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...], listener: str)
 
 
 def _openssl_name(name: str) -> str:
-    """OpenSSL's name of the TLS 1.2 cipher suite with this IANA name."""
+    """Return OpenSSL's name of a TLS 1.2 cipher suite, given the IANA name."""
     exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
     cipher = (
         cipher.replace("AES_", "AES").replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
@@ -122,7 +122,7 @@ def _load_key(context: ssl.SSLContext, path: str, config: BrokerConfig, listener
     def password() -> str:
         nonlocal asked
         asked = True
-        # Never asked for at the terminal, which is OpenSSL's default.
+        # Without a callback OpenSSL would prompt on the terminal.
         return config.ssl_key_password or ""
 
     store = f"listener {listener}: the key store"
@@ -176,8 +176,8 @@ def _certificates(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> str:
-    """PEM with line breaks restored where a properties file has spaces, as Kafka does, or where an
-    environment variable has the two characters that stand for one in such a file.
+    """Restore the line breaks of PEM. A properties file may have spaces instead, as in Kafka; an
+    environment variable may have the two characters of an escape sequence.
     """
     text = text.replace("\\r", "").replace("\\n", "\n")
     if "\n" in text.strip():
@@ -215,9 +215,9 @@ def _in_memory(data: bytes) -> Iterator[str]:
 
 
 def _unpacked(data: bytes, password: str | None, listener: str, setting: str) -> bytes:
-    """The content of a PKCS12 store as PEM; `setting` names its location."""
+    """Return the content of a PKCS12 store as PEM; `setting` names its location."""
     try:
-        # An optional package of 16 MiB, needed for such stores only.
+        # An optional package of 16 MiB, needed only for such stores.
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
     except ImportError:
@@ -239,5 +239,5 @@ def _unpacked(data: bytes, password: str | None, listener: str, setting: str) ->
         plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         parts.append(found.key.private_bytes(pem, *plain))
     own = [] if found.cert is None else [found.cert]
-    parts += [one.certificate.public_bytes(pem) for one in [*own, *found.additional_certs]]
+    parts += [entry.certificate.public_bytes(pem) for entry in [*own, *found.additional_certs]]
     return b"".join(parts)

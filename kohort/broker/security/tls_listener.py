@@ -1,8 +1,8 @@
-"""TLS of one listener while the broker runs: its certificate, renewed without a restart, and the
-principal that a client's certificate stands for.
+"""TLS of one listener: its certificate, reloaded without a restart, and the principals of client
+certificates.
 
-A renewed store makes a new context and never adds authorities to the old one: an authority that was
-removed would stay trusted.
+A reload creates a new context instead of adding authorities to the old one, in which removed
+authorities would stay trusted.
 """
 
 import logging
@@ -25,26 +25,32 @@ logger = logging.getLogger(__name__)
 
 
 class TlsListener:
-    """See the module. Methods that read files say so."""
+    """TLS of one listener. Methods that read files say so."""
 
     def __init__(
         self,
         listener: str,
         config: Callable[[], BrokerConfig],
         *,
-        lets_in: bool,
+        authenticates: bool,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Read the stores. `config` returns the listener's current settings; `lets_in` says that a
-        client's certificate decides its principal, which it does not with SASL; `is_disabled` says
-        whether a user is refused even with a valid certificate.
+        """Load the stores.
 
-        Raises StoreError, or RulesError for wrong mapping rules.
+        Args:
+            config: returns the listener's current settings.
+            authenticates: whether the client's certificate determines its principal; False with
+                SASL.
+            is_disabled: whether a user is rejected even with a valid certificate.
+
+        Raises:
+            StoreError: a store is unusable.
+            RulesError: invalid mapping rules.
         """
         self.listener = listener
         self.reload_failures = 0
         self._config = config
-        self._lets_in = lets_in
+        self._authenticates = authenticates
         self._is_disabled = is_disabled
         self._rules = MappingRules(config().ssl_principal_mapping_rules)
         loaded = load_tls(config(), listener)
@@ -65,24 +71,24 @@ class TlsListener:
         return moment_of(self.not_after).timestamp()
 
     def warn_of_name(self, host: str) -> None:
-        """Log a warning if clients that are sent to `host` will find a certificate for others."""
-        told = name_complaint(self.listener, self._own, host)
-        if told is not None:
-            logger.warning("%s", told)
+        """Log a warning if the certificate is not for `host`, which the listener advertises."""
+        warning = name_complaint(self.listener, self._own, host)
+        if warning is not None:
+            logger.warning("%s", warning)
 
     def _warn(self) -> None:
-        """Log what clients, or an operator, should not find. Reads the file system."""
+        """Log warnings about the certificate and the key. Reads the file system."""
         now = datetime.now(UTC)
-        for told in complaints(self.listener, self._own, self._config(), now):
-            logger.warning("%s", told)
+        for warning in complaints(self.listener, self._own, self._config(), now):
+            logger.warning("%s", warning)
 
     def established(self, connection: NewConnection, peer: TlsPeer) -> None:
-        """Set the client's principal from its certificate, if the certificate decides that.
+        """Authenticate the client by its certificate, unless SASL follows.
 
         Raises:
-            TlsError: the certificate gives no principal, or that of a disabled user.
+            TlsError: no principal for the certificate, or a disabled user.
         """
-        if not self._lets_in:
+        if not self._authenticates:
             return
         session = connection.info.session
         certificate = peer.peer_certificate
@@ -90,7 +96,7 @@ class TlsListener:
             try:
                 subject = subject_of(certificate)
                 if has_nul(subject):
-                    raise TlsError("the certificate's subject has a NUL in it")
+                    raise TlsError("the certificate's subject contains a NUL")
                 name = self._rules.name_for(subject)
             except (DerError, NoRuleError) as error:
                 raise TlsError(str(error)) from None
@@ -100,43 +106,45 @@ class TlsListener:
         connection.on_authenticated(session)
 
     def check(self, config: BrokerConfig) -> Loaded:
-        """Check stores that are to replace the current ones. Reads files.
+        """Load the stores that are to replace the current ones, and return them. Reads files.
 
         Raises:
-            StoreError: they cannot be used, or belong to another identity.
+            StoreError: a store is unusable, or for another identity.
         """
         loaded = load_tls(config, self.listener)
         if not config.ssl_allow_dn_changes and loaded.own.subject != self._own.subject:
             raise StoreError(
-                f"listener {self.listener}: the new key store is for {loaded.own.subject!r}, and "
-                f"the one before it for {self._own.subject!r}; ssl.allow.dn.changes lets it"
+                f"listener {self.listener}: the new key store is for {loaded.own.subject!r} instead"
+                f" of {self._own.subject!r}; ssl.allow.dn.changes allows that"
             )
         missing = self._own.fields.alternative_names - loaded.own.fields.alternative_names
         if missing and not config.ssl_allow_san_changes:
             raise StoreError(
-                f"listener {self.listener}: the new key store lacks {len(missing)} of the "
-                "alternative names of the one before it; ssl.allow.san.changes lets it"
+                f"listener {self.listener}: the new key store lacks {len(missing)} of the previous "
+                "alternative names; ssl.allow.san.changes allows that"
             )
         return loaded
 
     def reload(self) -> None:
-        """Load the stores that the settings name now. Reads files; on failure the old ones stay."""
+        """Reload the stores. Reads files; on failure the old ones stay in use."""
         self._seen = self._files()
         try:
             loaded = self.check(self._config())
         except StoreError as error:
             self.reload_failures += 1
             if not self._is_failing:
-                logger.error("The certificate is not renewed: %s", error)  # noqa: TRY400 - the text says it all.
+                logger.error("Cannot reload the certificate: %s", error)  # noqa: TRY400 - no traceback needed.
             self._is_failing = True
             return
         self._is_failing = False
         self._own = loaded.own
         self.context = loaded.context
-        logger.info("Listener %s has new TLS stores, good until %s", self.listener, self.not_after)
+        logger.info(
+            "Listener %s has reloaded its TLS stores, valid until %s", self.listener, self.not_after
+        )
         self._warn()
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Reload if the files have changed since they were read. Reads files."""
         if self._files() != self._seen:
             self.reload()

@@ -1,8 +1,8 @@
-"""Checks the tokens of OAUTHBEARER against the keys of their issuer.
+"""Verifies OAUTHBEARER tokens with the keys of their issuer.
 
-Keys come from the one place that the settings name, never from one that a token names. A token's
-algorithm must be one of those below and fit the key: the token's own choice decides nothing. If
-keys cannot be fetched again, the old ones stay in use for a day.
+Keys come only from the configured URL, never from one in a token. A token's algorithm must be one
+of `ALGORITHMS` and match the key's type. If keys cannot be refreshed, the old ones stay in use for
+a day.
 """
 
 import asyncio
@@ -38,22 +38,22 @@ ALGORITHMS: Final = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""The key type and curve that each algorithm needs."""
+"""Key type and curve required by each algorithm."""
 
 FETCH_AGAIN_MS: Final = 10_000
-"""The shortest time between two fetches of keys, however many tokens have an unknown key."""
+"""The minimum time between two fetches of keys, however many tokens have unknown keys."""
 STALE_MS: Final = 86_400_000
-"""How long keys stay in use when they cannot be fetched again."""
+"""Time for which keys stay in use if they cannot be refreshed."""
 
 _PARTS: Final = 3
 _UNCHECKED: Final = dict.fromkeys(
     ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub"), False
 )
-"""Options for PyJWT to check only the signature; `checked_subject` applies Kafka's rules."""
+"""Options for PyJWT to verify only the signature; `checked_subject` applies Kafka's rules."""
 
 
 class Tokens:
-    """The keys of one listener, and the requirements on its tokens."""
+    """The keys and token requirements of one listener."""
 
     def __init__(
         self, listener: str, config: BrokerConfig, *, clock: Clock, executor: Executor
@@ -61,7 +61,7 @@ class Tokens:
         """Fetch the keys.
 
         Raises:
-            StoreError: a setting is wrong, PyJWT is missing, or a file with keys cannot be used.
+            StoreError: a setting is invalid, PyJWT is missing, or a key file is unusable.
         """
         try:
             # An optional package: only listeners with OAUTHBEARER need it.
@@ -83,14 +83,14 @@ class Tokens:
         self._tried_ms = clock.monotonic_ms()
         self._fetching: Later[None] | None = None
         try:
-            self._take(fetch_keys(self._url))
+            self._set_keys(fetch_keys(self._url))
         except (OSError, ValueError) as error:
             if self._url.startswith("file:"):
                 raise StoreError(f"listener {listener}: {self._url}: {error}") from None
-            logger.warning("Listener %s has no keys for tokens yet: %s", listener, error)
+            logger.warning("Listener %s has no token keys yet: %s", listener, error)
 
     def check(self, token: str) -> Done | Later[Done]:
-        """Let the subject of a token in, or fail with SaslFailure. Waits only for keys."""
+        """Verify a token. Raises SaslFailure, or returns a `Later` that waits for keys."""
         header = self._header(token)
         self._drop_stale_keys()
         is_known = header.get("kid") in self._keys
@@ -107,7 +107,7 @@ class Tokens:
     def _drop_stale_keys(self) -> None:
         if self._fetched_ms is None or self._clock.monotonic_ms() - self._fetched_ms < STALE_MS:
             return
-        logger.warning("The keys for tokens are a day old and are not used any more")
+        logger.warning("Discarded the token keys, which could not be refreshed for a day")
         self._keys = {}
         self._fetched_ms = None
 
@@ -120,9 +120,9 @@ class Tokens:
             raise SaslFailure("the token has no header") from None
         kid = header.get("kid")
         if kid is not None and not isinstance(kid, str):
-            raise SaslFailure("the token's kid is no text")
+            raise SaslFailure("the token's kid is not a string")
         if header.get("crit"):
-            raise SaslFailure("the token asks for what is not known here")
+            raise SaslFailure("the token has critical extensions")
         return header
 
     def _verified(self, token: str, header: Mapping[str, Any]) -> Done:
@@ -132,13 +132,13 @@ class Tokens:
         algorithm = header.get("alg")
         needed = ALGORITHMS.get(algorithm) if isinstance(algorithm, str) else None
         if needed is None or key.key_type != needed[0]:
-            raise SaslFailure("the token's algorithm is none that fits its key")
+            raise SaslFailure("the token's algorithm does not match its key")
         try:
             claims = self._jwt.decode(
                 token, key.key, algorithms=[algorithm], options={**_UNCHECKED}
             )
-        except Exception as error:  # noqa: BLE001 - of two libraries, for what a client made up.
-            raise SaslFailure(f"the token is not signed rightly ({type(error).__name__})") from None
+        except Exception as error:  # noqa: BLE001 - from two libraries, for invalid input.
+            raise SaslFailure(f"invalid token signature ({type(error).__name__})") from None
         subject, lifetime_ms = checked_subject(claims, self._rules, self._clock.wall_ms() / 1000)
         return Done(b"", subject, lifetime_ms)
 
@@ -152,39 +152,39 @@ class Tokens:
         def finish(done: asyncio.Future[bytes]) -> None:
             self._fetching = None
             try:
-                self._take(done.result())
+                self._set_keys(done.result())
             except (OSError, ValueError) as error:
-                logger.warning("The keys for tokens cannot be fetched: %s", error)
+                logger.warning("Cannot fetch the token keys: %s", error)
             finally:
-                # Whatever has happened, clients wait for this.
+                # Clients wait for this, whatever the result.
                 fetching.give(None)
 
         work.add_done_callback(finish)
 
-    def _take(self, data: bytes) -> None:
-        """Replace the keys by those of a JWK set. Raises ValueError if no key in it can be used."""
-        found: dict[str | None, Any] = {}
+    def _set_keys(self, data: bytes) -> None:
+        """Replace the keys with those of a JWK set. Raises ValueError if it has no usable key."""
+        usable: dict[str | None, Any] = {}
         try:
             listed = json.loads(data)
         except RecursionError:
             raise ValueError("it is nested too deep") from None
         keys = listed.get("keys") if isinstance(listed, dict) else None
-        for one in keys if isinstance(keys, list) else ():
-            # A symmetric key is a secret; one that is published proves nothing.
-            if not isinstance(one, dict) or one.get("kty") == "oct":
+        for key in keys if isinstance(keys, list) else ():
+            # A published symmetric key is not a secret.
+            if not isinstance(key, dict) or key.get("kty") == "oct":
                 continue
             try:
-                found[one.get("kid")] = self._jwt.PyJWK(one)
-            except Exception:  # noqa: BLE001 - whatever is wrong with it, the others are used.
-                logger.warning("A key of %s cannot be used: %r", self._url, one.get("kid"))
-        if not found:
-            raise ValueError("there are no keys in it that could be used")
-        self._keys = found
+                usable[key.get("kid")] = self._jwt.PyJWK(key)
+            except Exception:  # noqa: BLE001 - the other keys are used.
+                logger.warning("Ignored an unusable key of %s: %r", self._url, key.get("kid"))
+        if not usable:
+            raise ValueError("it has no usable keys")
+        self._keys = usable
         self._fetched_ms = self._clock.monotonic_ms()
 
 
 class OAuthExchange:
-    """One attempt by OAUTHBEARER."""
+    """One attempt with OAUTHBEARER."""
 
     def __init__(self, tokens: "Tokens | UnsecuredTokens") -> None:
         self.user = ""
@@ -192,7 +192,7 @@ class OAuthExchange:
         self._refused: SaslFailure | None = None
 
     def step(self, token: bytes) -> "Challenge | Done | Later[Challenge | Done]":
-        """Answer a token; refusing one takes two rounds (RFC 7628). Raises SaslFailure."""
+        """Process a token; rejecting it takes two rounds (RFC 7628). Raises SaslFailure."""
         if self._refused is not None:
             raise SaslFailure(str(self._refused), REFUSAL.decode())
         claimed = read_message(token)
@@ -228,18 +228,18 @@ class OAuthExchange:
 
 
 def checked_url(config: BrokerConfig, listener: str) -> str:
-    """The URL of the keys, checked. Raises StoreError."""
+    """Return the URL of the keys. Raises StoreError if it is not allowed."""
     url = config.sasl_oauthbearer_jwks_endpoint_url or ""
     setting = f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url"
     parts = urlsplit(url)
     is_here = is_loopback(parts.hostname or "")
     if parts.scheme in {"file", "https"} or (parts.scheme == "http" and is_here):
         return url
-    raise StoreError(f"{setting}={url} has to be https://... or file:///...")
+    raise StoreError(f"{setting}={url} must be https://... or file:///...")
 
 
 def token_rules(config: BrokerConfig) -> TokenRules:
-    """What the settings of a listener require of tokens."""
+    """Return the token requirements in a listener's settings."""
     audiences = config.sasl_oauthbearer_expected_audience
     issuer = config.sasl_oauthbearer_expected_issuer
     skew_s = config.sasl_oauthbearer_clock_skew_seconds
@@ -247,13 +247,13 @@ def token_rules(config: BrokerConfig) -> TokenRules:
 
 
 def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
-    """The result of `make` once `waited` is done; cancelling this does not cancel `waited`."""
+    """Return the result of `make` after `waited`, which is not cancelled with it."""
     made: Later[Done] = Later()
 
     def finish(_: Later[None]) -> None:
         try:
             made.give(make())
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for.
+        except Exception as error:  # noqa: BLE001 - raised by `result`.
             made.fail(error)
 
     waited.on_done(finish)

@@ -1,8 +1,8 @@
-"""Tokens of OAUTHBEARER that no one has signed, for trying out clients on one machine.
+"""Unsigned OAUTHBEARER tokens, for trying out clients on one machine.
 
-Kafka's clients make them by themselves (`unsecuredLoginStringClaim_sub` in `sasl.jaas.config`), and
-so does librdkafka (`enable.sasl.oauthbearer.unsecure.jwt`). They prove nothing: a client that
-reaches the listener is any user that it wants to be.
+Kafka's clients create them (`unsecuredLoginStringClaim_sub` in `sasl.jaas.config`), and so does
+librdkafka (`enable.sasl.oauthbearer.unsecure.jwt`). They prove nothing: a client that reaches the
+listener can be any user.
 """
 
 import base64
@@ -18,14 +18,14 @@ _PARTS: Final = 3
 
 
 class UnsecuredTokens:
-    """Takes the place of `Tokens`, without keys."""
+    """Replaces `Tokens`; without keys."""
 
     def __init__(self, rules: TokenRules, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
 
     def check(self, token: str) -> Done:
-        """Let the subject of a token in, or fail with SaslFailure."""
+        """Accept a token. Raises SaslFailure."""
         parts = token.split(".")
         if len(parts) != _PARTS or parts[2]:
             raise SaslFailure("not a token without a signature")
@@ -38,12 +38,12 @@ class UnsecuredTokens:
 
 
 def _decoded(part: str) -> Mapping[str, object]:
-    """A JSON object in base64 for URLs, without its padding."""
+    """Decode a JSON object in URL-safe base64 without padding."""
     try:
         data = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
         found = json.loads(data)
     except (ValueError, RecursionError):
         raise SaslFailure("a part of the token cannot be read") from None
     if not isinstance(found, dict):
-        raise SaslFailure("a part of the token is no object")
+        raise SaslFailure("a part of the token is not an object")
     return found

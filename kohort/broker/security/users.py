@@ -1,8 +1,8 @@
-"""The users of this broker and their SCRAM credentials, in memory and in the metadata store.
+"""The users and their SCRAM credentials, in memory and in the metadata store.
 
-All changes of users go through here, and are stored before they take effect. PLAIN is checked
-against the same credentials. A file may give more users; a user with any stored credential has none
-of the file's: otherwise an old password could stay valid for another mechanism.
+All changes go through here, and are stored before they take effect. PLAIN uses the same
+credentials. A file may contain more users; a single stored credential of a user hides all of its
+credentials in the file, or an old password could stay valid for another mechanism.
 """
 
 import base64
@@ -29,7 +29,7 @@ MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 _SECRET: Final = "installation_secret"  # noqa: S105 - a name, not a secret.
 USER: Final = "user:"
-"""Prefix of the names of properties that are credentials."""
+"""Name prefix of the properties that are credentials."""
 _SECRET_BYTES: Final = 32
 
 
@@ -41,11 +41,13 @@ class CredentialKey(NamedTuple):
 
 
 Change = tuple[CredentialKey, Credential | None]
-"""A credential that replaces the current one; None removes it."""
+"""A new credential; None removes the current one."""
 
 
 class Users:
-    """See the module. Changes block on the disk, and take turns with other writers of the store."""
+    """The users. Storing changes blocks on the disk; the caller serialises it with other writers of
+    the store.
+    """
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -53,7 +55,7 @@ class Users:
             key_of(name): read_credential(text) for name, text in store.properties(USER).items()
         }
         self._given: dict[CredentialKey, Credential] = {}
-        """Credentials that the file gives."""
+        """Credentials in the file."""
         self._credentials = dict(self._stored)
         """Credentials in force."""
         self._listeners: list[Callable[[str], None]] = []
@@ -61,9 +63,9 @@ class Users:
         self._looks: dict[str, Counter[VisibleProperties]] = {
             mechanism: Counter() for mechanism in HASHES
         }
-        """The looks of stored credentials and how many have each, by mechanism."""
+        """By mechanism, the visible properties of credentials and how many have them."""
         self._first: dict[str, str] = {}
-        """The mechanism of a user's first credential, which decides on passwords, by user."""
+        """By user, the mechanism of the first credential, which is the one for passwords."""
         for user in {key.user for key in self._credentials}:
             self._note_first(user)
         self._usual: _Usual | None = None
@@ -71,19 +73,19 @@ class Users:
             self._looks[key.mechanism][one.look] += 1
 
     def load_secret(self) -> None:
-        """Load or create the secret that credentials of unknown users are derived from. `find` and
-        `work_for` need it. Blocks on the disk.
+        """Load or create the secret from which credentials of unknown users are derived. Required
+        by `find` and `work_for`. Blocks on the disk.
         """
         secret = self._store.properties(_SECRET).get(_SECRET)
         if secret is None:
             secret = os.urandom(_SECRET_BYTES).hex()
-            # A broker starts on a full disk: it keeps this one for this run only.
+            # On a full disk the secret is used for this run only.
             with suppress(StorageError):
                 self._store.set_properties({_SECRET: secret})
         self._secret = bytes.fromhex(secret)
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call a function with the name of a user after each change of its credentials."""
+        """Call a function with the user name after every change of a user's credentials."""
         self._listeners.append(listener)
 
     def __len__(self) -> int:
@@ -101,25 +103,25 @@ class Users:
                 yield number, found
 
     def get(self, user: str, mechanism: str) -> Credential | None:
-        """The credential in force, stored or from the file; None if there is none."""
+        """Return the credential in force, stored or from the file, or None."""
         return self._credentials.get(CredentialKey(user, mechanism))
 
     def is_stored(self, key: CredentialKey) -> bool:
-        """Whether the store has such a credential, so that it can be removed."""
+        """Whether the credential is stored, and can be removed."""
         return key in self._stored
 
     def find(self, mechanism: str, user: str) -> Credential:
-        """The credential for answering a client that claims to be `user`; made up if unknown."""
-        assert self._secret, "loaded before clients come"
-        # For every name, so that the time taken does not reveal which users exist.
+        """Return the credential of a user; a derived one for an unknown user."""
+        assert self._secret, "not loaded"
+        # For every name, so that the time does not reveal which users exist.
         made = made_up(mechanism, user, self._secret, self._found_usual().looks[mechanism])
         return self._credentials.get(CredentialKey(user, mechanism), made)
 
     def work_for(self, user: str) -> "list[PasswordWork]":
-        """The hashes to compute for a password that was sent in plain text.
+        """Return the hashes to compute for a plain-text password.
 
-        The user's first credential decides. The total work is the same for every user, whichever
-        mechanisms and iterations it has, so that the time taken does not reveal which users exist.
+        Only the user's first credential counts. The total work is the same for every user,
+        whatever its mechanisms and iterations, so that the time does not reveal which users exist.
         """
         decides = self._first.get(user)
         found = []
@@ -131,15 +133,15 @@ class Users:
         return found
 
     def store_changes(self, changes: Iterable[Change]) -> None:
-        """Make changes durable; the caller then calls `apply` on the loop. Raises StorageError."""
+        """Make changes durable; the event loop then calls `apply`. Raises StorageError."""
         self._store.set_properties({property_of(key): credential_text(new) for key, new in changes})
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Put stored changes into effect."""
+        """Apply stored changes."""
         self._apply(self._stored, changes)
 
     def apply_given(self, changes: Iterable[Change]) -> None:
-        """Put changes of the users in the file into effect."""
+        """Apply changes of the file."""
         self._apply(self._given, changes)
 
     def _apply(self, source: dict[CredentialKey, Credential], changes: Iterable[Change]) -> None:
@@ -155,7 +157,7 @@ class Users:
         self._usual = None
 
     def _settle(self, user: str) -> None:
-        """Determine a user's credentials in force; listeners are called if they changed."""
+        """Determine a user's credentials in force; call the listeners if they have changed."""
         keys = [CredentialKey(user, mechanism) for mechanism in HASHES]
         source = self._stored if any(key in self._stored for key in keys) else self._given
         is_other = False
@@ -176,7 +178,7 @@ class Users:
                 listener(user)
 
     def _found_usual(self) -> "_Usual":
-        """The properties of most credentials, computed once after each change."""
+        """Return the properties of most credentials, computed once after each change."""
         if self._usual is None:
             looks = {
                 mechanism: max(found, key=found.__getitem__, default=USUAL_PROPERTIES)
@@ -199,36 +201,36 @@ class Users:
 
 
 class PasswordWork(NamedTuple):
-    """One hashing of a password. It can be right only with a credential that is not made up."""
+    """One hash of a password. It can match only a credential that is not made up."""
 
     mechanism: str
     credential: Credential
     rounds: int
-    """Iterations that are always done: no credential of the mechanism has more."""
+    """Iterations to compute in any case: the most of any credential of the mechanism."""
 
 
 class _Usual(NamedTuple):
-    """The basis of credentials that are made up for unknown users."""
+    """Properties of the credentials derived for unknown users."""
 
     looks: Mapping[str, VisibleProperties]
-    """The usual look of a credential, by mechanism."""
+    """The most frequent visible properties, by mechanism."""
     rounds: Mapping[str, int]
-    """The most iterations of any credential, by mechanism that decides on a user's password."""
+    """The most iterations of any credential, by mechanism that is some user's first."""
 
 
 def property_of(key: CredentialKey) -> str:
-    """The name of the property that a credential is kept in."""
+    """Return the name of the property that stores a credential."""
     return f"{USER}{key.mechanism}:{key.user}"
 
 
 def key_of(name: str) -> CredentialKey:
-    """The key of the credential that the property of that name holds."""
+    """Return the key of the credential stored in the property of that name."""
     mechanism, _, user = name.removeprefix(USER).partition(":")
     return CredentialKey(user, mechanism)
 
 
 def credential_text(credential: Credential | None) -> str | None:
-    """The value of the property; None for a credential to remove."""
+    """Return the value of the property; None for a credential to remove."""
     if credential is None:
         return None
     return json.dumps(
@@ -242,7 +244,7 @@ def credential_text(credential: Credential | None) -> str | None:
 
 
 def read_credential(text: str) -> Credential:
-    """The credential in the value of a property."""
+    """Return the credential in the value of a property."""
     found = json.loads(text)
     keys = Keys(base64.b64decode(found["stored_key"]), base64.b64decode(found["server_key"]))
     return Credential(base64.b64decode(found["salt"]), keys, found["iterations"])

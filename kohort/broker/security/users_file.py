@@ -1,9 +1,9 @@
-"""Users that a file gives, besides those that are stored (`kohort.users.file`).
+"""The users file (`kohort.users.file`), an addition to the stored users.
 
-One line for each user and mechanism, as `kohort users hash` prints it, the last three in base64:
-``name:SCRAM-SHA-256$<iterations>$<salt>$<stored key>$<server key>``. Empty lines, and lines that
-begin with #, are skipped. The file is read at the start and after each change, as a whole or not at
-all, and never written.
+It has one line per user and mechanism, as printed by `kohort users hash`, the last three parts in
+base64: ``name:SCRAM-SHA-256$<iterations>$<salt>$<stored key>$<server key>``. Empty lines and lines
+that begin with # are skipped. The file is read at the start and after each change, all or nothing,
+and never written.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from kohort.protocol.scram import (
 logger = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
-"""Bound on the file; enough for 100,000 users with both mechanisms."""
+"""The largest file; enough for 100,000 users with both mechanisms."""
 
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,9}")
 _PARTS: Final = 5
@@ -40,11 +40,11 @@ Credentials = dict[CredentialKey, Credential]
 
 
 class UsersFileError(Exception):
-    """A file of users that cannot be used; the text names the line but repeats nothing of it."""
+    """An unusable users file; the text contains the line's number but nothing of its content."""
 
 
 class UsersFile:
-    """The file at a path, and what was last read from it."""
+    """The file at a path, and its credentials when it was last read."""
 
     def __init__(self, path: Path, users: Users) -> None:
         self.reload_failures = 0
@@ -55,44 +55,44 @@ class UsersFile:
         self._lock = asyncio.Lock()
 
     def load(self) -> None:
-        """Load the users of the file, at the start. Blocks on the disk. Raises UsersFileError."""
+        """Load the file at the start. Blocks on the disk. Raises UsersFileError."""
         self._users.apply_given(self._read())
-        told = users_file_complaint(self._path)
-        if told is not None:
-            logger.warning("%s", told)
+        warning = users_file_complaint(self._path)
+        if warning is not None:
+            logger.warning("%s", warning)
 
-    async def look(self, executor: Executor) -> None:
+    async def reload_if_changed(self, executor: Executor) -> None:
         """Reload if the file has changed since it was read."""
         loop = asyncio.get_running_loop()
         if await loop.run_in_executor(executor, version_of, self._path) != self._seen:
             await self.reload(executor)
 
     async def reload(self, executor: Executor) -> None:
-        """Load the users that the file has now. On failure the old ones stay, and it is logged."""
+        """Reload the file. A failure is logged, and the old users stay."""
         loop = asyncio.get_running_loop()
         async with self._lock:
             try:
                 changes = await loop.run_in_executor(executor, self._read)
             except UsersFileError as error:
                 self.reload_failures += 1
-                logger.error("The users are not renewed: %s", error)  # noqa: TRY400 - the text says it all.
+                logger.error("Cannot reload the users: %s", error)  # noqa: TRY400 - no traceback needed.
                 return
             self._users.apply_given(changes)
             logger.info(
-                "kohort.users.file was read again, %d of its credentials are new or gone",
+                "Reloaded kohort.users.file, %d credentials have changed",
                 len(changes),
             )
 
     def _read(self) -> list[Change]:
-        """Read the file, and return how it differs from what was read before."""
-        # Taken before the read: a write during the read is found by the next check.
+        """Read the file, and return the changes since it was last read."""
+        # Before the read, so that the next check notices a write during the read.
         self._seen = version_of(self._path)
         before, self._given = self._given, read_users_at(self._path)
         return _differences(before, self._given)
 
 
 def read_users_at(path: Path) -> Credentials:
-    """The credentials in a file. Blocks on the disk. Raises UsersFileError."""
+    """Return the credentials in a file. Blocks on the disk. Raises UsersFileError."""
     try:
         with path.open("rb") as file:
             data = file.read(BYTES_MAX + 1)
@@ -105,7 +105,7 @@ def read_users_at(path: Path) -> Credentials:
 
 
 def users_file_complaint(path: Path) -> str | None:
-    """A sentence about a file that others can read. Reads the file system."""
+    """Return a warning if others can read the file. Reads the file system."""
     if not is_open_to_all(path):
         return None
     return (
@@ -115,13 +115,13 @@ def users_file_complaint(path: Path) -> str | None:
 
 
 def read_users(data: bytes) -> Credentials:
-    """The credentials in the bytes of a file. Raises UsersFileError."""
+    """Return the credentials in a file's bytes. Raises UsersFileError."""
     if len(data) > BYTES_MAX:
         raise UsersFileError(f"the file is larger than {BYTES_MAX >> 20} MiB")
     found: Credentials = {}
     lines: dict[CredentialKey, int] = {}
     names: set[str] = set()
-    # Not splitlines: a name may have characters that it treats as line ends.
+    # Not splitlines: a name may contain characters that it treats as line ends.
     for number, ended in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         line = ended.removesuffix(b"\r")
         if not line.strip() or line.startswith(b"#"):
@@ -132,7 +132,7 @@ def read_users(data: bytes) -> Credentials:
             raise UsersFileError(f"line {number}: {error}") from None
         if key in found:
             raise UsersFileError(
-                f"line {number}: the user and mechanism of line {lines[key]} once more"
+                f"line {number}: the same user and mechanism as in line {lines[key]}"
             )
         names.add(key.user)
         if len(names) > USERS_MAX:
@@ -142,25 +142,25 @@ def read_users(data: bytes) -> Credentials:
 
 
 def credential_line(user: str, mechanism: str, credential: Credential) -> str:
-    """The line of one credential. Raises ValueError if a line cannot hold such a name."""
+    """Return the line of a credential. Raises ValueError for a name that no line can contain."""
     parts = [
         mechanism,
         str(credential.iterations),
-        *(base64.b64encode(one).decode() for one in (credential.salt, *credential.keys)),
+        *(base64.b64encode(part).decode() for part in (credential.salt, *credential.keys)),
     ]
     line = f"{user}:{'$'.join(parts)}"
     if list(read_users(line.encode())) != [CredentialKey(user, mechanism)]:
-        raise ValueError("the name begins with #, or has an end of line in it")
+        raise ValueError("the name begins with #, or contains a line end")
     return line
 
 
 def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
-    """Parse a line. Raises ValueError, without the line's text: it may be a password by mistake."""
+    """Parse a line. Raises ValueError, without the text: it may be a password by mistake."""
     try:
         text = line.decode()
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
-    # The last colon: names may contain colons, what follows does not.
+    # The last colon: names may contain colons, the rest does not.
     user, colon, rest = text.rpartition(":")
     parts = rest.split("$")
     if not colon or len(parts) != _PARTS:
@@ -174,9 +174,9 @@ def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
     if len(user.encode()) > NAME_BYTES_MAX:
         raise ValueError(f"the name has more than {NAME_BYTES_MAX} bytes")
     if mechanism not in HASHES:
-        raise ValueError(f"the mechanism is none of {', '.join(HASHES)}")
+        raise ValueError(f"the mechanism is not one of {', '.join(HASHES)}")
     if not _COUNT.fullmatch(count) or not ITERATIONS_MIN <= int(count) <= ITERATIONS_MAX:
-        raise ValueError(f"the iterations are no number of {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+        raise ValueError(f"the iterations are not {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     names = ("salt", "stored key", "server key")
     salt, *keys = map(_decoded, names, encoded)
     if len(salt) > SALT_BYTES_MAX:

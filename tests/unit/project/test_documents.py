@@ -64,14 +64,6 @@ def test_a_function_is_where_the_documents_say() -> None:
     assert [place for place in sorted(places) if not is_defined(*place)] == []
 
 
-def test_the_walks_are_read_by_the_test_above() -> None:
-    names = {name for _, name in named(ARCHITECTURE.read_text())}
-
-    assert {"Connection.buffer_updated", "PartitionLog.read", "GroupActor._step"} <= names
-    assert len(names) > 60
-    assert not is_defined("broker/network/connection/frames.py", "FrameReader.no_such_method")
-
-
 def test_every_file_that_a_document_names_exists() -> None:
     path_in_text = re.compile(rf"`((?:{'|'.join(SOURCES)}|tests|docs)/[\w/.-]+)`")
     missing = [

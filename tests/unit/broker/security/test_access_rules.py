@@ -61,7 +61,7 @@ async def test_two_requests_may_remove_the_same_rules(rules: AccessRules) -> Non
 async def test_the_rules_that_all_filters_find_are_bounded(
     rules: AccessRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FOUND_MAX", 4)
+    monkeypatch.setattr(module, "MATCHES_MAX", 4)
     await rules.create([rule("a"), rule("b")])
     with pytest.raises(TooManyRulesError, match="At most 4 rules"):
         await rules.delete([EVERYTHING] * 3)

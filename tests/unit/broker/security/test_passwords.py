@@ -75,7 +75,7 @@ class World:
             try:
                 outcome = self.passwords.check(WRONG, ip)
             except SaslFailure as refused:
-                assert str(refused) == "too many passwords to check"  # noqa: PT017 - with others.
+                assert str(refused) == "too many queued password checks"  # noqa: PT017 - with others.
             else:
                 assert isinstance(outcome, Later)
                 waiting.append(outcome)

@@ -45,7 +45,7 @@ def encrypted(authority: Authority, name: str) -> bytes:
 
 def listener(store: Path, **settings: str) -> TlsListener:
     config = BrokerConfig(ssl_keystore_location=str(store), **settings)  # type: ignore[arg-type]
-    return TlsListener("SSL", lambda: config, lets_in=True)
+    return TlsListener("SSL", lambda: config, authenticates=True)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +195,6 @@ def test_a_host_that_the_certificate_is_not_for_is_warned_of(
     one = listener(authority.directory / "broker.pem")
     caplog.clear()
     one.warn_of_name(host)
-    told = f"sends clients to {host}, but its certificate is for *.example.com, 127.0.0.1, ::1"
+    told = f"advertises {host}, but its certificate is for *.example.com, 127.0.0.1, ::1"
     assert (told in caplog.text) == is_warned
     assert bool(caplog.records) == is_warned

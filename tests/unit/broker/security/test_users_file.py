@@ -68,20 +68,22 @@ WRONG = {
     f"{ALICE}$x": "it is not name:mechanism",
     ALICE.removeprefix("alice"): "the name is empty",
     "é" * 128 + ALICE: "the name has more than 255 bytes",
-    ALICE.replace(SCRAM, "SCRAM-SHA-1"): "the mechanism is none of SCRAM-SHA-256",
-    ALICE.replace(SCRAM, "scram-sha-256"): "the mechanism is none of SCRAM-SHA-256",
-    ALICE.replace("$4096$", "$4095$"): "the iterations are no number of 4096 to 16384",
-    ALICE.replace("$4096$", "$16385$"): "the iterations are no number",
-    ALICE.replace("$4096$", "$4_096$"): "the iterations are no number",
-    ALICE.replace("$4096$", "$٤٠٩٦$"): "the iterations are no number",
-    ALICE.replace("$4096$", f"${'9' * 5000}$"): "the iterations are no number",
+    ALICE.replace(SCRAM, "SCRAM-SHA-1"): "the mechanism is not one of SCRAM-SHA-256",
+    ALICE.replace(SCRAM, "scram-sha-256"): "the mechanism is not one of SCRAM-SHA-256",
+    ALICE.replace("$4096$", "$4095$"): "the iterations are not 4096 to 16384",
+    ALICE.replace("$4096$", "$16385$"): "the iterations are not",
+    ALICE.replace("$4096$", "$4_096$"): "the iterations are not",
+    ALICE.replace("$4096$", "$٤٠٩٦$"): "the iterations are not",
+    ALICE.replace("$4096$", f"${'9' * 5000}$"): "the iterations are not",
     ALICE.replace(SALT, "c2Fs" * 342): "the salt has more than 1024 bytes",
     ALICE.replace(SALT, "hunter2"): "the salt is not base64",
     ALICE.replace(STORED, "hunter2"): "the stored key is not base64",
     ALICE.replace(STORED, "aHVudGVyMg=="): "the stored key does not have the 32 bytes",
     ALICE.replace(SERVER, f"{SERVER} "): "the server key is not base64",
     ALICE.replace(SCRAM, OTHER): "the stored key does not have the 64 bytes",
-    credential_line("carol", SCRAM, credential("other")): "the user and mechanism of line 2 once",
+    credential_line(
+        "carol", SCRAM, credential("other")
+    ): "the same user and mechanism as in line 2",
 }
 
 
