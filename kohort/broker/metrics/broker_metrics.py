@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.host import GroupHost
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.history.history import RebalanceHistory
-    from kohort.broker.network.server import NetworkServer
+    from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.lasting_tasks import LastingTasks
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.host import TransactionHost

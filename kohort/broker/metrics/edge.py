@@ -17,7 +17,7 @@ from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kohort.broker.core.purgatory import Purgatory
-    from kohort.broker.network.server import NetworkServer
+    from kohort.broker.network.server.server import NetworkServer
 
 _ERROR_NAMES = {code.value: code.name for code in ErrorCode}
 
