@@ -265,7 +265,7 @@ def test_a_handler_that_raises_is_answered_with_an_error(
     def broken(*args: object, **options: object) -> None:
         raise RuntimeError("our mistake")
 
-    groups = running.broker.services.groups
+    groups = running.broker.services.classic_groups
     monkeypatch.setattr(type(groups), "heartbeat", broken)
     message = client.call(HEARTBEAT, 4, HeartbeatResponse)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR

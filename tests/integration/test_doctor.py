@@ -63,7 +63,7 @@ def test_what_is_compiled_is_told(capsys: pytest.CaptureFixture[str], tmp_path: 
     options = [word for one in settings(tmp_path) for word in ("--override", one)]
     assert main(["doctor", *options]) == 0
     told = capsys.readouterr().out
-    assert told.count(" compiled  ") == 5
+    assert told.count(" compiled  ") == 3
     assert OK in told
 
 

@@ -144,7 +144,7 @@ def test_a_member_that_waits_in_a_rebalance_has_no_session_to_end(kafka: Kafka) 
     group.enforce()
     waiting = member.join()
     wait_until(lambda: parked_joins(kafka) == 1, "the join waits for the other member")
-    with pytest.raises(ValueError, match="waits for an answer"):
+    with pytest.raises(ValueError, match="waits for a response"):
         group.expire(member_id=member.member_id)
     assert not newcomer.join().answer().error_code
     assert not waiting.answer().error_code
