@@ -8,7 +8,7 @@ from typing import NoReturn, TypeAlias
 
 from kohort.cli.errors import CommandError
 
-Execute: TypeAlias = Callable[[argparse.Namespace], None]
+Handler: TypeAlias = Callable[[argparse.Namespace], None]
 """Executes a command and prints its result. Raises CommandError."""
 
 
@@ -37,20 +37,20 @@ class Commands:
         self._parsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
 
     def add(
-        self, name: str, summary: str, execute: Execute, *, description: str | None = None
+        self, name: str, summary: str, handler: Handler, *, description: str | None = None
     ) -> argparse.ArgumentParser:
         """Add a subcommand and return its parser."""
         parser = self._parsers.add_parser(
             name, help=summary, description=description, epilog=self._epilog
         )
-        parser.set_defaults(execute=execute)
+        parser.set_defaults(handler=handler)
         return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Execute the command and return the exit code; errors are printed."""
     try:
-        options.execute(options)
+        options.handler(options)
         sys.stdout.flush()
     except CommandError as error:
         print(f"kohort: {error}", file=sys.stderr)

@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_committed skips records of aborted and open transactions (%(default)s)",
     )
     add_kafka(parser)
-    parser.set_defaults(run=run, execute=execute)
+    parser.set_defaults(run=run, handler=_consume)
     parser.epilog = "Exit codes: 0; 1 no such topic; 2 usage; 3 no broker answers, or it refuses."
 
 
-def execute(options: argparse.Namespace) -> None:
+def _consume(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     from kohort.cli.consuming import consume  # noqa: PLC0415 - imports asyncio.
 

@@ -80,7 +80,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         help="listeners for the printed Kafka settings, with the controller's under the name "
         f"{CONTROLLER} ({','.join(map(str, KAFKA_LISTENERS))})",
     )
-    parser.set_defaults(execute=_export)
+    parser.set_defaults(handler=_export)
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +92,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="Kafka's metadata.log.dir, if it is not the data directory",
     )
-    parser.set_defaults(execute=_import)
+    parser.set_defaults(handler=_import)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -61,11 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compression", choices=CODECS, default="none", help="compression of batches (%(default)s)"
     )
     add_kafka(parser)
-    parser.set_defaults(run=run, execute=execute)
+    parser.set_defaults(run=run, handler=_produce)
     parser.epilog = "Exit codes: 0; 1 no such topic; 2 usage; 3 no broker answers, or it refuses."
 
 
-def execute(options: argparse.Namespace) -> None:
+def _produce(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     parse = _parser(options)
     with cluster_of(options) as cluster, _opened(options.file) as descriptor:
