@@ -20,14 +20,15 @@ from tests.support.suites import budgets, hangs, left_out, side_by_side
 
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the
 # build machine tries new examples, too, where Hypothesis would go by CI=true and repeat the same.
-settings.register_profile(
-    "kohort",
-    settings.get_profile("default"),
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("kohort")
+for form, examples in (("short", 40), ("long", 100)):
+    settings.register_profile(
+        form,
+        settings.get_profile("default"),
+        max_examples=examples,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,13 @@ class Scale:
 
 
 SCALES: Final = (
-    Scale("--crash-runs", 20, 200, "how often tests/crash kills the broker"),
-    Scale("--history-kills", 4, 500, "how often tests/crash kills the broker around rebalances"),
+    Scale("--crash-runs", 8, 200, "how often tests/crash kills the broker"),
+    Scale("--history-kills", 2, 500, "how often tests/crash kills the broker around rebalances"),
     Scale("--transaction-kills", 2, 200, "how often tests/crash kills the broker in transactions"),
-    Scale("--fuzz-frames", 50_000, 2_000_000, "how many frames tests/fuzz sends"),
-    Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
+    Scale("--fuzz-frames", 15_000, 2_000_000, "how many frames tests/fuzz sends"),
+    Scale("--captured-frames", 8_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
-    Scale("--transaction-steps", 300, 10_000, "how far each walk through transactions goes"),
+    Scale("--transaction-steps", 150, 10_000, "how far each walk through transactions goes"),
     Scale("--what-if-traces", 4, 120, "how many lives the advisor's predictions are held against"),
 )
 
@@ -66,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if config.getoption("--long") else "short")
     side_by_side.prepare(config)
     budgets.prepare(config)
     config.pluginmanager.register(left_out.NothingLeftOut())

@@ -47,9 +47,9 @@ from tests.interop.same_answers.scenes import (
 from tests.support.records.batches import with_header
 from tests.support.records.compressed_forms import Readers
 
-BATCHES_SHORT: Final = 400
-BATCHES_LONG: Final = 20_000
-BATCHES_OF_TOPIC: Final = 40
+TOPICS_SHORT: Final = 10
+TOPICS_LONG: Final = 500
+BATCHES_OF_TOPIC: Final = 16
 TIMES_OF_TOPIC: Final = 20
 
 RETENTION_MS: Final = HOUR_MS
@@ -94,7 +94,7 @@ def test_random_batches_get_the_same_answers_and_are_stored_alike(
 ) -> None:
     new_seed = time.time_ns() % 1_000_000_007 if long_form else 1
     seed = int(os.environ.get("BATCHES_SEED") or new_seed)
-    count = BATCHES_LONG if long_form else BATCHES_SHORT
+    count = (TOPICS_LONG if long_form else TOPICS_SHORT) * BATCHES_OF_TOPIC
     print(f"BATCHES_SEED={seed}")
     topics: list[Topic] = []
     codes: Counter[ErrorCode] = Counter()

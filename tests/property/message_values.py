@@ -4,7 +4,6 @@ Used by every test that holds the codecs against something else: construct, kio 
 """
 
 import importlib
-import os
 import pkgutil
 from collections.abc import Callable
 from functools import cache
@@ -17,14 +16,15 @@ from kohort.protocol import messages
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import FOREVER, Field
 from kohort.protocol.types import ZERO_UUID, WireType
+from tests.support.suites.examples import examples
 
 T = TypeVar("T")
 Message = type[Any]
 Leaf = Callable[[Field], st.SearchStrategy[Any] | None]
 """Replaces the strategy of a primitive field, where another implementation takes less than all."""
 
-EXAMPLES = int(os.environ.get("KOHORT_CODEC_EXAMPLES", "5"))
-"""Random values of each (message, version); the default keeps the whole set under a minute."""
+EXAMPLES = examples(8)
+"""Random values of each (message, version), of which there are hundreds."""
 
 codec_settings = settings(max_examples=EXAMPLES, deadline=None)
 

@@ -21,6 +21,7 @@ from kohort.client.core.group.assignors.assignor import Assignment
 from kohort.client.core.group.assignors.user_data import encode_held
 from kohort.client.core.partitions import TopicPartition
 from tests.support.measures.bytecodes import metered
+from tests.support.suites.examples import examples
 
 TOPICS = ("a", "b", "c", "d", "gone")
 Counts = dict[str, int]
@@ -325,7 +326,7 @@ def test_no_member_is_given_what_another_one_still_holds(group: Group) -> None:
         assert all(mine and when < mine[0] for _, when in others)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(group=groups_with_a_past())
 def test_a_cooperative_group_settles_in_two_rounds(group: Group) -> None:
     assert settled(*group)[2] <= 2

@@ -29,6 +29,7 @@ from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.known_cluster import TOPIC_ID, OneTopic
+from tests.support.suites.examples import examples
 
 PARTITIONS = [TopicPartition("t", index) for index in range(5)]
 BROKERS = (0, 1)
@@ -243,4 +244,4 @@ def _log(offset: int, batches: int) -> bytes:
 
 
 TestFetchModel = FetchModel.TestCase
-TestFetchModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestFetchModel.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)

@@ -14,6 +14,7 @@ from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.property.group_members import PARTITIONS, Member, Witness
 from tests.support.groups.scenario import SECOND, Scenario, Ticket, subscription
+from tests.support.suites.examples import examples
 from tests.support.walk import choice, first_step, flag, nothing, number, row, several, step, walk
 
 MEMBERS_MAX = 5
@@ -357,7 +358,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 GroupMachine.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=60, deadline=None, report_multiple_bugs=False
+    max_examples=examples(50), stateful_step_count=60, deadline=None, report_multiple_bugs=False
 )
 test_a_group_keeps_its_promises = GroupMachine.TestCase
 

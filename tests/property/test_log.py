@@ -27,6 +27,7 @@ from tests.support.records.storage_tools import (
     stored,
 )
 from tests.support.records.storage_tools import settings as log_settings
+from tests.support.suites.examples import examples
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -222,5 +223,5 @@ class LogMachine(RuleBasedStateMachine):
         assert read_all(self.log) == visible
 
 
-LogMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30)
 TestLogAgainstAList = LogMachine.TestCase

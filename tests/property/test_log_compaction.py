@@ -25,6 +25,7 @@ from tests.support.records.storage_tools import (
     read_all,
     settings,
 )
+from tests.support.suites.examples import examples
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 24 * HOUR_MS
@@ -138,7 +139,7 @@ def new_log() -> Keyed:
     return Keyed(*memory_log(**CONFIG))
 
 
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(deadline=None, max_examples=examples(50))
 @given(rounds=st.lists(BATCHES, min_size=1, max_size=4), reopen=st.booleans())
 def test_every_key_keeps_its_latest_record_and_no_other(
     rounds: list[list[Contents]], reopen: bool
@@ -160,7 +161,7 @@ def test_every_key_keeps_its_latest_record_and_no_other(
         assert producer.batches[-1].last_sequence == keyed.sequence - 1
 
 
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(deadline=None, max_examples=examples(50))
 @given(batches=BATCHES, memory_bytes=st.integers(0, 1500))
 def test_with_little_memory_a_run_gets_less_far_and_the_next_goes_on(
     batches: list[Contents], memory_bytes: int
@@ -175,7 +176,7 @@ def test_with_little_memory_a_run_gets_less_far_and_the_next_goes_on(
         keyed.check()
 
 
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(deadline=None, max_examples=examples(50))
 @given(batches=BATCHES)
 def test_tombstones_go_when_their_time_is_over_and_not_before(
     batches: list[Contents],

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kohort.broker.core.partition.producers import ProducerState
 from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.support.records.batches import sequenced
+from tests.support.suites.examples import examples
 
 TOP = 2147483647
 EXPIRATION_MS = 100
@@ -129,5 +130,5 @@ class Idempotence(RuleBasedStateMachine):
             self.end_offset += count
 
 
-Idempotence.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Idempotence.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
 TestIdempotence = Idempotence.TestCase

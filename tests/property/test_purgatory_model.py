@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
+from tests.support.suites.examples import examples
 
 KEYS = ["k0", "k1", "k2", "k3"]
 Event = tuple[str, str]
@@ -211,4 +212,4 @@ class PurgatoryMachine(RuleBasedStateMachine):
 
 
 TestPurgatoryModel = PurgatoryMachine.TestCase
-TestPurgatoryModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPurgatoryModel.settings = settings(max_examples=examples(150), stateful_step_count=40)

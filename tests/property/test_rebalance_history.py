@@ -29,6 +29,7 @@ from kohort.groups.steps import at_once
 from tests.property.group_members import Witness
 from tests.property.test_group import GroupMachine
 from tests.support.groups.scenario import Scenario
+from tests.support.suites.examples import examples
 
 
 class HistoryWitness(Witness):
@@ -167,6 +168,6 @@ class HistoryMachine(GroupMachine):
 
 
 HistoryMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False
+    max_examples=examples(60), stateful_step_count=40, deadline=None, report_multiple_bugs=False
 )
 test_every_rebalance_has_one_record = HistoryMachine.TestCase

@@ -43,8 +43,9 @@ from kohort.protocol.records.varint import (
 )
 from kohort.protocol.records.walk import check_records, read_span
 from tests.support.records.batches import one_record, with_block
+from tests.support.suites.examples import examples
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=examples(60), deadline=None)
 
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 int32s = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kohort.broker.core.transaction.records import TransactionTombstone, last_epoch_of
 from kohort.protocol.errors import ErrorCode
+from tests.support.suites.examples import examples
 from tests.support.transactions.driven_id import (
     ABORT,
     COMMIT,
@@ -43,7 +44,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from([0, 1, 7, 32_764, 32_766]), st.lists(STEPS, max_size=40))
 def test_replay_is_live(epoch: int, steps: list[tuple[object, ...]]) -> None:
     driven = Driven(stored(S.EMPTY, epoch))

@@ -12,6 +12,7 @@ from kohort.groups.records import OffsetRecord, PendingOffset
 from kohort.groups.requests import OffsetToCommit, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import MINUTE, Scenario, settled
+from tests.support.suites.examples import examples
 
 PARTITIONS = 2
 PRODUCERS = (7, 8, 9)
@@ -78,7 +79,7 @@ def take(s: Scenario, step: Step, offset: int) -> None:
             s.restart()
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(steps)
 def test_positions_are_the_fold_of_the_log(history: list[Step]) -> None:
     s = Scenario()

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.work import Entry, Item, Work, WorkLimits
+from tests.support.suites.examples import examples
 
 PARTITIONS = [TopicPartition("t", index) for index in range(3)]
 LANES = 3
@@ -162,4 +163,4 @@ class WorkModel(RuleBasedStateMachine):
 
 
 TestWorkModel = WorkModel.TestCase
-TestWorkModel.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestWorkModel.settings = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.campaign import Tally, attribution, describe, live_many
 
-REBALANCES_SHORT, REBALANCES_LONG = 1_000, 10_000
+REBALANCES_SHORT, REBALANCES_LONG = 500, 10_000
 REBALANCES_OF_A_WORLD_MIN = 100
 CRAMPED_SHORT, CRAMPED_LONG = 3, 6
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.campaign import Tally, describe, live_many
 
-WORLDS_SHORT, WORLDS_LONG = 4, 8
+WORLDS_SHORT, WORLDS_LONG = 2, 8
 
 
 @pytest.mark.timeout(1200)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.topic_life import TopicLife
 
-WORLDS_SHORT, WORLDS_LONG = 6, 200
+WORLDS_SHORT, WORLDS_LONG = 3, 200
 FAILURES = 15
 
 

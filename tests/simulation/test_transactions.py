@@ -33,7 +33,7 @@ from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.transactions.broker import Broker, Disk, new_loop, settings
 from tests.simulation.transactions.history import examine_history
 
-STATES_SHORT = 60
+STATES_SHORT = 30
 """For each way of flushing."""
 STATES_LONG = 60_000
 STATES_OF_A_HISTORY = 3_000

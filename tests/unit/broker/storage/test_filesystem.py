@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kohort.broker.storage.filesystem import FileSystem, OsFileSystem, read_file, write_fully
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.suites.examples import examples
 
 
 def test_a_file_that_is_never_used_holds_no_descriptor(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ _OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(_OPERATIONS)
 def test_the_simulated_file_system_does_what_the_real_one_does(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[object, ...]]

@@ -15,7 +15,14 @@ from tests.interop.lives.fidelity import hold, recordings
 from tests.interop.lives.life import load
 
 
-@pytest.mark.parametrize(("library", "count"), [("librdkafka", 20), ("aiokafka", 20), ("java", 10)])
+@pytest.mark.parametrize(
+    ("library", "count"),
+    [
+        ("librdkafka", 20),
+        pytest.param("aiokafka", 20, marks=pytest.mark.long),
+        pytest.param("java", 10, marks=pytest.mark.long),
+    ],
+)
 def test_what_is_predicted_and_advised_of_lives_is_how_they_were_lived(
     library: str, count: int
 ) -> None:

@@ -309,7 +309,10 @@ def test_a_quicker_member_and_the_best_setting_are_told_together() -> None:
     )
     assert "Do both" not in little
     assert "If billing-4 were as quick as the others, and ★" in said
-    # What the advisor makes of the week has both.
+
+
+@pytest.mark.long
+def test_the_advisor_finds_a_quicker_member_and_the_best_setting_in_the_week() -> None:
     found = answer(page(advice=worked_out("billing")))
     assert found.both is not None
     assert found.quicker is not None

@@ -65,7 +65,7 @@ def test_it_is_bounded_but_takes_at_least_one_batch() -> None:
     assert not offsets.has_room_for(3)
 
 
-@pytest.mark.parametrize("memory_bytes", [2 << 20, 8 << 20])
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 2 << 20])
 def test_its_memory_is_what_it_was_given(memory_bytes: int) -> None:
     tracemalloc.start()
     try:

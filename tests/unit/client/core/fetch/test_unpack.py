@@ -18,6 +18,7 @@ from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import encode_varint
 from tests.support.both_forms import BothForms
 from tests.support.records.batches import SHAPES, one_record, with_block
+from tests.support.suites.examples import examples
 
 ALL = 1 << 30
 
@@ -169,7 +170,7 @@ record_lists = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(record_lists, st.integers(0, 1 << 50))
 def test_both_forms_read_what_the_broker_s_reader_reads(
     records: list[Record], base_offset: int
@@ -179,7 +180,7 @@ def test_both_forms_read_what_the_broker_s_reader_reads(
         assert _plain(_outcome(form, batch)) == _declared(batch)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.binary(max_size=60), st.integers(1, 3))
 @example(encode_varint(7) + b"\x00\x00\x00\x01\x01\x00\x00", 1)
 @example(b"\x16\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x01\x01\x00", 1)
@@ -189,7 +190,7 @@ def test_both_forms_agree_about_any_bytes(block: bytes, count: int) -> None:
     assert outcomes.count(outcomes[0]) == len(EACH)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(record_lists, st.data())
 def test_bytes_that_are_changed_are_read_as_the_broker_s_reader_reads_them(
     records: list[Record], data: st.DataObject

@@ -9,9 +9,11 @@ from tests.support.groups.driven_members import DrivenMember, live
 from tests.support.groups.scenario import MINUTE, Scenario
 from tests.unit.client.core.group.settled_groups import COOPERATIVE, EAGER, owned, partitions
 
+SEEDS = [0, 1, 360, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))]
+
 
 @pytest.mark.parametrize("strategy", [EAGER, ("sticky",), COOPERATIVE])
-@pytest.mark.parametrize("seed", [*range(12), 360])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happens_no_two_members_read_the_same_and_the_group_settles(
     seed: int, strategy: tuple[str, ...]
 ) -> None:
