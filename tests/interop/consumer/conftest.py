@@ -1,8 +1,13 @@
-"""Kohort's consumer on either broker: every test here runs on a Kohort and on a real Kafka."""
+"""Kohort's consumer on either broker: every test here runs on a Kohort and on a real Kafka.
+
+In the short form, only the modules in `ALSO_ON_KAFKA` run on Kafka: one for each group of requests
+that the consumer sends.
+"""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -19,6 +24,23 @@ OVERRIDES = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
+
+ALSO_ON_KAFKA: Final = {
+    "test_commits.py",
+    "test_membership.py",
+    "test_outages.py",
+    "test_reading.py",
+    "test_transactions.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
+            callspec = getattr(item, "callspec", None)
+            kind = callspec.params.get("any_broker") if callspec else None
+            if kind == "kafka" and item.path.name not in ALSO_ON_KAFKA:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session", params=BROKERS)
