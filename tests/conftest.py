@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kohort.protocol.codec import STRICT_OPTION
+from tests.support import virtual_time
 from tests.support.suites import budgets, hangs, left_out, side_by_side
 
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the
@@ -68,6 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if config.getoption("--long") else "short")
+    virtual_time.is_debug = bool(config.getoption("--long"))
     side_by_side.prepare(config)
     budgets.prepare(config)
     config.pluginmanager.register(left_out.NothingLeftOut())

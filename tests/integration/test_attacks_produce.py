@@ -107,7 +107,7 @@ def test_many_connections_with_batches_that_inflate_far(server: KohortServer) ->
     batch = with_block(one_record(Record(bytes(8 * MIB))), 1, CompressionType.ZSTD)
     forget_peak(server)
     before = resident_bytes(server)
-    senders = [Thread(target=partial(produced, server, [batch])) for _ in range(300)]
+    senders = [Thread(target=partial(produced, server, [batch])) for _ in range(100)]
 
     with undisturbed(server, longest_s=1.0, more_bytes_max=64 * MIB):
         for sender in senders:

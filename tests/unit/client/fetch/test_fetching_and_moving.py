@@ -7,160 +7,134 @@ import pytest
 
 from kohort.client.core.errors import OffsetOutOfRangeError
 from kohort.protocol.errors import ErrorCode
-from tests.unit.client.scripted_brokers import EARLIEST, TOPIC_ID, Scene, partition, run
+from tests.support.virtual_time import virtual
+from tests.unit.client.scripted_brokers import EARLIEST, TOPIC_ID, Scene, partition
 
 A, B = partition(0), partition(1)
 
 
-def test_an_answer_to_where_the_position_was_before_a_seek_is_ignored() -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        await asyncio.sleep(0.1)
-        scene.positions.seek(A, 1)
-        scene.fetcher.wake()
-        # The request that is parked asks for offset 0.
-        scene.one.append(0, b"a", b"b")
-        assert await scene.values(1) == [b"b"]
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_an_answer_to_where_the_position_was_before_a_seek_is_ignored() -> None:
+    scene = Scene(1)
+    await asyncio.sleep(0.1)
+    scene.positions.seek(A, 1)
+    scene.fetcher.wake()
+    # The request that is parked asks for offset 0.
+    scene.one.append(0, b"a", b"b")
+    assert await scene.values(1) == [b"b"]
 
 
-def test_out_of_range_is_ignored_if_the_position_has_moved_meanwhile() -> None:
-    async def test() -> None:
-        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
-        await asyncio.sleep(0.1)
-        scene.one.append(0)
-        scene.one.faults[0].append(ErrorCode.OFFSET_OUT_OF_RANGE)
-        scene.positions.seek(A, 1)
-        scene.fetcher.wake()
-        scene.one.append(0, b"a", b"b")
-        assert await scene.values(1) == [b"b"]
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_out_of_range_is_ignored_if_the_position_has_moved_meanwhile() -> None:
+    scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
+    await asyncio.sleep(0.1)
+    scene.one.append(0)
+    scene.one.faults[0].append(ErrorCode.OFFSET_OUT_OF_RANGE)
+    scene.positions.seek(A, 1)
+    scene.fetcher.wake()
+    scene.one.append(0, b"a", b"b")
+    assert await scene.values(1) == [b"b"]
 
 
-def test_out_of_range_waits_until_what_was_fetched_before_it_is_taken() -> None:
-    async def test() -> None:
-        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
-        scene.one.append(0, b"a", b"b")
-        await asyncio.sleep(0.1)
-        scene.one.faults[0].extend([ErrorCode.OFFSET_OUT_OF_RANGE] * 20)
-        scene.one.append(0)
-        await asyncio.sleep(2)
-        assert await scene.values(2) == [b"a", b"b"]
-        with pytest.raises(
-            OffsetOutOfRangeError, match="t-0: offset 2 is not in the log"
-        ) as caught:
-            await scene.read(1)
-        assert (caught.value.partition, caught.value.offset) == (A, 2)
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_partitions_that_are_revoked_while_they_are_fetched_are_not_returned() -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        await asyncio.sleep(0.1)
-        scene.positions.set_assigned([B])
-        scene.fetcher.assignment_changed()
-        scene.one.append(0, b"a")
-        scene.one.append(1, b"b")
-        assert await scene.values(1) == [b"b"]
-        await asyncio.sleep(5)
-        assert not scene.fetcher.take(10)
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_a_held_partition_is_neither_fetched_nor_returned_and_keeps_what_it_has() -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        scene.one.append(0, b"a")
-        await asyncio.sleep(0.1)
-        scene.positions.hold([A])
-        scene.fetcher.wake()
-        await asyncio.sleep(1)
-        asked = len(scene.one.requests)
-        await asyncio.sleep(5)
-        late = [one for request in scene.one.requests[asked:] for one in request.topics]
-        assert {one.partition for topic in late for one in topic.partitions} == {1}
-        assert not scene.fetcher.take(10)
-        scene.positions.set_assigned([A, B])
-        scene.fetcher.assignment_changed()
-        assert [len(some) for some in scene.fetcher.take(10).values()] == [1]
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        scene.one.append(0, b"a", b"b")
-        await scene.read(2)
-        scene.one.logs[0] = [b"x", b"y", b"z"]
-        scene.cluster.lead(1, topic_id=b"j" * 16)
-        scene.fetcher.wake()
-        assert await scene.fetcher.wait_positions([A], 10)
-        assert scene.positions.position(A) == 0
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_a_broker_that_has_not_heard_of_the_new_topic_does_not_bring_back_the_old_one() -> None:
-    async def test() -> None:
-        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="latest"))
-        scene.one.append(0, b"old")
+@virtual
+async def test_out_of_range_waits_until_what_was_fetched_before_it_is_taken() -> None:
+    scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
+    scene.one.append(0, b"a", b"b")
+    await asyncio.sleep(0.1)
+    scene.one.faults[0].extend([ErrorCode.OFFSET_OUT_OF_RANGE] * 20)
+    scene.one.append(0)
+    await asyncio.sleep(2)
+    assert await scene.values(2) == [b"a", b"b"]
+    with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 2 is not in the log") as caught:
         await scene.read(1)
-        new, old = (b"j" * 16, 0), (TOPIC_ID, 5)
-        scene.cluster.lead(1, topic_id=new[0], epoch=new[1])
+    assert (caught.value.partition, caught.value.offset) == (A, 2)
+
+
+@virtual
+async def test_partitions_that_are_revoked_while_they_are_fetched_are_not_returned() -> None:
+    scene = Scene(1, 1)
+    await asyncio.sleep(0.1)
+    scene.positions.set_assigned([B])
+    scene.fetcher.assignment_changed()
+    scene.one.append(0, b"a")
+    scene.one.append(1, b"b")
+    assert await scene.values(1) == [b"b"]
+    await asyncio.sleep(5)
+    assert not scene.fetcher.take(10)
+
+
+@virtual
+async def test_a_held_partition_is_neither_fetched_nor_returned_and_keeps_what_it_has() -> None:
+    scene = Scene(1, 1)
+    scene.one.append(0, b"a")
+    await asyncio.sleep(0.1)
+    scene.positions.hold([A])
+    scene.fetcher.wake()
+    await asyncio.sleep(1)
+    asked = len(scene.one.requests)
+    await asyncio.sleep(5)
+    late = [one for request in scene.one.requests[asked:] for one in request.topics]
+    assert {one.partition for topic in late for one in topic.partitions} == {1}
+    assert not scene.fetcher.take(10)
+    scene.positions.set_assigned([A, B])
+    scene.fetcher.assignment_changed()
+    assert [len(some) for some in scene.fetcher.take(10).values()] == [1]
+
+
+@virtual
+async def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
+    scene = Scene(1)
+    scene.one.append(0, b"a", b"b")
+    await scene.read(2)
+    scene.one.logs[0] = [b"x", b"y", b"z"]
+    scene.cluster.lead(1, topic_id=b"j" * 16)
+    scene.fetcher.wake()
+    assert await scene.fetcher.wait_positions([A], 10)
+    assert scene.positions.position(A) == 0
+
+
+@virtual
+async def test_a_broker_that_has_not_heard_of_the_new_topic_does_not_bring_back_the_old_one() -> (
+    None
+):
+    scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="latest"))
+    scene.one.append(0, b"old")
+    await scene.read(1)
+    new, old = (b"j" * 16, 0), (TOPIC_ID, 5)
+    scene.cluster.lead(1, topic_id=new[0], epoch=new[1])
+    scene.fetcher.wake()
+    await asyncio.sleep(1)
+    scene.one.append(0, b"new")
+    for topic_id, epoch in (old, new, old):
+        scene.cluster.lead(1, topic_id=topic_id, epoch=epoch)
         scene.fetcher.wake()
         await asyncio.sleep(1)
-        scene.one.append(0, b"new")
-        for topic_id, epoch in (old, new, old):
-            scene.cluster.lead(1, topic_id=topic_id, epoch=epoch)
-            scene.fetcher.wake()
-            await asyncio.sleep(1)
-        assert await scene.values(1) == [b"new"]
-        await scene.fetcher.close()
-
-    run(test())
+    assert await scene.values(1) == [b"new"]
 
 
-def test_a_broker_that_has_not_heard_of_the_new_leader_does_not_bring_back_the_old_one() -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        scene.cluster.lead(2, epoch=6)
-        scene.fetcher.wake()
-        await asyncio.sleep(1)
-        asked = scene.one.sent_count
-        scene.cluster.lead(1, epoch=5)
-        scene.fetcher.wake()
-        scene.two.append(0, b"a")
-        assert await scene.values(1) == [b"a"]
-        assert scene.one.sent_count == asked
-        await scene.fetcher.close()
+@virtual
+async def test_a_broker_that_has_not_heard_of_the_new_leader_does_not_bring_back_the_old_one() -> (
+    None
+):
+    scene = Scene(1)
+    scene.cluster.lead(2, epoch=6)
+    scene.fetcher.wake()
+    await asyncio.sleep(1)
+    asked = scene.one.sent_count
+    scene.cluster.lead(1, epoch=5)
+    scene.fetcher.wake()
+    scene.two.append(0, b"a")
+    assert await scene.values(1) == [b"a"]
+    assert scene.one.sent_count == asked
 
-    run(test())
 
-
-def test_without_a_policy_a_topic_with_another_id_is_an_error() -> None:
-    async def test() -> None:
-        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
-        scene.one.append(0, b"a", b"b")
-        await scene.read(2)
-        scene.cluster.lead(1, topic_id=b"j" * 16)
-        scene.fetcher.wake()
-        with pytest.raises(
-            OffsetOutOfRangeError, match="t was deleted and created again"
-        ) as caught:
-            scene.fetcher.take(1)
-        assert (caught.value.partition, caught.value.offset) == (A, 2)
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_without_a_policy_a_topic_with_another_id_is_an_error() -> None:
+    scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
+    scene.one.append(0, b"a", b"b")
+    await scene.read(2)
+    scene.cluster.lead(1, topic_id=b"j" * 16)
+    scene.fetcher.wake()
+    with pytest.raises(OffsetOutOfRangeError, match="t was deleted and created again") as caught:
+        scene.fetcher.take(1)
+    assert (caught.value.partition, caught.value.offset) == (A, 2)

@@ -8,7 +8,8 @@ from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import AuthorizationError, LogTruncatedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
-from tests.unit.client.scripted_brokers import FETCH, LIST_OFFSETS, Scene, partition, run
+from tests.support.virtual_time import virtual
+from tests.unit.client.scripted_brokers import FETCH, LIST_OFFSETS, Scene, partition
 
 A = partition(0)
 
@@ -28,121 +29,96 @@ async def scene_after_a_change(config: ConsumerConfig | None = None, *, end: int
     return scene
 
 
-def test_reading_goes_on_when_the_new_leader_has_it_all() -> None:
-    async def test() -> None:
-        scene = await scene_after_a_change()
-        assert await scene.values(2) == [b"10", b"11"]
-        assert scene.two.asked_epochs == [(6, 5)]
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_reading_goes_on_when_the_new_leader_has_it_all() -> None:
+    scene = await scene_after_a_change()
+    assert await scene.values(2) == [b"10", b"11"]
+    assert scene.two.asked_epochs == [(6, 5)]
 
 
-def test_nothing_is_fetched_from_a_new_leader_before_it_was_asked() -> None:
-    async def test() -> None:
-        scene = await scene_after_a_change(end=8)
-        assert await scene.values(4) == [b"8", b"9", b"10", b"11"]
-        offsets = [request.topics[0].partitions[0].fetch_offset for request in scene.two.requests]
-        assert offsets[0] == 8
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_nothing_is_fetched_from_a_new_leader_before_it_was_asked() -> None:
+    scene = await scene_after_a_change(end=8)
+    assert await scene.values(4) == [b"8", b"9", b"10", b"11"]
+    offsets = [request.topics[0].partitions[0].fetch_offset for request in scene.two.requests]
+    assert offsets[0] == 8
 
 
-def test_what_newer_metadata_or_time_may_mend_is_asked_again() -> None:
-    async def test() -> None:
-        scene = await scene_after_a_change()
-        codes = [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        scene.two.epoch_faults.extend(codes)
-        assert await scene.values(2) == [b"10", b"11"]
-        assert len(scene.two.asked_epochs) == 3
-        assert scene.metadata_wanted >= 2
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_what_newer_metadata_or_time_may_mend_is_asked_again() -> None:
+    scene = await scene_after_a_change()
+    codes = [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    scene.two.epoch_faults.extend(codes)
+    assert await scene.values(2) == [b"10", b"11"]
+    assert len(scene.two.asked_epochs) == 3
+    assert scene.metadata_wanted >= 2
 
 
-def test_a_leader_that_is_down_is_waited_for() -> None:
-    async def test() -> None:
-        scene = await scene_after_a_change()
-        scene.two.is_down = True
-        await asyncio.sleep(5)
-        assert scene.two.requests == []
-        assert 4 <= scene.metadata_wanted <= 20
-        scene.two.is_down = False
-        assert await scene.values(2) == [b"10", b"11"]
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_a_leader_that_is_down_is_waited_for() -> None:
+    scene = await scene_after_a_change()
+    scene.two.is_down = True
+    await asyncio.sleep(5)
+    assert scene.two.requests == []
+    assert 4 <= scene.metadata_wanted <= 20
+    scene.two.is_down = False
+    assert await scene.values(2) == [b"10", b"11"]
 
 
-def test_without_a_policy_the_user_is_told_until_he_seeks() -> None:
-    async def test() -> None:
-        config = ConsumerConfig(auto_offset_reset="none")
-        scene = await scene_after_a_change(config, end=8)
-        for _ in range(2):
-            with pytest.raises(LogTruncatedError, match="t-0"):
-                await scene.read(1)
-        assert (len(scene.two.asked_epochs), scene.metadata_wanted) == (1, 0), "it will not change"
-        scene.positions.seek(A, 8)
-        scene.fetcher.wake()
-        assert await scene.values(4) == [b"8", b"9", b"10", b"11"]
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_another_leader_is_asked_about_what_the_one_before_it_had_lost() -> None:
-    async def test() -> None:
-        config = ConsumerConfig(auto_offset_reset="none")
-        scene = await scene_after_a_change(config, end=8)
-        with pytest.raises(LogTruncatedError):
+@virtual
+async def test_without_a_policy_the_user_is_told_until_he_seeks() -> None:
+    config = ConsumerConfig(auto_offset_reset="none")
+    scene = await scene_after_a_change(config, end=8)
+    for _ in range(2):
+        with pytest.raises(LogTruncatedError, match="t-0"):
             await scene.read(1)
-        scene.one.append(0, b"10")
-        scene.cluster.lead(1, epoch=7)
-        scene.fetcher.wake()
-        assert await scene.values(1) == [b"10"]
-        await scene.fetcher.close()
-
-    run(test())
+    assert (len(scene.two.asked_epochs), scene.metadata_wanted) == (1, 0), "it will not change"
+    scene.positions.seek(A, 8)
+    scene.fetcher.wake()
+    assert await scene.values(4) == [b"8", b"9", b"10", b"11"]
 
 
-def test_no_error_is_raised_for_a_partition_that_is_revoked_while_its_leader_is_asked() -> None:
-    async def test() -> None:
-        scene = await scene_after_a_change()
-        scene.two.epoch_faults.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        scene.positions.set_assigned([])
-        scene.fetcher.assignment_changed()
-        await asyncio.sleep(1)
-        assert len(scene.two.asked_epochs) == 1
-        assert not await scene.fetcher.wait(1)
-        assert not scene.fetcher.take(1)
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_another_leader_is_asked_about_what_the_one_before_it_had_lost() -> None:
+    config = ConsumerConfig(auto_offset_reset="none")
+    scene = await scene_after_a_change(config, end=8)
+    with pytest.raises(LogTruncatedError):
+        await scene.read(1)
+    scene.one.append(0, b"10")
+    scene.cluster.lead(1, epoch=7)
+    scene.fetcher.wake()
+    assert await scene.values(1) == [b"10"]
 
 
-def test_not_being_allowed_to_ask_is_told() -> None:
-    async def test() -> None:
-        scene = await scene_after_a_change()
-        scene.two.epoch_faults.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        with pytest.raises(AuthorizationError):
-            await scene.read(1)
-        assert await scene.values(2) == [b"10", b"11"]
-        await scene.fetcher.close()
+@virtual
+async def test_no_error_is_raised_for_a_partition_that_is_revoked_while_its_leader_is_asked() -> (
+    None
+):
+    scene = await scene_after_a_change()
+    scene.two.epoch_faults.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    scene.positions.set_assigned([])
+    scene.fetcher.assignment_changed()
+    await asyncio.sleep(1)
+    assert len(scene.two.asked_epochs) == 1
+    assert not await scene.fetcher.wait(1)
+    assert not scene.fetcher.take(1)
 
-    run(test())
+
+@virtual
+async def test_not_being_allowed_to_ask_is_told() -> None:
+    scene = await scene_after_a_change()
+    scene.two.epoch_faults.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(AuthorizationError):
+        await scene.read(1)
+    assert await scene.values(2) == [b"10", b"11"]
 
 
 @pytest.mark.parametrize("epochs", [{}, {23: (2, 2)}])
-def test_a_broker_too_old_to_be_asked_is_read_from_all_the_same(
+@virtual
+async def test_a_broker_too_old_to_be_asked_is_read_from_all_the_same(
     epochs: dict[int, tuple[int, int]],
 ) -> None:
-    async def test() -> None:
-        scene = await scene_after_a_change()
-        scene.two.versions = ApiVersionTable({FETCH: (4, 18), LIST_OFFSETS: (1, 11), **epochs})
-        assert await scene.values(2) == [b"10", b"11"]
-        assert scene.two.asked_epochs == []
-        await scene.fetcher.close()
-
-    run(test())
+    scene = await scene_after_a_change()
+    scene.two.versions = ApiVersionTable({FETCH: (4, 18), LIST_OFFSETS: (1, 11), **epochs})
+    assert await scene.values(2) == [b"10", b"11"]
+    assert scene.two.asked_epochs == []

@@ -9,7 +9,8 @@ from kohort.client.core.errors import ConsumerError, OperationTimedOutError
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.position_lookups import PositionLookups
-from tests.unit.client.scripted_brokers import Scene, partition, run
+from tests.support.virtual_time import virtual
+from tests.unit.client.scripted_brokers import Scene, partition
 
 A, B = partition(0), partition(1)
 
@@ -40,75 +41,65 @@ def lookups(scene: Scene, lookup: Lookup) -> PositionLookups:
     )
 
 
-def test_one_lookup_goes_on_at_a_time_and_none_while_nothing_changes() -> None:
-    async def test() -> None:
-        scene, lookup = Scene(1, 1), Lookup()
-        found = lookups(scene, lookup)
-        found.advance(1.0)
-        found.advance(1.0)
+@virtual
+async def test_one_lookup_goes_on_at_a_time_and_none_while_nothing_changes() -> None:
+    scene, lookup = Scene(1, 1), Lookup()
+    found = lookups(scene, lookup)
+    found.advance(1.0)
+    found.advance(1.0)
+    await asyncio.sleep(1)
+    assert scene.positions.position(A) == 7
+    for _ in range(3):
+        found.advance(2.0)
         await asyncio.sleep(1)
-        assert scene.positions.position(A) == 7
-        for _ in range(3):
-            found.advance(2.0)
-            await asyncio.sleep(1)
-        assert lookup.asked == [{A}]
-        scene.positions.forget(B)
-        found.advance(3.0)
-        await asyncio.sleep(1)
-        assert lookup.asked == [{A}, {B}]
-        await scene.fetcher.close()
-
-    run(test())
+    assert lookup.asked == [{A}]
+    scene.positions.forget(B)
+    found.advance(3.0)
+    await asyncio.sleep(1)
+    assert lookup.asked == [{A}, {B}]
 
 
-def test_what_a_lookup_raised_the_next_poll_raises_and_it_is_tried_again_after_a_rest() -> None:
-    async def test() -> None:
-        scene, lookup = Scene(1, 1), Lookup(fails=1)
-        found = lookups(scene, lookup)
-        found.advance(1.0)
-        await asyncio.sleep(1)
-        with pytest.raises(ConsumerError, match="not now"):
-            found.advance(2.0)
-        assert found.rests_until_s == pytest.approx(2.1)
-        found.advance(2.05)
-        await asyncio.sleep(1)
-        assert len(lookup.asked) == 1
-        found.advance(2.2)
-        await asyncio.sleep(1)
-        assert scene.positions.position(A) == 7
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_a_position_that_is_waited_for_is_found_or_missed_by_name() -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        assert await lookups(scene, Lookup()).find(A, 10) == 7
-        scene.positions.forget(A)
-
-        async def silent(_: Collection[TopicPartition]) -> dict[TopicPartition, None]:
-            await asyncio.sleep(1_000)
-            return {}
-
-        deaf = PositionLookups(
-            scene.fetcher, scene.positions, silent, retry_backoff_ms=100, on_done=lambda: None
-        )
-        with pytest.raises(OperationTimedOutError, match=r"the position in t-0 .* within 10 s"):
-            await deaf.find(A, 10)
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_what_a_lookup_raised_the_next_poll_raises_and_it_is_tried_again_after_a_rest() -> (
+    None
+):
+    scene, lookup = Scene(1, 1), Lookup(fails=1)
+    found = lookups(scene, lookup)
+    found.advance(1.0)
+    await asyncio.sleep(1)
+    with pytest.raises(ConsumerError, match="not now"):
+        found.advance(2.0)
+    assert found.rests_until_s == pytest.approx(2.1)
+    found.advance(2.05)
+    await asyncio.sleep(1)
+    assert len(lookup.asked) == 1
+    found.advance(2.2)
+    await asyncio.sleep(1)
+    assert scene.positions.position(A) == 7
 
 
-def test_a_lookup_that_goes_on_is_given_up_at_the_end() -> None:
-    async def test() -> None:
-        scene, lookup = Scene(1, 1), Lookup()
-        found = lookups(scene, lookup)
-        found.advance(1.0)
-        await found.close()
-        await asyncio.sleep(1)
-        assert scene.positions.position(A) is None
-        await scene.fetcher.close()
+@virtual
+async def test_a_position_that_is_waited_for_is_found_or_missed_by_name() -> None:
+    scene = Scene(1, 1)
+    assert await lookups(scene, Lookup()).find(A, 10) == 7
+    scene.positions.forget(A)
 
-    run(test())
+    async def silent(_: Collection[TopicPartition]) -> dict[TopicPartition, None]:
+        await asyncio.sleep(1_000)
+        return {}
+
+    deaf = PositionLookups(
+        scene.fetcher, scene.positions, silent, retry_backoff_ms=100, on_done=lambda: None
+    )
+    with pytest.raises(OperationTimedOutError, match=r"the position in t-0 .* within 10 s"):
+        await deaf.find(A, 10)
+
+
+@virtual
+async def test_a_lookup_that_goes_on_is_given_up_at_the_end() -> None:
+    scene, lookup = Scene(1, 1), Lookup()
+    found = lookups(scene, lookup)
+    found.advance(1.0)
+    await found.close()
+    await asyncio.sleep(1)
+    assert scene.positions.position(A) is None

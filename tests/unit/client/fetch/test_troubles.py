@@ -15,7 +15,8 @@ from kohort.client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.client.net.versions import ApiVersionTable, UnsupportedVersionError
 from kohort.protocol.errors import EncodeError, ErrorCode
-from tests.unit.client.scripted_brokers import FETCH, Scene, partition, run
+from tests.support.virtual_time import virtual
+from tests.unit.client.scripted_brokers import FETCH, Scene, partition
 
 A, B = partition(0), partition(1)
 
@@ -34,32 +35,28 @@ A, B = partition(0), partition(1)
         ErrorCode.LEADER_NOT_AVAILABLE,
     ],
 )
-def test_what_newer_metadata_may_mend_is_tried_again_after_asking_for_it(code: ErrorCode) -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        scene.one.append(0, b"a")
-        scene.one.faults[0].extend([code, code])
-        assert await scene.values(1) == [b"a"]
-        assert scene.metadata_wanted == 2
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_what_newer_metadata_may_mend_is_tried_again_after_asking_for_it(
+    code: ErrorCode,
+) -> None:
+    scene = Scene(1)
+    scene.one.append(0, b"a")
+    scene.one.faults[0].extend([code, code])
+    assert await scene.values(1) == [b"a"]
+    assert scene.metadata_wanted == 2
 
 
 @pytest.mark.parametrize(
     "code",
     [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT],
 )
-def test_the_broker_s_own_trouble_is_waited_for(code: ErrorCode) -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        scene.one.append(0, b"a")
-        scene.one.faults[0].extend([code, code])
-        assert await scene.values(1) == [b"a"]
-        assert scene.metadata_wanted == 0
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_the_broker_s_own_trouble_is_waited_for(code: ErrorCode) -> None:
+    scene = Scene(1)
+    scene.one.append(0, b"a")
+    scene.one.faults[0].extend([code, code])
+    assert await scene.values(1) == [b"a"]
+    assert scene.metadata_wanted == 0
 
 
 @pytest.mark.parametrize(
@@ -70,218 +67,182 @@ def test_the_broker_s_own_trouble_is_waited_for(code: ErrorCode) -> None:
         (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, UnexpectedResponseError),
     ],
 )
-def test_what_only_the_user_can_mend_is_raised_each_time_it_comes(
+@virtual
+async def test_what_only_the_user_can_mend_is_raised_each_time_it_comes(
     code: ErrorCode, kind: type[Exception]
 ) -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        scene.one.append(0, b"a")
-        scene.one.append(1, b"b")
-        scene.one.faults[0].extend([code, code])
-        values: list[bytes] = []
-        errors: list[Exception] = []
-        while len(values) < 2:
-            try:
-                values += await scene.values(1)
-            except kind as error:
-                errors.append(error)
-        assert sorted(values) == [b"a", b"b"]
-        assert ["t-0" in str(error) for error in errors] == [True, True]
-        if isinstance(errors[0], PartitionError):
-            assert (errors[0].partition, errors[0].offset) == (A, 0)
-        await scene.fetcher.close()
-
-    run(test())
+    scene = Scene(1, 1)
+    scene.one.append(0, b"a")
+    scene.one.append(1, b"b")
+    scene.one.faults[0].extend([code, code])
+    values: list[bytes] = []
+    errors: list[Exception] = []
+    while len(values) < 2:
+        try:
+            values += await scene.values(1)
+        except kind as error:
+            errors.append(error)
+    assert sorted(values) == [b"a", b"b"]
+    assert ["t-0" in str(error) for error in errors] == [True, True]
+    if isinstance(errors[0], PartitionError):
+        assert (errors[0].partition, errors[0].offset) == (A, 0)
 
 
-def test_failures_are_followed_by_longer_and_longer_pauses() -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        scene.one.faults[0].extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1_000)
-        counts = []
-        for _ in range(4):
-            await asyncio.sleep(5)
-            counts.append(len(scene.one.requests))
-        # 100, 200, 400, 800 and then 1000 milliseconds, all give or take a fifth.
-        assert 5 <= counts[0] <= 12
-        assert 12 <= counts[3] - counts[0] <= 20
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_a_broker_that_is_down_keeps_no_other_from_being_read() -> None:
-    async def test() -> None:
-        scene = Scene(1, 2)
-        scene.one.is_down = True
-        scene.one.append(0, b"a")
-        scene.two.append(1, b"b")
-        assert await scene.values(1) == [b"b"]
+@virtual
+async def test_failures_are_followed_by_longer_and_longer_pauses() -> None:
+    scene = Scene(1)
+    scene.one.faults[0].extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1_000)
+    counts = []
+    for _ in range(4):
         await asyncio.sleep(5)
-        assert scene.metadata_wanted >= 4
-        scene.one.is_down = False
-        assert await scene.values(1) == [b"a"]
-        await scene.fetcher.close()
-
-    run(test())
+        counts.append(len(scene.one.requests))
+    # 100, 200, 400, 800 and then 1000 milliseconds, all give or take a fifth.
+    assert 5 <= counts[0] <= 12
+    assert 12 <= counts[3] - counts[0] <= 20
 
 
-def test_a_broker_that_throttles_is_left_alone_for_as_long() -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        scene.one.throttle_ms = 5_000
-        scene.one.append(0, b"a")
-        await scene.read(1)
-        scene.one.append(0, b"b")
-        await asyncio.sleep(4.9)
-        assert len(scene.one.requests) == 1
-        assert await scene.values(1) == [b"b"]
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_a_broker_that_is_down_keeps_no_other_from_being_read() -> None:
+    scene = Scene(1, 2)
+    scene.one.is_down = True
+    scene.one.append(0, b"a")
+    scene.two.append(1, b"b")
+    assert await scene.values(1) == [b"b"]
+    await asyncio.sleep(5)
+    assert scene.metadata_wanted >= 4
+    scene.one.is_down = False
+    assert await scene.values(1) == [b"a"]
 
 
-def test_a_broker_without_a_version_in_common_is_an_error_and_not_a_storm() -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        scene.one.versions = ApiVersionTable({FETCH: (0, 3)})
-        for _ in range(2):
-            with pytest.raises(UnsupportedVersionError, match="FetchRequest"):
-                await scene.read(1)
-        scene.one.versions = ApiVersionTable({FETCH: (4, 18)})
-        scene.one.append(0, b"a")
-        assert await scene.values(1) == [b"a"]
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_a_broker_that_throttles_is_left_alone_for_as_long() -> None:
+    scene = Scene(1)
+    scene.one.throttle_ms = 5_000
+    scene.one.append(0, b"a")
+    await scene.read(1)
+    scene.one.append(0, b"b")
+    await asyncio.sleep(4.9)
+    assert len(scene.one.requests) == 1
+    assert await scene.values(1) == [b"b"]
 
 
-def test_a_broker_that_is_gone_before_it_could_be_asked_is_no_error() -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        address = scene.cluster._brokers.pop(1)
-        await asyncio.sleep(0.01)
-        assert scene.fetcher.take(1) == {}
-        assert scene.metadata_wanted
-        scene.cluster.remember(1, address)
-        scene.one.append(0, b"a")
-        assert await scene.values(1) == [b"a"]
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        scene.one.append(0, b"a")
-        scene.one.faults[1].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        while not scene.fetcher.state.failures.are_due():
-            await scene.fetcher.wait(1)
-        scene.positions.begin_reading(frozenset({A}))
-        scene.fetcher.wake()
-        assert await scene.values(1) == [b"a"]
-        assert scene.fetcher.take(1) == {}
-        assert not await scene.fetcher.wait(1)
-        scene.positions.end_reading(frozenset({A}))
-        with pytest.raises(AuthorizationError):
-            scene.fetcher.take(1)
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_who_reads_some_partitions_gets_records_and_errors_of_those_alone() -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        scene.one.append(0, b"a")
-        scene.one.append(1, b"b")
-        for one in (A, B):
-            scene.positions.begin_reading(frozenset({one}))
-        while not all(scene.fetcher.state.has_something({one}) for one in (A, B)):
-            await scene.fetcher.wait(1, {A, B})
-        assert [one.value for one in scene.fetcher.take(10, {B})[B]] == [b"b"]
-        # A's record is no reason to return to who waits for B.
-        began_s = asyncio.get_running_loop().time()
-        assert not await scene.fetcher.wait(1, {B})
-        assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
-        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), loop_ms())
-        assert list(scene.fetcher.take(10, {A})) == [A]
-        with pytest.raises(AuthorizationError):
-            scene.fetcher.take(10, {B})
-        await scene.fetcher.close()
-
-    run(test())
-
-
-def test_a_request_that_cannot_be_made_leaves_its_broker_free_for_others() -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        scene.cluster.is_connected = True
-        scene.one.append(1, b"b")
-        # Past the checks of `seek`, as any mistake of ours would be.
-        scene.positions.state(A).position = 1 << 63
-        scene.fetcher.wake()
-        with pytest.raises(EncodeError):
+@virtual
+async def test_a_broker_without_a_version_in_common_is_an_error_and_not_a_storm() -> None:
+    scene = Scene(1)
+    scene.one.versions = ApiVersionTable({FETCH: (0, 3)})
+    for _ in range(2):
+        with pytest.raises(UnsupportedVersionError, match="FetchRequest"):
             await scene.read(1)
-        scene.positions.seek(A, 0)
-        scene.fetcher.wake()
-        scene.one.append(0, b"a")
-        assert {*await scene.values(2)} == {b"a", b"b"}
-        await scene.fetcher.close()
-
-    run(test())
+    scene.one.versions = ApiVersionTable({FETCH: (4, 18)})
+    scene.one.append(0, b"a")
+    assert await scene.values(1) == [b"a"]
 
 
-def test_a_leader_that_is_silent_holds_up_the_look_ups_of_its_own_partitions_alone() -> None:
-    async def test() -> None:
-        scene = Scene(1, 2)
-        scene.one.append(0, b"a")
-        scene.two.append(1, b"b")
-        scene.one.is_silent = True
-        for one in (A, B):
-            scene.positions.seek_to(one, EARLIEST_OFFSET)
-        scene.fetcher.wake()
-        began_s = asyncio.get_running_loop().time()
-        assert await scene.fetcher.wait_positions([B], 10)
-        assert asyncio.get_running_loop().time() - began_s < 0.1
-        assert scene.positions.position(A) is None
-        # Another leader is asked at once, though the silent one still owes its answer.
-        scene.cluster.lead(2, 2)
-        scene.fetcher.wake()
-        assert await scene.fetcher.wait_positions([A], 10)
-        assert asyncio.get_running_loop().time() - began_s < 0.2
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_a_broker_that_is_gone_before_it_could_be_asked_is_no_error() -> None:
+    scene = Scene(1)
+    address = scene.cluster._brokers.pop(1)
+    await asyncio.sleep(0.01)
+    assert scene.fetcher.take(1) == {}
+    assert scene.metadata_wanted
+    scene.cluster.remember(1, address)
+    scene.one.append(0, b"a")
+    assert await scene.values(1) == [b"a"]
 
 
-def test_the_ends_of_logs_are_found_at_leaders_that_come_while_one_is_silent() -> None:
-    async def test() -> None:
-        scene = Scene(1, 2)
-        scene.one.append(0, b"a")
-        scene.two.append(0, b"a")
-        scene.two.append(1, b"b", b"c")
-        scene.one.is_silent = True
-        scene.cluster.leaders_to_come = (2, 2)
-        began_s = asyncio.get_running_loop().time()
-        found = await list_offsets(
-            scene.cluster, {A: -1, B: -1}, timeout_ms=60_000, request_timeout_ms=2_000
-        )
-        assert {one: at.offset for one, at in found.items() if at} == {A: 1, B: 2}
-        assert asyncio.get_running_loop().time() - began_s < 3
-        await scene.fetcher.close()
-
-    run(test())
+@virtual
+async def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
+    scene = Scene(1, 1)
+    scene.one.append(0, b"a")
+    scene.one.faults[1].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    while not scene.fetcher.state.failures.are_due():
+        await scene.fetcher.wait(1)
+    scene.positions.begin_reading(frozenset({A}))
+    scene.fetcher.wake()
+    assert await scene.values(1) == [b"a"]
+    assert scene.fetcher.take(1) == {}
+    assert not await scene.fetcher.wait(1)
+    scene.positions.end_reading(frozenset({A}))
+    with pytest.raises(AuthorizationError):
+        scene.fetcher.take(1)
 
 
-def test_an_error_about_a_partition_that_is_gone_is_dropped() -> None:
-    async def test() -> None:
-        scene = Scene(1, 1)
-        scene.positions.set_assigned([A])
-        scene.fetcher.assignment_changed()
-        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), loop_ms())
-        assert not scene.fetcher.state.failures.are_due()
-        await scene.fetcher.close()
+@virtual
+async def test_who_reads_some_partitions_gets_records_and_errors_of_those_alone() -> None:
+    scene = Scene(1, 1)
+    scene.one.append(0, b"a")
+    scene.one.append(1, b"b")
+    for one in (A, B):
+        scene.positions.begin_reading(frozenset({one}))
+    while not all(scene.fetcher.state.has_something({one}) for one in (A, B)):
+        await scene.fetcher.wait(1, {A, B})
+    assert [one.value for one in scene.fetcher.take(10, {B})[B]] == [b"b"]
+    # A's record is no reason to return to who waits for B.
+    began_s = asyncio.get_running_loop().time()
+    assert not await scene.fetcher.wait(1, {B})
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
+    scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), loop_ms())
+    assert list(scene.fetcher.take(10, {A})) == [A]
+    with pytest.raises(AuthorizationError):
+        scene.fetcher.take(10, {B})
 
-    run(test())
+
+@virtual
+async def test_a_request_that_cannot_be_made_leaves_its_broker_free_for_others() -> None:
+    scene = Scene(1, 1)
+    scene.cluster.is_connected = True
+    scene.one.append(1, b"b")
+    # Past the checks of `seek`, as any mistake of ours would be.
+    scene.positions.state(A).position = 1 << 63
+    scene.fetcher.wake()
+    with pytest.raises(EncodeError):
+        await scene.read(1)
+    scene.positions.seek(A, 0)
+    scene.fetcher.wake()
+    scene.one.append(0, b"a")
+    assert {*await scene.values(2)} == {b"a", b"b"}
+
+
+@virtual
+async def test_a_leader_that_is_silent_holds_up_the_look_ups_of_its_own_partitions_alone() -> None:
+    scene = Scene(1, 2)
+    scene.one.append(0, b"a")
+    scene.two.append(1, b"b")
+    scene.one.is_silent = True
+    for one in (A, B):
+        scene.positions.seek_to(one, EARLIEST_OFFSET)
+    scene.fetcher.wake()
+    began_s = asyncio.get_running_loop().time()
+    assert await scene.fetcher.wait_positions([B], 10)
+    assert asyncio.get_running_loop().time() - began_s < 0.1
+    assert scene.positions.position(A) is None
+    # Another leader is asked at once, though the silent one still owes its answer.
+    scene.cluster.lead(2, 2)
+    scene.fetcher.wake()
+    assert await scene.fetcher.wait_positions([A], 10)
+    assert asyncio.get_running_loop().time() - began_s < 0.2
+
+
+@virtual
+async def test_the_ends_of_logs_are_found_at_leaders_that_come_while_one_is_silent() -> None:
+    scene = Scene(1, 2)
+    scene.one.append(0, b"a")
+    scene.two.append(0, b"a")
+    scene.two.append(1, b"b", b"c")
+    scene.one.is_silent = True
+    scene.cluster.leaders_to_come = (2, 2)
+    began_s = asyncio.get_running_loop().time()
+    found = await list_offsets(
+        scene.cluster, {A: -1, B: -1}, timeout_ms=60_000, request_timeout_ms=2_000
+    )
+    assert {one: at.offset for one, at in found.items() if at} == {A: 1, B: 2}
+    assert asyncio.get_running_loop().time() - began_s < 3
+
+
+@virtual
+async def test_an_error_about_a_partition_that_is_gone_is_dropped() -> None:
+    scene = Scene(1, 1)
+    scene.positions.set_assigned([A])
+    scene.fetcher.assignment_changed()
+    scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), loop_ms())
+    assert not scene.fetcher.state.failures.are_due()

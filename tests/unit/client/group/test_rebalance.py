@@ -14,6 +14,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.group.offsets import GroupOffsets
 from kohort.client.group.rebalance import Rebalance
+from tests.support.virtual_time import virtual
 from tests.unit.client.scripted_brokers import Scene as FetchScene
 from tests.unit.client.scripted_brokers import partition, run
 from tests.unit.client.scripted_coordinator import Scene as CoordinatorScene
@@ -153,28 +154,26 @@ def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_mean
 
 
 @pytest.mark.parametrize("mode", [RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE])
-def test_processed_offsets_are_committed_before_the_listener_is_notified(
+@virtual
+async def test_processed_offsets_are_committed_before_the_listener_is_notified(
     mode: RebalanceProtocol,
 ) -> None:
-    async def test() -> None:
-        coordinator = CoordinatorScene()
-        scene = Scene(coordinator.offsets)
-        committed_before: list[set[int]] = []
+    coordinator = CoordinatorScene()
+    scene = Scene(coordinator.offsets)
+    committed_before: list[set[int]] = []
 
-        class Noting(RebalanceListener):
-            def on_revoked(self, partitions: Partitions) -> None:
-                committed_before.append(set(coordinator.broker.stored))
+    class Noting(RebalanceListener):
+        def on_revoked(self, partitions: Partitions) -> None:
+            committed_before.append(set(coordinator.broker.stored))
 
-        scene.rebalance.listener = Noting()
-        both = frozenset({A, B})
-        deadline_s = time.monotonic() + 10
-        if mode is RebalanceProtocol.EAGER:
-            prepare = Prepare(revoked=both, lost=NOTHING, kept=NOTHING)
-            assert await scene.rebalance.prepare(prepare, mode, deadline_s)
-        else:
-            apply = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
-            assert await scene.rebalance.apply(apply, deadline_s, is_valid=lambda: True)
-        assert committed_before == [{0, 1}]
-        await scene.fetching.fetcher.close()
-
-    run(test())
+    scene.rebalance.listener = Noting()
+    both = frozenset({A, B})
+    deadline_s = time.monotonic() + 10
+    if mode is RebalanceProtocol.EAGER:
+        prepare = Prepare(revoked=both, lost=NOTHING, kept=NOTHING)
+        assert await scene.rebalance.prepare(prepare, mode, deadline_s)
+    else:
+        apply = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
+        assert await scene.rebalance.apply(apply, deadline_s, is_valid=lambda: True)
+    assert committed_before == [{0, 1}]
+    await scene.fetching.fetcher.close()

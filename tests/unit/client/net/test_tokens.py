@@ -13,6 +13,7 @@ from kohort.client.core.errors import TokenError
 from kohort.client.net.loop_tokens import token_of
 from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.tokens import TokenSource
+from tests.support.virtual_time import virtual
 from tests.unit.client.scripted_brokers import run
 
 LONG_S = 30.0
@@ -49,147 +50,129 @@ async def in_thread(source: TokenSource, timeout_s: float = LONG_S) -> OAuthToke
     return await asyncio.to_thread(ask)
 
 
-def test_a_token_is_shared_until_it_is_near_its_end() -> None:
-    async def test() -> None:
-        issuer = Issuer()
-        source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
-        assert {
-            one.value for one in await asyncio.gather(*(token_of(source, 9) for _ in range(5)))
-        } == {"token-1"}
-        issuer.now_s += 79
-        assert (await token_of(source, 9)).value == "token-1"
-        issuer.now_s += 2
-        assert (await token_of(source, 9)).value == "token-2"
-
-    run(test())
+@virtual
+async def test_a_token_is_shared_until_it_is_near_its_end() -> None:
+    issuer = Issuer()
+    source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
+    assert {
+        one.value for one in await asyncio.gather(*(token_of(source, 9) for _ in range(5)))
+    } == {"token-1"}
+    issuer.now_s += 79
+    assert (await token_of(source, 9)).value == "token-1"
+    issuer.now_s += 2
+    assert (await token_of(source, 9)).value == "token-2"
 
 
-def test_a_token_that_a_broker_has_refused_is_not_offered_again() -> None:
-    async def test() -> None:
-        issuer = Issuer()
-        source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
-        first = await token_of(source, 9)
-        source.discard(first)
-        second = await token_of(source, 9)
-        assert second.value == "token-2"
-        # A refusal that comes late is not one of the new token.
-        source.discard(first)
-        assert await token_of(source, 9) is second
-
-    run(test())
+@virtual
+async def test_a_token_that_a_broker_has_refused_is_not_offered_again() -> None:
+    issuer = Issuer()
+    source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
+    first = await token_of(source, 9)
+    source.discard(first)
+    second = await token_of(source, 9)
+    assert second.value == "token-2"
+    # A refusal that comes late is not one of the new token.
+    source.discard(first)
+    assert await token_of(source, 9) is second
 
 
-def test_a_token_of_unknown_expiry_is_asked_for_each_time() -> None:
-    async def test() -> None:
-        tokens = iter(["a", "b"])
+@virtual
+async def test_a_token_of_unknown_expiry_is_asked_for_each_time() -> None:
+    tokens = iter(["a", "b"])
 
-        async def give() -> str:
-            return next(tokens)
+    async def give() -> str:
+        return next(tokens)
 
-        source = TokenSource(give)
-        assert [(await token_of(source, 9)).value, (await token_of(source, 9)).value] == ["a", "b"]
-
-    run(test())
+    source = TokenSource(give)
+    assert [(await token_of(source, 9)).value, (await token_of(source, 9)).value] == ["a", "b"]
 
 
-def test_what_the_provider_raises_is_told_and_the_next_attempt_asks_again() -> None:
-    async def test() -> None:
-        issuer = Issuer()
-        source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
-        issuer.failure = OSError("the issuer is away")
-        with pytest.raises(TokenError, match="has raised OSError: the issuer is away") as failed:
-            await token_of(source, 9)
-        assert failed.value.__cause__ is issuer.failure
-        issuer.failure = None
-        assert (await token_of(source, 9)).value == "token-2"
-
-    run(test())
+@virtual
+async def test_what_the_provider_raises_is_told_and_the_next_attempt_asks_again() -> None:
+    issuer = Issuer()
+    source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
+    issuer.failure = OSError("the issuer is away")
+    with pytest.raises(TokenError, match="has raised OSError: the issuer is away") as failed:
+        await token_of(source, 9)
+    assert failed.value.__cause__ is issuer.failure
+    issuer.failure = None
+    assert (await token_of(source, 9)).value == "token-2"
 
 
-def test_what_is_no_token_is_told() -> None:
-    async def test() -> None:
-        async def give() -> None:
-            pass
+@virtual
+async def test_what_is_no_token_is_told() -> None:
+    async def give() -> None:
+        pass
 
-        with pytest.raises(TokenError, match=r"sasl_oauth_token_provider: .* NoneType is no token"):
-            await token_of(TokenSource(give), 9)
-
-    run(test())
+    with pytest.raises(TokenError, match=r"sasl_oauth_token_provider: .* NoneType is no token"):
+        await token_of(TokenSource(give), 9)
 
 
-def test_a_coroutine_that_hangs_is_given_up_in_time() -> None:
-    async def test() -> None:
-        was_cancelled = asyncio.Event()
+@virtual
+async def test_a_coroutine_that_hangs_is_given_up_in_time() -> None:
+    was_cancelled = asyncio.Event()
 
-        async def give() -> str:
-            try:
-                await asyncio.sleep(1e6)
-            except asyncio.CancelledError:
-                was_cancelled.set()
-                raise
-            return "never"
+    async def give() -> str:
+        try:
+            await asyncio.sleep(1e6)
+        except asyncio.CancelledError:
+            was_cancelled.set()
+            raise
+        return "never"
 
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        with pytest.raises(TokenError, match="has not returned a token within 9 s"):
-            await token_of(TokenSource(give), 9)
-        assert loop.time() - began_s == pytest.approx(9, abs=0.1)
-        await was_cancelled.wait()
-
-    run(test())
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    with pytest.raises(TokenError, match="has not returned a token within 9 s"):
+        await token_of(TokenSource(give), 9)
+    assert loop.time() - began_s == pytest.approx(9, abs=0.1)
+    await was_cancelled.wait()
 
 
-def test_a_time_limit_of_the_providers_own_is_what_it_has_raised() -> None:
-    async def test() -> None:
-        async def give() -> str:
-            async with asyncio.timeout(1):
-                await asyncio.sleep(5)
-            return "never"
+@virtual
+async def test_a_time_limit_of_the_providers_own_is_what_it_has_raised() -> None:
+    async def give() -> str:
+        async with asyncio.timeout(1):
+            await asyncio.sleep(5)
+        return "never"
 
-        with pytest.raises(TokenError, match="has raised TimeoutError"):
-            await token_of(TokenSource(give), 9)
-
-    run(test())
+    with pytest.raises(TokenError, match="has raised TimeoutError"):
+        await token_of(TokenSource(give), 9)
 
 
-def test_while_the_last_token_is_good_a_failure_is_only_logged(
+@virtual
+async def test_while_the_last_token_is_good_a_failure_is_only_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test() -> None:
-        issuer = Issuer()
-        source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
-        first = await token_of(source, 9)
-        issuer.failure = OSError("the issuer is away")
-        issuer.now_s += 99
-        assert await token_of(source, 9) is first
-        assert "the issuer is away; the last token is used" in caplog.text
-        issuer.now_s += 1
-        with pytest.raises(TokenError, match="the issuer is away"):
-            await token_of(source, 9)
-
-    run(test())
+    issuer = Issuer()
+    source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
+    first = await token_of(source, 9)
+    issuer.failure = OSError("the issuer is away")
+    issuer.now_s += 99
+    assert await token_of(source, 9) is first
+    assert "the issuer is away; the last token is used" in caplog.text
+    issuer.now_s += 1
+    with pytest.raises(TokenError, match="the issuer is away"):
+        await token_of(source, 9)
 
 
-def test_while_the_last_token_is_good_no_one_waits_for_one_that_hangs() -> None:
-    async def test() -> None:
-        issuer = Issuer()
-        hangs = False
+@virtual
+async def test_while_the_last_token_is_good_no_one_waits_for_one_that_hangs() -> None:
+    issuer = Issuer()
+    hangs = False
 
-        async def give() -> tuple[str, float]:
-            if hangs:
-                await asyncio.sleep(1e6)
-            return issuer.give()
+    async def give() -> tuple[str, float]:
+        if hangs:
+            await asyncio.sleep(1e6)
+        return issuer.give()
 
-        source = TokenSource(give, wall_s=issuer.wall_s)
-        first = await token_of(source, 9)
-        hangs = True
-        issuer.now_s += 99
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        assert await token_of(source, 9) is first
-        assert loop.time() - began_s == pytest.approx(1, abs=0.1)
-
-    run(test())
+    source = TokenSource(give, wall_s=issuer.wall_s)
+    first = await token_of(source, 9)
+    hangs = True
+    issuer.now_s += 99
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    assert await token_of(source, 9) is first
+    assert loop.time() - began_s == pytest.approx(1, abs=0.1)
 
 
 async def test_a_coroutine_runs_on_the_loop_whichever_thread_wants_the_token() -> None:
