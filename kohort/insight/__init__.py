@@ -1,4 +1,4 @@
-"""What a history of rebalances shows: findings, advice, the report, and a reader of broker logs.
+"""Analyses rebalance histories: findings, advice, the report, and a reader of broker logs.
 
 Plain Python over history records, without Spark and without a connection to a broker.
 """

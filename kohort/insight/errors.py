@@ -1,26 +1,26 @@
-"""Errors that end a command, with the exit code that they end it with.
+"""Errors that end a command, with their exit codes.
 
 ::
 
     ReportedError              exit code 1
-    |-- UsageError             2: the command line cannot be meant
+    |-- UsageError             2: invalid command line
     |-- ConflictError          1: another run changes the same table
-    |-- DataLossError          1: the topic no longer has what is still to be read
-    `-- UnavailableError       3: a broker, Java, a disk: something outside is missing
+    |-- DataLossError          1: the topic has lost records that were not read yet
+    `-- UnavailableError       3: a broker, Java or a disk is unavailable
 
-The last three are raised by the pipeline, which defines them.
+The last three are defined and raised by the pipeline.
 """
 
 from typing import ClassVar
 
 
 class ReportedError(Exception):
-    """The text is for the user: what is wrong, and what to do."""
+    """The message is for the user: it states the problem and how to fix it."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(ReportedError):
-    """An option or a file named on the command line cannot be used."""
+    """An invalid option, or an unreadable file named on the command line."""
 
     exit_code = 2

@@ -1,8 +1,8 @@
-"""Rows of the tables of the history, of events as their JSON has them. Neither Spark nor Arrow.
+"""Converts history events (their JSON) to rows of the history tables, without Spark or Arrow.
 
-A row is a mapping by the names of its table's columns; what the event does not have is None, and
-moments are milliseconds since 1970. Columns that are called as the event's fields are come by
-themselves, so only the others are named here.
+A row maps column names to values. Fields missing from the event are None; times are milliseconds
+since 1970. A column with the same name as an event field copies that field, so only the other
+columns are listed here.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Row: TypeAlias = dict[str, Any]
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 RUNNING: Final = "running"
-"""The outcome of a rebalance that is told of before its end; its complete record follows."""
+"""The outcome of a rebalance reported before its end; its complete record follows."""
 
 ENFORCED: Final = "ENFORCED"
 """The JoinReason of Consumer.enforceRebalance."""
 
 MOMENT_MAX_MS: Final = 253_402_300_799_999
-"""The end of the year 9999; tables have no words for what comes later."""
+"""The end of the year 9999, the latest time that the tables can store."""
 
 WHOLE_MAX: Final = 2**63 - 1
 
@@ -31,19 +31,19 @@ _COUNTED: Final = ("kept", "moved", "gained", "given_up")
 
 
 def is_running(event: Event) -> bool:
-    """Whether it was told before its end."""
+    """Whether the event reports a rebalance that had not ended."""
     return event.get("kind") == REBALANCE and event.get("outcome") == RUNNING
 
 
 def begun_ms(event: Event) -> int | None:
-    """When what it tells of began."""
+    """Return the time at which the rebalance began, or the avoided one was due."""
     name = "started_at_ms" if event.get("kind") == REBALANCE else "at_ms"
-    found: int | None = event.get(name)
-    return found
+    began_ms: int | None = event.get(name)
+    return began_ms
 
 
 def rebalance(event: Event) -> Row:
-    """The row of `rebalances`, without where it was read."""
+    """Return the row of `rebalances`, without the source columns."""
     started_at = moment(event.get("started_at_ms"))
     timeline = event.get("timeline") or _NOTHING
     waited = event.get("waited_for") or _NOTHING
@@ -77,7 +77,7 @@ def rebalance(event: Event) -> Row:
 
 
 def members(event: Event) -> Iterator[Row]:
-    """The rows of `members`."""
+    """Return the rows of `members`."""
     started_at = moment(event.get("started_at_ms"))
     for ordinal, member in enumerate(event.get("members") or ()):
         yield _member(member or _NOTHING) | {
@@ -89,22 +89,22 @@ def members(event: Event) -> Iterator[Row]:
 
 
 def avoided(event: Event) -> Row:
-    """The row of `avoided`, without where it was read."""
+    """Return the row of `avoided`, without the source columns."""
     return {**event, **_trigger(event), "at": moment(event.get("at_ms"))}
 
 
 def running(event: Event) -> Row:
-    """The row of `running`, without where it was read."""
+    """Return the row of `running`, without the source columns."""
     return {**event, **_trigger(event), "started_at": moment(event.get("started_at_ms"))}
 
 
 def moment(ms: int | None) -> int | None:
-    """The moment itself; None if it is no time at all."""
+    """Return `ms`, or None if it is outside the years 1970 to 9999."""
     return ms if ms is not None and 0 <= ms <= MOMENT_MAX_MS else None
 
 
 def later(start: int | None, ms: int | None) -> int | None:
-    """The moment `ms` after another; None if one is missing, or it is no moment any more."""
+    """Return the time `ms` after `start`; None if either is missing, or the sum is out of range."""
     return None if start is None or ms is None else moment(start + ms)
 
 
@@ -135,7 +135,7 @@ def _size(values: list[Any] | None) -> int | None:
 
 
 def _lasted_ms(start: int | None, end: int | None) -> int | None:
-    """The time from one moment to another one; None if one of them never came."""
+    """Return the time from start to end; None if either is missing."""
     if start is None or end is None:
         return None
     return end - start if -WHOLE_MAX <= end - start <= WHOLE_MAX else None

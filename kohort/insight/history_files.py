@@ -1,5 +1,5 @@
-"""Histories from files, line by line: exported ones as JSON lines, and the logs of brokers that
-keep none. Needs neither Spark nor Java.
+"""Reads rebalance histories from files, line by line: exported ones (JSON lines), or the logs of
+brokers that do not record a history. Needs neither Spark nor Java.
 """
 
 import gzip
@@ -20,14 +20,14 @@ from kohort.insight.errors import UsageError
 STDIN: Final = "-"
 
 LINE_BYTES_MAX: Final = 16 << 20
-"""The rest of a longer line is not read; what is left is no JSON and goes into quarantine."""
+"""Longer lines are truncated, so they are invalid JSON and go into quarantine."""
 
 Line: TypeAlias = tuple[int, bytes]
 """A line's number, from 0, and its text."""
 
 
 def check(paths: Sequence[str]) -> None:
-    """Raises UsageError for a file that cannot be read, before anything is started."""
+    """Raise UsageError if a file cannot be read, before any work starts."""
     for path in paths:
         if path != STDIN:
             with _opened(path):
@@ -35,11 +35,11 @@ def check(paths: Sequence[str]) -> None:
 
 
 def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterator[Line]]]:
-    """The name of each file and the events in it, in the order given; to be gone through in order.
+    """Yield the name and the events of each file, in the given order; consume them in order.
 
-    A file that begins with the JSON of an event is a history. Any other file is a log, whose times
-    are of `zone` if they have no offset; consecutive logs are one log. Empty lines are skipped, and
-    files that end in .gz are unpacked.
+    A file whose first line is an event in JSON is a history. Any other file is a log: its times are
+    in `zone` unless they have an offset, and consecutive logs are read as one. Empty lines are
+    skipped, and files whose names end in .gz are decompressed.
 
     Raises:
         UsageError: a file cannot be read.
@@ -48,11 +48,11 @@ def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterato
     name = ""
     for path in paths:
         with _opened(path) as file:
-            found = _lines(file, path)
-            first = next(found, None)
+            numbered_lines = _lines(file, path)
+            first = next(numbered_lines, None)
             if first is None:
                 continue
-            lines = chain([first], found)
+            lines = chain([first], numbered_lines)
             name = Path(path).name
             if _is_event(first[1]):
                 yield name, lines
@@ -66,7 +66,7 @@ def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterato
 
 
 def _is_event(line: bytes) -> bool:
-    """Whether a line is an event of a history; a log may consist of JSON as well."""
+    """Whether a line is a history event; lines of a log may be JSON too."""
     text = line.decode(errors="replace").lstrip()
     return text.startswith("{") and message(text) == text
 
@@ -77,7 +77,7 @@ def _numbered(converter: Converter, records: Iterator[dict[str, object]]) -> Ite
 
 
 def _lines(file: IO[bytes], path: str) -> Iterator[Line]:
-    """The lines that are not empty; numbers count all."""
+    """Yield the lines that are not empty; their numbers count all lines."""
     number = -1
     while line := _read_line(file, path):
         number += 1

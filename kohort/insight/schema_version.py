@@ -1,4 +1,4 @@
-"""Which history is understood, for code that does without Spark."""
+"""The version of the history's schema that this package reads."""
 
 from typing import Final
 

@@ -1,13 +1,13 @@
-"""A file that is there as a whole or not at all."""
+"""Writes files atomically."""
 
 from pathlib import Path
 
 
 def write_whole(output: Path, text: str) -> None:
-    """A file that was there is replaced as a whole or not at all; a pipe or a device is written to.
+    """Replace a regular file atomically; write directly to a pipe or device.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     if output.exists() and not output.is_file():
         output.write_text(text, encoding="utf-8")

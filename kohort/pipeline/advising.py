@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kohort.insight.advisor import pieces
-from kohort.insight.advisor.pieces import GroupTrace, Key
+from kohort.insight.advisor import tasks
+from kohort.insight.advisor.tasks import GroupTrace, Key
 from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
@@ -133,9 +133,9 @@ class Advising:
         with explained("reading the history"):
             read = run_on_cores(
                 self._spark,
-                pieces.read,
+                tasks.read,
                 [
-                    pieces.to_read(key, texts, self._days, self._known)
+                    tasks.to_read(key, texts, self._days, self._known)
                     for key, texts in sorted(events.items())
                     if texts
                 ],
@@ -150,16 +150,16 @@ class Advising:
         count = sum(one.settings for one in found)
         groups, replays = counted(len(found), "group"), counted(count, "replay")
         self._report(f"{groups}, {replays} of a group under a setting")
-        parts = [pieces.to_replay(one) for one in found]
+        parts = [tasks.to_replay(one) for one in found]
         with explained("replaying"):
             replayed = iter(
-                run_on_cores(self._spark, pieces.replay, [one for of in parts for one in of])
+                run_on_cores(self._spark, tasks.replay, [one for of in parts for one in of])
             )
             weighed = run_on_cores(
                 self._spark,
-                pieces.weigh,
+                tasks.weigh,
                 [
-                    pieces.to_weigh(one, [next(replayed) for _ in of])
+                    tasks.to_weigh(one, [next(replayed) for _ in of])
                     for one, of in zip(found, parts, strict=True)
                 ],
             )

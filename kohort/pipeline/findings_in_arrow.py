@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from kohort.insight.analysis.finder import Rows, Thresholds, findings_of
+from kohort.insight.analysis.finder import Rows, Thresholds, compute_findings
 from kohort.insight.analysis.rows import (
     Avoided,
     Group,
@@ -62,7 +62,7 @@ def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str
     """The rows of each table of FINDINGS, by its name, in the order of the groups."""
     found: dict[str, list[tuple[GroupHistory, Rows]]] = {table.name: [] for table in FINDINGS}
     for history in histories:
-        for name, rows in findings_of(history, limits).items():
+        for name, rows in compute_findings(history, limits).items():
             found[name].append((history, rows))
     return {table.name: _as_arrow(table, found[table.name]) for table in FINDINGS}
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import StructField, StructType
 
-from kohort.insight.advisor.pieces import Key
+from kohort.insight.advisor.tasks import Key
 from kohort.insight.analysis.finder import Thresholds
-from kohort.insight.analysis.rows import histories_of
+from kohort.insight.analysis.rows import read_histories
 from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline.advising import Advising
 from kohort.pipeline.catalog import Namespace
@@ -107,7 +107,7 @@ def findings(
     groups = [
         group
         for cluster_id in sorted(by_cluster)
-        for group in histories_of(cluster_id, by_cluster[cluster_id])
+        for group in read_histories(cluster_id, by_cluster[cluster_id])
     ]
     found = tables_of(groups, thresholds or Thresholds())
     return {

@@ -197,7 +197,7 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(
     assert heads == [sentence, left.out.splitlines()[0]]
     assert advised.code == 0, advised.err
     assert re.search(r"^Group readers, \d rebalances in ", advised.out)
-    assert "\ncheck: with the settings of the time the replay has" in advised.out
+    assert "\ncheck: under the recorded settings the replay has" in advised.out
     assert reported.code == 0, reported.err
     told = page.read_text(encoding="utf-8")
     assert "Why readers rebalanced, and what to change" in told

@@ -163,8 +163,8 @@ def records(values: Iterable[bytes | None]) -> list[Record]:
 
 def histories(*given: HistoryRecord) -> dict[str, GroupHistory]:
     """What the tables of the history have of these, by group."""
-    from kohort.insight.analysis.rows import histories_of  # noqa: PLC0415
+    from kohort.insight.analysis.rows import read_histories  # noqa: PLC0415
     from kohort.pipeline.events import typed  # noqa: PLC0415
 
-    found = histories_of(CLUSTER, (typed(line(record).decode()) for record in given))
+    found = read_histories(CLUSTER, (typed(line(record).decode()) for record in given))
     return {history.group: history for history in found}

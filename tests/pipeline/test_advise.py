@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from kohort.insight.advisor import pieces
+from kohort.insight.advisor import tasks
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.grid import grid
-from kohort.insight.advisor.pieces import Key
+from kohort.insight.advisor.tasks import Key
 from kohort.insight.errors import UsageError
 from kohort.pipeline.advising import Advising, in_lake
 from kohort.pipeline.delta.lake import DeltaLake
@@ -87,7 +87,7 @@ def advised(spark: SparkSession) -> pa.Table:
 def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
     spark: SparkSession, advised: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "SETTINGS_PER_PIECE", 5)
+    monkeypatch.setattr(tasks, "SETTINGS_PER_PIECE", 5)
     rows = worked_out(spark, deploy("b", 3), deploy("a", 2)[::-1])
     assert rows == advised.to_pylist()
     told = compute_advice("a", deploy("a", 2), known=KNOWN)
@@ -225,7 +225,7 @@ def test_the_command_reads_a_file_writes_table_and_topic_and_says_it_in_words(
     assert "group a\n" in out
     assert "\n  * " in out
     assert " static membership" in out
-    assert "not known: which partitions members had" in out
+    assert "not known: the members' partitions" in out
     assert "left out: 1 line without an event" in err
     assert DeltaLake(spark, str(lake)).read("advice").count() > 20
     (sent,) = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.insight.analysis.finder import Finder, Rows, Thresholds, findings_of
+from kohort.insight.analysis.finder import Finder, Rows, Thresholds, compute_findings
 from kohort.insight.analysis.ownership import Interval
 from kohort.insight.analysis.rows import GroupHistory
 from tests.pipeline.events import avoided, histories, member, rebalance
@@ -73,8 +73,8 @@ def found_in_parts(history: GroupHistory, chance: random.Random) -> dict[str, Ro
     owned: list[tuple[Any, ...]] = []
     for first, end in pairwise(cuts):
         part = [row for row in history.members if first <= row.sequence < end]
-        owned += finder.take(part, is_last=end == cuts[-1])
-    return {"partitions": owned, **finder.rest()}
+        owned += finder.add(part, is_last=end == cuts[-1])
+    return {"partitions": owned, **finder.finish()}
 
 
 def of_each_partition(rows: Rows) -> Counter[tuple[Any, ...]]:
@@ -90,7 +90,7 @@ def of_each_partition(rows: Rows) -> Counter[tuple[Any, ...]]:
 def test_a_group_in_parts_is_the_group_as_a_whole(seed: int) -> None:
     chance = random.Random(seed)
     history = some_history(chance)
-    whole, parts = findings_of(history, LIMITS), found_in_parts(history, chance)
+    whole, parts = compute_findings(history, LIMITS), found_in_parts(history, chance)
     assert of_each_partition(whole["partitions"]) == of_each_partition(parts["partitions"])
     for name in whole.keys() - {"partitions"}:
         assert sorted(map(repr, whole[name])) == sorted(map(repr, parts[name])), name

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.groups.history.model import WaitedFor
-from kohort.insight.analysis.finder import Thresholds, findings_of
+from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.analysis.flapping import Flapping, OwnershipIntervals
 from kohort.insight.analysis.ownership import Interval, Unavailability
 from kohort.insight.analysis.rows import by_sequence
-from kohort.insight.analysis.storms import Storm, moved_in, storms
+from kohort.insight.analysis.storms import Storm, moved_by_sequence, storms
 from kohort.insight.analysis.summaries import (
     Cause,
     GroupRow,
@@ -138,14 +138,16 @@ def members_of(name: str) -> dict[int, list[Member]]:
 
 
 def waiting(name: str) -> WaitTimes:
-    return WaitTimes().take(HISTORIES[name].rebalances, members_of(name))
+    return WaitTimes().add(HISTORIES[name].rebalances, members_of(name))
 
 
 def test_storms_and_who_began_them() -> None:
     found = {
         name: storm
         for name, history in HISTORIES.items()
-        for storm in storms(history.rebalances, moved_in(members_of(name)), quiet_ms=60_000, size=3)
+        for storm in storms(
+            history.rebalances, moved_by_sequence(members_of(name)), quiet_ms=60_000, size=3
+        )
     }
     assert {
         name: (storm.first_sequence, storm.rebalance_count, storm.started_by)
@@ -181,7 +183,7 @@ def test_flapping_partitions_are_those_that_moved_often_in_a_while() -> None:
         ]
 
     stints = OwnershipIntervals()
-    stints.take(
+    stints.add(
         [
             *owned(0, ("a", 0), ("b", 10), ("b", 12), ("a", 20), ("c", 30), ("c", 4_000)),
             *owned(1, ("a", 0), ("b", 4_000), ("a", 8_000), ("b", 12_000)),
@@ -247,7 +249,7 @@ def test_gaps_in_the_sequence_are_told_and_their_beginning_is_none() -> None:
 
 
 def test_a_group_is_one_row() -> None:
-    found = {name: findings_of(HISTORIES[name], Thresholds()) for name in ("gaps", "needless")}
+    found = {name: compute_findings(HISTORIES[name], Thresholds()) for name in ("gaps", "needless")}
     assert found["gaps"]["groups"] == [(4, 11, 4, 4, at(0), at(900), 3, 1, 0, 0, 0, 0, 0)]
     assert found["needless"]["groups"] == [(1, 3, 3, 0, at(0), at(300), 2, 1, 1, 80, 50, 0, 0)]
 
@@ -256,7 +258,7 @@ def test_only_the_last_days_are_looked_at() -> None:
     day = 86_400
     given = [rebalance(n, n * 20 * day, member("a-1", join=0, sync=9, kept=1)) for n in (1, 2, 3)]
     (history,) = histories(*given).values()
-    found = findings_of(history, Thresholds(days=30))
+    found = compute_findings(history, Thresholds(days=30))
     (group,) = found["groups"]
     assert (group[2], group[6]) == (3, 3)
     assert [row[1] for row in found["causes"]] == [2]

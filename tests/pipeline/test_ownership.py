@@ -173,7 +173,7 @@ SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Told]]]] = {
 
 def intervals(history: GroupHistory) -> list[Interval]:
     rebalances = {row.sequence: row for row in history.rebalances}
-    return ownership.Ownership(rebalances, None).take(history.members, is_last=True)
+    return ownership.Ownership(rebalances, None).add(history.members, is_last=True)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -196,7 +196,7 @@ def test_intervals_that_ended_before_a_moment_are_left_out() -> None:
     history = histories(*given)[GROUP]
     rebalances = {row.sequence: row for row in history.rebalances}
     about = ownership.Ownership(rebalances, BEGIN_MS + 20_000)
-    found = about.take(history.members, is_last=True)
+    found = about.add(history.members, is_last=True)
     begin = BEGIN_MS + 20_000
     assert all(row.until_at is None or row.until_at >= begin for row in found)
     # Its stop in between was long ago as well, and is not looked for.
@@ -226,7 +226,7 @@ def test_unavailability_is_summed_by_partition_and_cause() -> None:
     ]
     assert (expired.cause_member_id, expired.unnoticed_ms_max) == ("a-1", 45_000)
     idle = ownership.Idle()
-    idle.take(found)
+    idle.add(found)
     assert sorted(idle.rows()) == [
         ("t", 0, "member_added", 2, 400, 300, 0, BEGIN_MS + 20_100),
         ("t", 0, "session_expired", 1, 0, 0, 1, BEGIN_MS + 30_000),

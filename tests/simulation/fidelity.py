@@ -17,10 +17,10 @@ from statistics import fmean, median
 from typing import Any, Final, TypeAlias
 
 from kohort.insight.advisor.prediction import Prediction, predict
-from kohort.insight.advisor.reading import JOINS_UNTOLD, read_trace
+from kohort.insight.advisor.reading import JOIN_TIME_OF, read_trace
 from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.text import is_by_chance
 from kohort.insight.advisor.trace import Trace, Uncertainty
-from kohort.insight.advisor.words import is_by_chance
 from tests.simulation.campaign import process_count
 from tests.simulation.what_if import GROUP, Spacing, live, make_plan
 
@@ -198,13 +198,13 @@ def try_one(seed: str, spacing: Spacing, lives: int, *, events: int = 30) -> Cas
         tried,
         predict(trace, tried),
         tuple(_figures(live(plan, tried, run=f"tried {number}")) for number in range(lives)),
-        not any(text.startswith(JOINS_UNTOLD) for text in trace.unknown),
+        not any(text.startswith(JOIN_TIME_OF) for text in trace.unknown),
         _is_given(trace, tried),
     )
 
 
 def _is_given(trace: Trace, tried: Setting) -> bool:
-    is_untold = {Uncertainty.UNGIVEN, Uncertainty.REVOCATIONS} & set(trace.doubts)
+    is_untold = {Uncertainty.SOME_REVOCATIONS, Uncertainty.REVOCATIONS} & set(trace.doubts)
     return tried.cooperative or not trace.recorded.cooperative or not is_untold
 
 

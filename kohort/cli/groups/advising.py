@@ -20,7 +20,7 @@ from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.config_lines import ConfigLines, config_lines
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import known_settings
-from kohort.insight.advisor.words import changes, choice, is_by_chance, words
+from kohort.insight.advisor.text import changes, choice, describe, is_by_chance
 from kohort.insight.errors import ReportedError
 from kohort.insight.history_files import histories
 
@@ -185,7 +185,7 @@ def _as_json(group: str, advice: Advice | None) -> Json:
             {
                 "is_best": prediction == advice.best,
                 "changes": changes(advice.recorded.setting, prediction.setting),
-                "text": words(advice.recorded, prediction),
+                "text": describe(advice.recorded, prediction),
                 **_figures(prediction),
                 "config": _config(advice, prediction),
             }
@@ -195,7 +195,7 @@ def _as_json(group: str, advice: Advice | None) -> Json:
         if advice.quicker is None
         else {
             "member": advice.quicker.quicker,
-            "text": words(advice.recorded, advice.quicker),
+            "text": describe(advice.recorded, advice.quicker),
             **_figures(advice.quicker),
         },
         "check": advice.check,

@@ -1,6 +1,6 @@
-"""What would have happened with other settings: histories replayed through the broker's own rules.
+"""Predicts the effect of other settings by replaying a group's history through the group core.
 
 Pure Python, no Spark: `reading` makes a `Trace` of a group's history, `replay` runs it through
-`kohort.groups` in virtual time under a `Setting`, `advice` weighs the outcomes of a
-grid.
+`kohort.groups` in virtual time under a `Setting`, and `advice` compares the outcomes of a grid of
+settings.
 """

@@ -1,10 +1,10 @@
-"""Which settings are worth a thought, and which one is to be advised.
+"""Selects the settings worth considering, and recommends one.
 
-Four things are weighed: rebalances, stopped time, time that partitions have no reader, and how late
-a crash is noticed. A setting is worth a thought if no other is at least as good in all of them and
-better in one (the Pareto front). A setting whose outcome rests on something that the history does
-not say is not weighed at all; nothing is advised where the replay of the settings of the time is
-not the history.
+Compares four quantities: rebalances, stopped time, time during which partitions have no reader, and
+the delay until a crash is detected. A setting is worth considering if no other one is at least as
+good in all four and better in one (the Pareto front). Settings whose outcome depends on facts
+missing from the history are not ranked. Nothing is recommended if the replay under the recorded
+settings does not match the history.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ from typing import Final, TypeAlias
 
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.text import TOO_FAR, check, counted, describe, nothing_better
 from kohort.insight.advisor.trace import Trace, Uncertainty
 from kohort.insight.advisor.weighing import (
     CHANCE_MS,
     GAIN_LEAST,
-    UNREAD_TOLD,
-    earns_its_parts,
+    UNREAD_SHOWN,
+    is_improved_by_every_part,
     score,
 )
-from kohort.insight.advisor.words import TOO_FAR, check, counted, nothing_better, words
 
 UNREAD_MOST: Final = 2.0
-"""How many times as long as now a setting of the front may leave partitions without a reader."""
+"""Limit for the front: unread time as a multiple of the recorded setting's."""
 UNREAD_SLACK_MS: Final = 5_000
-"""Time without a reader that is allowed for each partition, so that a few seconds of a quiet
-history do not count as a large multiple of nothing."""
+"""Unread time allowed for each partition in addition, so that a few seconds in a quiet history do
+not count as a large multiple of zero."""
 UNREAD_OF_BEST: Final = 1.25
-"""The same for `best`."""
+"""Limit for `best`: unread time as a multiple of the recorded setting's."""
 LATER_MOST_MS: Final = 60_000
-"""How much later than now a crash may be noticed under a setting of the front."""
+"""Limit for the front: additional delay until a crash is detected."""
 CHECK_MOST: Final = 0.2
-"""How far the replay of the settings of the time may be off for anything to be advised."""
+"""Nothing is recommended if the replay under the recorded settings is off by more than this share.
+"""
 SHOWN_MS: Final = 100
-"""The check line shows tenths of a second: what is not seen in it is not off."""
+"""Deviations below this are ignored, because the check line shows tenths of a second."""
 GUESSED_MOST: Final = 0.1
-"""Share of the rebalances: where more of them wait for a member of which it is not known how long
-it takes to join, their stopped time is not known either."""
-TOLD_MAX: Final = 6
+"""If more than this share of the rebalances wait for a member with an unknown join time, the
+stopped time is unknown too."""
+SHOWN_MAX: Final = 6
 
 _Point: TypeAlias = tuple[int, int, int, int]
 
@@ -54,61 +55,61 @@ class Advice:
 
     trace: Trace
     recorded: Prediction
-    """What the replay makes of the settings of the time."""
+    """The prediction for the recorded settings."""
     front: tuple[Prediction, ...]
-    """The settings worth considering, from the quickest to notice a crash to the slowest."""
+    """The settings worth considering, fastest crash detection first."""
     best: Prediction | None
-    """The one that gains most, all in all; None if none gains anything, or `is_off`."""
+    """The recommended setting; None if no setting is an improvement, or `is_off`."""
     check: str
-    """How well the replay of the settings of the time fits the history."""
+    """The text that compares the replay under the recorded settings with the history."""
     is_off: bool
-    """Whether that replay does not fit the history well enough."""
+    """Whether that replay differs too much from the history."""
     unranked: tuple[str, ...]
-    """Settings that were not weighed, and why: a line for each reason."""
+    """One line for each reason why settings were not ranked."""
     quicker: Prediction | None
-    """What would come of it if the member that others waited for most were as quick as they."""
+    """The prediction if the slowest member were as fast as the others."""
     both: Prediction | None = None
-    """The same under the settings of `best`; None without either."""
+    """The same under the settings of `best`; None if either is missing."""
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What the history does not say, in words."""
+        """Sentences about facts that the history does not contain."""
         return self.trace.unknown
 
     @property
     def nothing(self) -> str:
-        """What is said where the front is empty."""
+        """The text shown if the front is empty."""
         return nothing_better(self.unranked)
 
     def lines(self) -> list[str]:
-        """The advice as lines for people to read."""
-        said = [words(self.recorded, one) for one in self.front]
-        if not said:
-            said = [self.nothing]
+        """Return the advice as lines of text."""
+        texts = [describe(self.recorded, prediction) for prediction in self.front]
+        if not texts:
+            texts = [self.nothing]
         if self.quicker is not None:
-            said.append(words(self.recorded, self.quicker))
+            texts.append(describe(self.recorded, self.quicker))
         notes = [*self.unranked, *(f"not known: {text}" for text in self.unknown)]
-        return [*said, self.check, *notes]
+        return [*texts, self.check, *notes]
 
 
 def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
-    """Weigh what was predicted for a group; what it was recorded under must be among it."""
+    """Compare the predictions for a group; they must include the recorded setting."""
     listed = list(predictions)
-    settings = {one.setting: one for one in listed if not one.quicker}
+    settings = {prediction.setting: prediction for prediction in listed if not prediction.quicker}
     recorded = settings[trace.recorded]
-    quick = {one.setting: one for one in listed if one.quicker}
+    quick = {prediction.setting: prediction for prediction in listed if prediction.quicker}
     quicker = quick.get(trace.recorded)
     if quicker is not None and not _gains_on(quicker, recorded):
         quicker = None
-    doubted = [(one, doubt(trace, one)) for one in settings.values()]
-    known = [one for one, why in doubted if why is None]
+    doubted = [(prediction, doubt(trace, prediction)) for prediction in settings.values()]
+    known = [prediction for prediction, why in doubted if why is None]
     front, best = _weighed(trace, known, settings)
     is_off = _is_off(trace, recorded)
     best = None if best is None or is_off else settings[best.setting]
     return Advice(
         trace=trace,
         recorded=recorded,
-        front=tuple(settings[one.setting] for one in front),
+        front=tuple(settings[prediction.setting] for prediction in front),
         best=best,
         check=_checked(trace, recorded, is_off=is_off),
         is_off=is_off,
@@ -121,66 +122,74 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
 def _weighed(
     trace: Trace, known: list[Prediction], settings: dict[Setting, Prediction]
 ) -> tuple[list[Prediction], Prediction | None]:
-    """The front and the best of it, of those of which all is known that they rest on."""
+    """Return the front and its best setting, from predictions without unknown facts."""
     if Uncertainty.JOINS in trace.doubts:
-        # All stopped times are those of members that take as long as by default: they weigh
-        # nothing.
-        known = [_without_stops(one) for one in known]
-        settings = {one: _without_stops(tried) for one, tried in settings.items()}
+        # All stopped times assume the default join time, so they are ignored.
+        known = [_without_stops(prediction) for prediction in known]
+        settings = {prediction: _without_stops(tried) for prediction, tried in settings.items()}
     recorded = settings[trace.recorded]
     slack_ms = UNREAD_SLACK_MS * max(trace.partition_count, 1)
-    ranked = [one for one in known if earns_its_parts(one, trace.recorded, settings, slack_ms)]
+    ranked = [
+        prediction
+        for prediction in known
+        if is_improved_by_every_part(prediction, trace.recorded, settings, slack_ms)
+    ]
 
-    def all_in_all(one: Prediction) -> float:
-        return score(one, recorded, slack_ms)
+    def cost(prediction: Prediction) -> float:
+        return score(prediction, recorded, slack_ms)
 
     most_ms = round(UNREAD_MOST * recorded.unread_ms) + slack_ms
     of_best_ms = round(UNREAD_OF_BEST * recorded.unread_ms) + slack_ms // 2
-    takers = [
-        one for one in ranked if one.setting == trace.recorded or _is_taken(one, recorded, most_ms)
+    acceptable = [
+        prediction
+        for prediction in ranked
+        if prediction.setting == trace.recorded or _is_acceptable(prediction, recorded, most_ms)
     ]
-    front = _told(pareto_front(takers, trace.recorded), recorded, all_in_all)
+    front = _select_shown(pareto_front(acceptable, trace.recorded), recorded, cost)
     gains = [
-        one
-        for one in front
-        if all_in_all(one) < all_in_all(recorded) and _is_taken(one, recorded, of_best_ms)
+        prediction
+        for prediction in front
+        if cost(prediction) < cost(recorded) and _is_acceptable(prediction, recorded, of_best_ms)
     ]
-    return front, min(gains, key=all_in_all, default=None)
+    return front, min(gains, key=cost, default=None)
 
 
-def _without_stops(one: Prediction) -> Prediction:
-    none = (0,) * len(one.stopped_by_seed)
-    return replace(one, stopped_ms=0, stopped_by_seed=none, stopped_spread_ms=0)
+def _without_stops(prediction: Prediction) -> Prediction:
+    none = (0,) * len(prediction.stopped_by_seed)
+    return replace(prediction, stopped_ms=0, stopped_by_seed=none, stopped_spread_ms=0)
 
 
 def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
-    """What is not known and decides what this setting comes to; None if nothing does."""
-    recorded, one = trace.recorded, prediction.setting
-    if one == recorded:
+    """Return the unknown fact on which this setting's outcome depends; None if there is no such
+    fact.
+    """
+    recorded, setting = trace.recorded, prediction.setting
+    if setting == recorded:
         return None
-    has_left_static = recorded.static is True and one.static is not True
-    becomes_static = one.static is True and recorded.static is not True
-    is_shorter = one.session_timeout_ms < recorded.session_timeout_ms
-    is_longer = one.session_timeout_ms > recorded.session_timeout_ms
-    changes_mode = one.cooperative != recorded.cooperative
+    has_left_static = recorded.static is True and setting.static is not True
+    becomes_static = setting.static is True and recorded.static is not True
+    is_shorter = setting.session_timeout_ms < recorded.session_timeout_ms
+    is_longer = setting.session_timeout_ms > recorded.session_timeout_ms
+    changes_mode = setting.cooperative != recorded.cooperative
     is_guessed = prediction.guessed > GUESSED_MOST * prediction.rebalances
     applies = {
         Uncertainty.SESSION: is_shorter or is_longer or becomes_static,
-        Uncertainty.HEARTBEAT: one.heartbeat_interval_ms != recorded.heartbeat_interval_ms,
-        Uncertainty.TIMEOUT: one.rebalance_timeout_ms != recorded.rebalance_timeout_ms,
-        Uncertainty.DELAY: one.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms,
-        Uncertainty.ABSENCES: is_shorter and one.static is not False,
+        Uncertainty.HEARTBEAT: setting.heartbeat_interval_ms != recorded.heartbeat_interval_ms,
+        Uncertainty.TIMEOUT: setting.rebalance_timeout_ms != recorded.rebalance_timeout_ms,
+        Uncertainty.DELAY: setting.initial_rebalance_delay_ms
+        != recorded.initial_rebalance_delay_ms,
+        Uncertainty.ABSENCES: is_shorter and setting.static is not False,
         Uncertainty.CRASHES: has_left_static,
-        Uncertainty.PAUSES: is_longer and one.static is False,
+        Uncertainty.PAUSES: is_longer and setting.static is False,
         Uncertainty.MODE: changes_mode,
         Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,
         Uncertainty.JOINS: changes_mode,
-        Uncertainty.UNTOLD: is_guessed,
-        Uncertainty.UNGIVEN: is_guessed and changes_mode,
+        Uncertainty.SOME_JOINS: is_guessed,
+        Uncertainty.SOME_REVOCATIONS: is_guessed and changes_mode,
         Uncertainty.SILENCES: is_shorter,
     }
     doubts = (*trace.doubts, Uncertainty.SILENCES)
-    return next((found for found in doubts if applies[found]), None)
+    return next((uncertainty for uncertainty in doubts if applies[uncertainty]), None)
 
 
 def _unranked(doubts: Iterable[Uncertainty]) -> list[str]:
@@ -190,18 +199,18 @@ def _unranked(doubts: Iterable[Uncertainty]) -> list[str]:
     ]
 
 
-def _is_taken(one: Prediction, recorded: Prediction, unread_most_ms: int) -> bool:
-    """Whether the price of a setting is acceptable."""
-    is_read = one.unread_ms <= unread_most_ms
-    return is_read and one.notice_ms - recorded.notice_ms <= LATER_MOST_MS
+def _is_acceptable(prediction: Prediction, recorded: Prediction, unread_most_ms: int) -> bool:
+    """Whether unread time and crash detection are within the limits."""
+    is_read = prediction.unread_ms <= unread_most_ms
+    return is_read and prediction.notice_ms - recorded.notice_ms <= LATER_MOST_MS
 
 
 def _is_off(trace: Trace, recorded: Prediction) -> bool:
     """Whether the replay under the recorded settings differs too much from the history.
 
-    Small counts and chance are not allowed for: if the replay has two of three rebalances, its
-    predictions for other settings may be just as far off, and one rebalance less is all that could
-    be gained.
+    Small counts and chance get no extra tolerance: if the replay has two of three rebalances, its
+    predictions for other settings may be just as far off, and the most that could be gained is one
+    rebalance.
     """
     is_off = abs(recorded.rebalances - trace.rebalances) > CHECK_MOST * trace.rebalances
     if trace.stopped_ms is None:
@@ -216,60 +225,67 @@ def _checked(trace: Trace, recorded: Prediction, *, is_off: bool) -> str:
 
 
 def pareto_front(predictions: Sequence[Prediction], recorded: Setting) -> list[Prediction]:
-    """The predictions that no other one beats, quickest to notice a crash first.
+    """Return the predictions that no other one dominates, fastest crash detection first.
 
-    Of several that come to the same, the one that changes least.
+    Of several with equal results, the one that changes fewest settings.
     """
     best: dict[_Point, Prediction] = {}
-    for one in predictions:
-        point = _point(one)
+    for prediction in predictions:
+        point = _point(prediction)
         other = best.get(point)
-        if other is None or _effort(one, recorded) < _effort(other, recorded):
-            best[point] = one
+        if other is None or _effort(prediction, recorded) < _effort(other, recorded):
+            best[point] = prediction
     points = sorted(best)
-    return [best[point] for point in points if not any(_beats(other, point) for other in points)]
+    return [
+        best[point] for point in points if not any(_dominates(other, point) for other in points)
+    ]
 
 
-def _effort(one: Prediction, recorded: Setting) -> tuple[int, str]:
-    return one.setting.differences(recorded), str(one.setting)
+def _effort(prediction: Prediction, recorded: Setting) -> tuple[int, str]:
+    return prediction.setting.differences(recorded), str(prediction.setting)
 
 
-def _point(one: Prediction) -> _Point:
-    return one.notice_ms, one.rebalances, _level(one.stopped_ms), _level(one.unread_ms)
+def _point(prediction: Prediction) -> _Point:
+    return (
+        prediction.notice_ms,
+        prediction.rebalances,
+        _level(prediction.stopped_ms),
+        _level(prediction.unread_ms),
+    )
 
 
 def _level(duration_ms: int) -> int:
-    """The level of a duration; durations that differ by chance alone have the same one."""
+    """Quantize a duration, so that durations that differ by chance alone compare as equal."""
     return round(log1p(duration_ms / CHANCE_MS) / log1p(GAIN_LEAST))
 
 
-def _beats(one: _Point, other: _Point) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+def _dominates(point: _Point, other: _Point) -> bool:
+    return point != other and all(a <= b for a, b in zip(point, other, strict=True))
 
 
-def _told(
-    front: list[Prediction], recorded: Prediction, all_in_all: Callable[[Prediction], float]
+def _select_shown(
+    front: list[Prediction], recorded: Prediction, cost: Callable[[Prediction], float]
 ) -> list[Prediction]:
-    """The predictions that are shown: not the recorded setting, none that gains nothing, and none
-    that hardly differs from the one before it.
+    """Select the predictions to show: those that improve on the recorded setting, and on the one
+    before.
     """
     chosen: list[Prediction] = []
-    for one in front:
-        if one.setting == recorded.setting or not _gains_on(one, recorded):
+    for prediction in front:
+        if prediction.setting == recorded.setting or not _gains_on(prediction, recorded):
             continue
-        if chosen and not _gains_on(one, chosen[-1]):
+        if chosen and not _gains_on(prediction, chosen[-1]):
             continue
-        chosen.append(one)
-    if len(chosen) <= TOLD_MAX:
+        chosen.append(prediction)
+    if len(chosen) <= SHOWN_MAX:
         return chosen
-    ranked = sorted(chosen, key=all_in_all)[:TOLD_MAX]
-    return [one for one in chosen if one in ranked]
+    ranked = sorted(chosen, key=cost)[:SHOWN_MAX]
+    return [prediction for prediction in chosen if prediction in ranked]
 
 
-def _gains_on(one: Prediction, other: Prediction) -> bool:
-    fewer = one.rebalances <= other.rebalances * (1 - GAIN_LEAST) - 0.5
-    # What chance may give or take is no gain.
-    least_ms = max(other.stopped_ms * GAIN_LEAST + CHANCE_MS, one.stopped_spread_ms)
-    shorter = one.stopped_ms <= other.stopped_ms - least_ms
-    is_read_more = one.unread_ms <= other.unread_ms * (1 - UNREAD_TOLD) - CHANCE_MS
+def _gains_on(prediction: Prediction, other: Prediction) -> bool:
+    fewer = prediction.rebalances <= other.rebalances * (1 - GAIN_LEAST) - 0.5
+    # A difference within the range of chance is no gain.
+    least_ms = max(other.stopped_ms * GAIN_LEAST + CHANCE_MS, prediction.stopped_spread_ms)
+    shorter = prediction.stopped_ms <= other.stopped_ms - least_ms
+    is_read_more = prediction.unread_ms <= other.unread_ms * (1 - UNREAD_SHOWN) - CHANCE_MS
     return fewer or shorter or is_read_more

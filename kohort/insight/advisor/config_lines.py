@@ -1,6 +1,4 @@
-"""What to set for a choice of the advisor, as lines to paste: for each client library, and for the
-broker.
-"""
+"""Formats a recommended setting as configuration lines for each client library and the broker."""
 
 from __future__ import annotations
 
@@ -12,18 +10,19 @@ from kohort.insight.advisor.setting import Setting
 
 INSTANCE: Final = "<a name that stays, one for each process>"
 PRESENT: Final = "<its present assignor>"
-"""Said of an assignor that the history does not name, or by a name that no client library has."""
+"""Placeholder for an assignor that is missing from the history, or unknown to the client library.
+"""
 FIRST: Final = "# 1. First rolling restart:"
 SECOND: Final = "# 2. Second rolling restart, instead:"
 COOPERATIVE: Final = "cooperative-sticky"
 
 ConfigLines: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Lines by whom they are for: `java`, `librdkafka`, `aiokafka`, `kohort`, and `broker`."""
+"""Lines by target: `java`, `librdkafka`, `aiokafka`, `kohort`, and `broker`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """How one client library is told."""
+    """The configuration names and values of one client library."""
 
     instance: str
     session: str
@@ -31,15 +30,15 @@ class _Client:
     rebalance: str
     eager: tuple[str, ...]
     cooperative: tuple[str, ...] = ()
-    """The change to a cooperative assignor, where it is not made in two rolling restarts."""
+    """The change to a cooperative assignor, for libraries that need no two rolling restarts."""
     both: str = ""
-    """The assignors of the first of two rolling restarts; members are eager until the second."""
+    """The assignors for the first of two rolling restarts; members are eager until the second."""
     alone: str = ""
     assignors: Mapping[str, str] = field(default_factory=dict)
-    """What the client calls an assignor, by the name that the protocol has for it."""
+    """The client's names of assignors, by protocol name."""
     reasons: tuple[str, ...] = ("# only Kohort's own client states JoinReason",)
     text: str = "{}"
-    """How the value of a text is written."""
+    """Format of a text value."""
     end: str = ""
 
 
@@ -96,50 +95,52 @@ CLIENTS: Final[Mapping[str, _Client]] = {
 }
 
 
-def config_lines(recorded: Setting, one: Setting, assignor: str | None = None) -> ConfigLines:
-    """What has to be set to come from `recorded` to `one`; nothing for whom nothing changes.
+def config_lines(recorded: Setting, setting: Setting, assignor: str | None = None) -> ConfigLines:
+    """Return the lines that change `recorded` to `setting`, for targets with changes only.
 
     Args:
-        assignor: the present one, by its name in the protocol; None if it is not known.
+        assignor: protocol name of the current assignor; None if it is unknown.
     """
-    found = {
-        name: tuple(_lines(client, recorded, one, assignor)) for name, client in CLIENTS.items()
+    lines_by_target = {
+        name: tuple(_lines(client, recorded, setting, assignor)) for name, client in CLIENTS.items()
     }
-    if one.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms:
-        delay_ms = one.initial_rebalance_delay_ms
-        found["broker"] = (
+    if setting.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms:
+        delay_ms = setting.initial_rebalance_delay_ms
+        lines_by_target["broker"] = (
             "# for all groups of the broker",
             f"group.initial.rebalance.delay.ms={delay_ms}",
         )
-    return {name: lines for name, lines in found.items() if lines}
+    return {name: lines for name, lines in lines_by_target.items() if lines}
 
 
-def _lines(client: _Client, recorded: Setting, one: Setting, assignor: str | None) -> Iterator[str]:
-    becomes_cooperative = one.cooperative and not recorded.cooperative
+def _lines(
+    client: _Client, recorded: Setting, setting: Setting, assignor: str | None
+) -> Iterator[str]:
+    becomes_cooperative = setting.cooperative and not recorded.cooperative
     restarts_twice = becomes_cooperative and not client.cooperative
     if restarts_twice:
         yield FIRST
-    if one.static != recorded.static:
-        if one.static:
+    if setting.static != recorded.static:
+        if setting.static:
             yield f"{client.instance}={client.text.format(INSTANCE)}{client.end}"
         else:
             yield f"# without {client.instance}"
     if becomes_cooperative:
         yield from client.cooperative
-    elif one.cooperative != recorded.cooperative:
+    elif setting.cooperative != recorded.cooperative:
         yield from client.eager
     for name, before_ms, after_ms in (
-        (client.session, recorded.session_timeout_ms, one.session_timeout_ms),
-        (client.heartbeat, recorded.heartbeat_interval_ms, one.heartbeat_interval_ms),
-        (client.rebalance, recorded.rebalance_timeout_ms, one.rebalance_timeout_ms),
+        (client.session, recorded.session_timeout_ms, setting.session_timeout_ms),
+        (client.heartbeat, recorded.heartbeat_interval_ms, setting.heartbeat_interval_ms),
+        (client.rebalance, recorded.rebalance_timeout_ms, setting.rebalance_timeout_ms),
     ):
         if after_ms != before_ms:
             yield f"{name}={after_ms}{client.end}"
-    if one.states_reasons and not recorded.states_reasons:
+    if setting.states_reasons and not recorded.states_reasons:
         yield from client.reasons
     if restarts_twice:
         yield client.both.format(client.assignors.get(assignor or "", PRESENT))
         yield SECOND
-        # As a comment: where all is pasted at once, the later of two lines would win, and a member
-        # that is cooperative alone is turned away while others are eager alone.
+        # Commented out: if all lines were pasted at once, the last one would win, and members that
+        # are cooperative only would be rejected while others are eager only.
         yield f"# {client.alone}"

@@ -1,4 +1,4 @@
-"""The settings that are tried for a group."""
+"""The grid of candidate settings for a group."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
 
 SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_000))
-"""Session timeout and heartbeat interval; a longer session needs no rarer heartbeats."""
+"""Session timeout and heartbeat interval; a longer session needs no longer heartbeat interval."""
 LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
 INITIAL_DELAYS: Final = (0, 3_000, 10_000)
 REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
 
 
 LONG_JOIN_MS: Final = 20_000
-"""The join time above which shorter rebalance timeouts are tried: only a slower member would meet
-them."""
+"""Shorter rebalance timeouts are tried if a member took longer than this to join: only slower
+members can exceed them."""
 
 
 def grid(trace: Trace) -> list[Setting]:
-    """What is tried for a group: first what it was recorded under, then all combinations.
+    """Return the candidate settings for a group: the recorded one first, then all combinations.
 
-    The values that it has now are among those of the grid, so that single steps away from it are.
-    What cannot make a difference to this trace is not varied. The initial delay of the broker is no
-    part of the grid: see `other_delays`.
+    The recorded values are in the grid, so that there are candidates that change a single setting.
+    Settings that cannot affect this trace are not varied. The broker's initial rebalance delay is
+    not in the grid: see `other_delays`.
     """
     recorded = trace.recorded
     tried = dict.fromkeys([recorded])
-    for one in _combinations(trace):
-        tried[one] = None
+    for setting in _combinations(trace):
+        tried[setting] = None
     return list(tried)
 
 
-def other_delays(one: Setting) -> list[Setting]:
-    """The same with other initial delays, which concern all groups of a broker and touch only the
-    first rebalance of an empty group: what is left of the difference otherwise is chance.
+def other_delays(setting: Setting) -> list[Setting]:
+    """Return the setting with other initial rebalance delays.
+
+    They concern all groups of a broker, but affect only the first rebalance of an empty group; any
+    other difference is chance.
     """
     return [
-        replace(one, initial_rebalance_delay_ms=delay_ms)
+        replace(setting, initial_rebalance_delay_ms=delay_ms)
         for delay_ms in INITIAL_DELAYS
-        if delay_ms != one.initial_rebalance_delay_ms
+        if delay_ms != setting.initial_rebalance_delay_ms
     ]
 
 
@@ -56,18 +58,18 @@ def _combinations(trace: Trace) -> Iterator[Setting]:
     timeouts = dict.fromkeys((*more_timeouts, recorded.rebalance_timeout_ms))
     flags = (False, True)
     memberships = flags if recorded.static is not None else (None, *flags)
-    says = any(rejoin.slot is not None for rejoin in trace.rejoins)
-    voices = flags if says else (recorded.states_reasons,)
+    has_rejoins = any(rejoin.slot is not None for rejoin in trace.rejoins)
+    reason_flags = flags if has_rejoins else (recorded.states_reasons,)
     for static, (
         session_ms,
-        beat_ms,
+        heartbeat_ms,
     ), timeout_ms, cooperative, reasons in itertools.product(
-        memberships, sessions, timeouts, flags, voices
+        memberships, sessions, timeouts, flags, reason_flags
     ):
         yield Setting(
             static=static,
             session_timeout_ms=session_ms,
-            heartbeat_interval_ms=beat_ms,
+            heartbeat_interval_ms=heartbeat_ms,
             rebalance_timeout_ms=timeout_ms,
             initial_rebalance_delay_ms=recorded.initial_rebalance_delay_ms,
             cooperative=cooperative,

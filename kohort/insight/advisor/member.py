@@ -1,7 +1,7 @@
-"""A process as the clients play it: it joins, syncs, sends heartbeats, and takes its time.
+"""A simulated client process: it joins, syncs and sends heartbeats, with recorded delays.
 
-Like the Java client: stock ones state no reason, static ones go without a word, an eager member
-stops before it joins. Its delays are those that the history has of its slot.
+It behaves like the Java client: stock clients state no reason, static members do not send
+LeaveGroup, and an eager member revokes its partitions before it joins.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.groups.reasons import StatedReason, state_reason
 from kohort.groups.requests import JoinRequest, JoinResult, SyncRequest, SyncResult
-from kohort.insight.advisor.beats import Beats
-from kohort.insight.advisor.lives import AGAIN_MS
+from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
+from kohort.insight.advisor.member_lifetimes import AGAIN_MS
 from kohort.insight.advisor.shares import NOTHING, Share
 from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS, Slot
 from kohort.protocol.errors import ErrorCode
@@ -30,32 +30,31 @@ _TEXTS: Final = {
     JoinReason.ENFORCED: "rebalance enforced by user",
     JoinReason.GROUP_REBALANCING: "group is already rebalancing",
 }
-"""The texts of the Java client (KIP-800). Texts decide nothing; recordings are easier to read."""
+"""Reason texts of the Java client (KIP-800). They decide nothing, but make recordings easier to
+read."""
 _STATED: Final[dict[tuple[int, JoinReason], StatedReason]] = {}
 
 
-def _state(said: int, reason: JoinReason) -> StatedReason:
-    stated = _STATED[said, reason] = state_reason(said, _TEXTS.get(reason))
+def _state(reason_code: int, reason: JoinReason) -> StatedReason:
+    stated = _STATED[reason_code, reason] = state_reason(reason_code, _TEXTS.get(reason))
     return stated
 
 
 class Phase(Enum):
-    """The phases of a member."""
-
     JOINING = auto()
-    """A join is parked."""
+    """A JoinGroup is parked."""
     JOINED = auto()
-    """A generation was told, the sync is being made or waits."""
+    """The join is answered; a SyncGroup is parked, or about to be sent."""
     SETTLED = auto()
-    """A member that has its assignment."""
-    TOLD = auto()
-    """A member that knows of a rebalance that it has not joined yet."""
+    """The member has its assignment."""
+    NOTIFIED = auto()
+    """The member knows of a rebalance, and has not joined it yet."""
     GONE = auto()
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
-    """The handle of one request; only the answer to the last one counts."""
+class RequestHandle:
+    """Identifies one request of a member; responses to earlier requests are ignored."""
 
     member: SimulatedMember
     number: int
@@ -69,7 +68,7 @@ class SimulatedMember:
     slot: Slot
     index: int
     instance_id: str | None
-    beats: Beats
+    heartbeat_times: HeartbeatTimes
     member_id: str = ""
     generation: int = -1
     phase: Phase = Phase.JOINING
@@ -77,39 +76,39 @@ class SimulatedMember:
     topics_version: int = 0
     reason: JoinReason = JoinReason.RESTART
     is_new: bool = True
-    """No join has been answered under its id."""
+    """Whether no join has been answered under its id."""
     is_paused: bool = False
     wants_rejoin: bool = False
     is_leaving: bool = False
-    """Whether the member will leave once it has its answer."""
-    when_gone: Callable[[], None] | None = None
+    """Whether the member will leave after the pending response."""
+    on_end: Callable[[], None] | None = None
     _number: int = 0
-    _asked_for: int = 0
-    """The request that is not answered; 0 for none."""
-    _missed: list[tuple[Ticket, Any]] = field(default_factory=list)
+    _pending: int = 0
+    """Number of the pending request; 0 if there is no such request."""
+    _missed: list[tuple[RequestHandle, Any]] = field(default_factory=list)
 
     @property
     def waits_for_answer(self) -> bool:
-        return self._asked_for == self._number
+        return self._pending == self._number
 
     @property
     def is_alive(self) -> bool:
         return self.phase is not Phase.GONE
 
     @property
-    def beats_now(self) -> bool:
+    def sends_heartbeats(self) -> bool:
         """Whether its heartbeat thread keeps its session alive."""
         return self.is_alive and not self.is_paused and not self.is_new
 
     # Joining.
 
     def join(self) -> None:
-        """Ask to take part in the next generation."""
+        """Send a JoinGroup for the next generation."""
         replay, setting = self.replay, self.replay.setting
         self.phase = Phase.JOINING
         if not setting.cooperative:
             self._lose()
-        said = int(self.reason) if setting.states_reasons else 0
+        reason_code = int(self.reason) if setting.states_reasons else 0
         name, data = replay.protocol, self._subscription()
         request = JoinRequest(
             member_id=self.member_id,
@@ -118,28 +117,28 @@ class SimulatedMember:
             client_host=self.slot.host,
             session_timeout_ms=setting.session_timeout_ms,
             rebalance_timeout_ms=setting.rebalance_timeout_ms,
-            protocol_type=replay.wire.protocol_type,
+            protocol_type=replay.encoding.protocol_type,
             protocols=((name, data),),
-            reason=_STATED.get((said, self.reason)) or _state(said, self.reason),
+            reason=_STATED.get((reason_code, self.reason)) or _state(reason_code, self.reason),
         )
-        replay.join(self, request, self._ticket())
+        replay.join(self, request, self._new_handle())
 
     def _subscription(self) -> bytes:
         owned = self.owned if self.replay.setting.cooperative else NOTHING
-        return self.replay.wire.subscription(self.topics_version, owned, self.generation)
+        return self.replay.encoding.subscription(self.topics_version, owned, self.generation)
 
-    def _ticket(self) -> Ticket:
+    def _new_handle(self) -> RequestHandle:
         self._number += 1
-        self._asked_for = self._number
-        return Ticket(self, self._number)
+        self._pending = self._number
+        return RequestHandle(self, self._number)
 
-    def answered(self, ticket: Ticket, body: Any) -> None:  # noqa: ANN401 - of either request.
-        """Unless it has gone, or has asked for something else since."""
-        if not self.is_alive or ticket.number != self._number:
+    def answered(self, handle: RequestHandle, body: Any) -> None:  # noqa: ANN401 - of either request.
+        """Handle a response, unless the process has ended or sent another request since."""
+        if not self.is_alive or handle.number != self._number:
             return
-        self._asked_for = 0
+        self._pending = 0
         if self.is_paused:
-            self._missed.append((ticket, body))
+            self._missed.append((handle, body))
         elif self.is_leaving and body.error is not ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = body.member_id if isinstance(body, JoinResult) else self.member_id
             self.replay.leave(self)
@@ -159,7 +158,7 @@ class SimulatedMember:
             self.generation = result.generation
             self.phase = Phase.JOINED
             self.reason = JoinReason.UNKNOWN
-            self.beats.origin_ms = self.replay.now_ms
+            self.heartbeat_times.origin_ms = self.replay.now_ms
             self._sync_later(result)
         else:
             self._on_error(error)
@@ -177,7 +176,7 @@ class SimulatedMember:
 
         def sync() -> None:
             if self.phase is Phase.JOINED and self._number == number:
-                self.replay.when_awake(self, lambda: self._sync(ids))
+                self.replay.run_when_awake(self, lambda: self._sync(ids))
 
         replay.after(delay_ms, sync)
 
@@ -189,11 +188,11 @@ class SimulatedMember:
             member_id=self.member_id,
             instance_id=self.instance_id,
             generation=self.generation,
-            protocol_type=replay.wire.protocol_type,
+            protocol_type=replay.encoding.protocol_type,
             protocol_name=replay.protocol,
             assignments=replay.assign(self.generation, member_ids) if member_ids else {},
         )
-        replay.members.sync(request, self._ticket(), replay.clock)
+        replay.members.sync(request, self._new_handle(), replay.clock)
 
     def _on_synced(self, result: SyncResult) -> None:
         if result.error is not ErrorCode.NONE:
@@ -204,40 +203,40 @@ class SimulatedMember:
         self.owned = replay.share_of(self)
         self.phase = Phase.SETTLED
         replay.meter.synced(self.member_id, self.owned, replay.now_ms)
-        replay.meter.unread(before - self.owned, replay.now_ms)
-        replay.meter.read(self.owned, replay.now_ms)
+        replay.meter.stop_reading(before - self.owned, replay.now_ms)
+        replay.meter.start_reading(self.owned, replay.now_ms)
         if before - self.owned:
             self._rejoin_later(JoinReason.PARTITIONS_REVOKED, self._revocation_ms())
         elif self.wants_rejoin:
             self._rejoin_later(self.reason, 0)
         elif not replay.is_calm:
-            replay.beat_later(self)
+            replay.schedule_heartbeat(self)
 
     def _rejoin_later(self, reason: JoinReason, delay_ms: int) -> None:
         self.reason = reason
-        self.phase = Phase.TOLD
+        self.phase = Phase.NOTIFIED
         self._join_in(delay_ms)
 
     def _join_in(self, delay_ms: int) -> None:
         number = self._number
 
         def join() -> None:
-            if self.phase is Phase.TOLD and self._number == number:
-                self.replay.when_awake(self, self._join_if_told)
+            if self.phase is Phase.NOTIFIED and self._number == number:
+                self.replay.run_when_awake(self, self._join_if_notified)
 
         self.replay.after(delay_ms, join)
 
-    def _join_if_told(self) -> None:
-        if self.phase is Phase.TOLD:
+    def _join_if_notified(self) -> None:
+        if self.phase is Phase.NOTIFIED:
             self.wants_rejoin = False
             self.join()
 
     def _on_error(self, error: ErrorCode) -> None:
-        """Handles an error like the Java client."""
+        """Handle an error like the Java client."""
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._told()
+            self._on_notified()
         elif error is ErrorCode.FENCED_INSTANCE_ID:
-            self.replay.gone(self)
+            self.replay.end_process(self)
         else:
             if error is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id, self.is_new = "", True
@@ -246,20 +245,25 @@ class SimulatedMember:
             self.reason = JoinReason.MEMBERSHIP_LOST
             self.join()
 
-    def _told(self) -> None:
+    def _on_notified(self) -> None:
         if not self.reason:
             self.reason = JoinReason.GROUP_REBALANCING
-        self.phase = Phase.TOLD
+        self.phase = Phase.NOTIFIED
         self._join_in(self._join_delay_ms())
 
     def _join_delay_ms(self) -> int:
-        """The time from being told to the join. An eager member gives its partitions up in between,
-        so one that was recorded in the other mode takes longer or shorter here than there.
+        """Return the time from the notification to the join.
+
+        An eager member revokes its partitions in between, so the delay recorded in the other mode
+        is corrected for that.
         """
         replay, trace = self.replay, self.replay.trace
         if not self.slot.join.took_ms:
-            replay.meter.guesses(replay.now_ms)
-        if replay.now_ms - self.beats.origin_ms <= AGAIN_MS and trace.default_again_ms is not None:
+            replay.meter.count_guess(replay.now_ms)
+        if (
+            replay.now_ms - self.heartbeat_times.origin_ms <= AGAIN_MS
+            and trace.default_again_ms is not None
+        ):
             took_ms = self.slot.again.near(replay.now_ms, trace.default_again_ms, replay.random)
         else:
             took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
@@ -270,26 +274,26 @@ class SimulatedMember:
         return took_ms + (self._revocation_ms() if self.owned else 0)
 
     def _revocation_ms(self) -> int:
-        """How long it takes to give partitions up: not less than it takes the others to hear of the
-        assignment that asks for it.
+        """Return the time that it takes to revoke partitions: at least the time until the other
+        members have received the assignment that requires it.
         """
         replay, trace = self.replay, self.replay.trace
         if trace.recorded.cooperative:
             if not self.slot.revoke.took_ms:
-                replay.meter.guesses(replay.now_ms)
+                replay.meter.count_guess(replay.now_ms)
             took_ms = self.slot.revoke.near(replay.now_ms, trace.revoke_ms, replay.random)
             return max(took_ms, ANSWER_DEFAULT_MS)
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
         return max(took_ms - trace.quick_join_ms, trace.default_sync_ms, ANSWER_DEFAULT_MS)
 
     def _lose(self) -> None:
-        self.replay.meter.unread(self.owned, self.replay.now_ms)
+        self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
         self.owned = NOTHING
 
-    # Being a member.
+    # Membership.
 
-    def beat(self) -> None:
-        """A heartbeat that may tell it something."""
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat, which may report a rebalance."""
         if self.phase is not Phase.SETTLED or self.is_paused:
             return
         replay = self.replay
@@ -299,10 +303,10 @@ class SimulatedMember:
         if error:
             self._on_error(error)
         elif not replay.is_calm:
-            replay.beat_later(self)
+            replay.schedule_heartbeat(self)
 
     def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
-        """Join again without being asked."""
+        """Join again on the member's own initiative."""
         self.topics_version += changes_protocols
         if self.phase is Phase.SETTLED and not self.is_paused:
             self.reason = reason
@@ -311,19 +315,19 @@ class SimulatedMember:
             self.wants_rejoin, self.reason = True, reason
 
     def pause(self) -> None:
-        """Do nothing for a while, not even send heartbeats."""
-        self.replay.silent(self)
+        """Suspend the process, including its heartbeats."""
+        self.replay.stop_heartbeats(self)
         self.is_paused = True
-        self.replay.meter.unread(self.owned, self.replay.now_ms)
+        self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
 
     def wake(self) -> None:
-        """Continue, with the answers that have come meanwhile."""
+        """Resume, and handle the responses received during the pause."""
         if not self.is_alive:
             return
         self.is_paused = False
         missed, self._missed = self._missed, []
-        for ticket, body in missed:
-            self.answered(ticket, body)
-        self.beat()
+        for handle, body in missed:
+            self.answered(handle, body)
+        self.send_heartbeat()
         if self.phase is Phase.SETTLED:
-            self.replay.meter.read(self.owned, self.replay.now_ms)
+            self.replay.meter.start_reading(self.owned, self.replay.now_ms)

@@ -1,9 +1,9 @@
-"""What came of a replay, and the meter that counts it while it runs.
+"""The outcome of a replay, and the meter that measures it.
 
-Stopped time is counted as the history counts it, so that the two can be compared: from a member's
-join to its assignment, for members that were there before; for cooperative ones, the longest time
-for which a partition that they gained had no owner. Unread time is the truth behind it: how long
-each partition was not read, crashes that were not noticed yet included.
+Stopped time is defined as in the history, so that they can be compared: from a member's join to its
+assignment, for members that were present before; for cooperative members, the longest time during
+which a partition that they gained had no owner. Unread time is the actual time during which each
+partition had no reader, including crashes before their detection.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class ReplayOutcome:
 
     rebalances: int
     stopped_ms: int
-    """All members together."""
+    """The sum over all members."""
     stopped_longest_ms: int
     """The longest stop of one member."""
     stopped_by_slot: tuple[int, ...]
     """Stopped time of each slot, in the order of the trace's slots."""
     unread_ms: int
-    """All partitions together."""
+    """The sum over all partitions."""
     unread_longest_ms: int
     """The longest time of one partition."""
     deaths: int
-    """Processes that went without a word and were missed in the end."""
+    """Processes that ended without LeaveGroup and were detected later."""
     unnoticed_ms: int
-    """Time from the end of these processes until the group went on without them, added up."""
+    """Time from the end of these processes until the group removed them, added up."""
     unnoticed_longest_ms: int
     guessed: int = 0
-    """Rebalances that some member was told of whose history has no such join, or in which it gave
-    partitions up and was never seen to: how long it takes was taken from the others."""
+    """Rebalances with an estimated delay: a member took part whose join or revocation time is not
+    in the history."""
 
 
 @dataclass(slots=True)
@@ -59,11 +59,11 @@ class _Join:
 
 @dataclass(slots=True)
 class Meter:
-    """Sees what members do and what the group says."""
+    """Measures a replay from the group's events and the members' actions."""
 
     slots: int
     begin_ms: int
-    """The beginning of what is counted."""
+    """Start of the measured period."""
     rebalances: int = 0
     stopped_by_slot: list[int] = field(default_factory=list)
     stopped_longest_ms: int = 0
@@ -73,18 +73,18 @@ class Meter:
     unnoticed_ms: int = 0
     unnoticed_longest_ms: int = 0
     guessed: set[int] = field(default_factory=set)
-    """Which rebalances, by their number."""
+    """Numbers of the rebalances with an estimated delay."""
     slot_of: dict[str, int] = field(default_factory=dict)
-    """Slots by member id."""
+    """Slot indexes by member id."""
     _before: set[str] = field(default_factory=set)
-    """Members that were there when the rebalance began."""
+    """Members that were present when the rebalance began."""
     _joins: dict[str, _Join] = field(default_factory=dict)
     _synced: set[str] = field(default_factory=set)
     _dead_since: dict[str, int] = field(default_factory=dict)
     _held: dict[str, frozenset[int]] = field(default_factory=dict)
-    """What each member had in the last assignment."""
+    """Each member's partitions in the last assignment."""
     _taken_at: dict[int, int] = field(default_factory=dict)
-    """Partitions without an owner in a cooperative group."""
+    """Partitions without an owner in a cooperative group, and since when."""
     _unread_since: dict[int, int] = field(default_factory=dict)
     _some_own: bool = False
     """Whether this rebalance is cooperative."""
@@ -92,7 +92,7 @@ class Meter:
     def __post_init__(self) -> None:
         self.stopped_by_slot = [0] * self.slots
 
-    # What the group says.
+    # Events of the group.
 
     def observe(self, event: Event, now_ms: int) -> None:
         match event:
@@ -104,39 +104,37 @@ class Meter:
             case RebalanceEnded(outcome) if outcome is not RebalanceEnd.STABLE:
                 self._close_joins(now_ms)
             case MemberRemoved():
-                self._gone(event.member.member_id, now_ms)
+                self._on_removed(event.member.member_id, now_ms)
             case MemberReplaced():
                 old, new = event.old_member_id, event.member.member_id
                 if old in self._held:
                     self._held[new] = self._held.pop(old)
                 self._before.add(new)
-                self._gone(old, now_ms)
+                self._on_removed(old, now_ms)
             case _:
                 pass
 
     def joined(self, member_id: str, now_ms: int, *, owns: bool) -> None:
-        """A join is parked; with `owns`, of a member that goes on reading."""
+        """Record a parked join; with `owns`, the member keeps reading meanwhile."""
         self._joins[member_id] = _Join(now_ms, owns)
         self._some_own |= owns
 
-    def guesses(self, now_ms: int) -> None:
-        """Note that the history does not say how long a member takes to join this rebalance, or to
-        give partitions up.
-        """
+    def count_guess(self, now_ms: int) -> None:
+        """Record that this rebalance uses an estimated join or revocation time."""
         if now_ms >= self.begin_ms:
             self.guessed.add(self.rebalances)
 
     def synced(self, member_id: str, share: frozenset[int], now_ms: int) -> None:
-        """A member has its assignment."""
+        """Record that a member has received its assignment."""
         join = self._joins.pop(member_id, None)
         if join is not None:
             duration_ms = now_ms - join.at_ms
             if self._is_cooperative(member_id, join):
                 gained = share - self._held.get(member_id, _NOTHING)
-                stops = (now_ms - self._taken_at.get(one, now_ms) for one in gained)
+                stops = (now_ms - self._taken_at.get(partition, now_ms) for partition in gained)
                 duration_ms = max(stops, default=0)
             self._stopped(member_id, duration_ms, now_ms)
-        # What it has to give up, it gives up now: before, it has not heard of it.
+        # The member revokes partitions now, because it has only just received the assignment.
         for partition in self._held.get(member_id, _NOTHING) - share:
             self._taken_at[partition] = now_ms
         self._held[member_id] = share
@@ -144,7 +142,7 @@ class Meter:
             self._taken_at.pop(partition, None)
 
     def _close_joins(self, now_ms: int) -> None:
-        """End the open joins, which got no assignment: their time counts as stopped."""
+        """End the joins that received no assignment; their time counts as stopped."""
         joins, self._joins = self._joins, {}
         for member_id, join in joins.items():
             if not self._is_cooperative(member_id, join):
@@ -154,7 +152,7 @@ class Meter:
         has_nothing = member_id in self._before and not self._held.get(member_id)
         return join.owns or (self._some_own and has_nothing)
 
-    def _gone(self, member_id: str, now_ms: int) -> None:
+    def _on_removed(self, member_id: str, now_ms: int) -> None:
         dead_since_ms = self._dead_since.pop(member_id, None)
         if dead_since_ms is not None and now_ms >= self.begin_ms:
             self.deaths += 1
@@ -171,19 +169,19 @@ class Meter:
             self.stopped_by_slot[self.slot_of[member_id]] += duration_ms
             self.stopped_longest_ms = max(self.stopped_longest_ms, duration_ms)
 
-    # What the members do.
+    # Actions of the members.
 
-    def died(self, member_id: str, now_ms: int) -> None:
-        """Note that a member ended without leaving the group."""
+    def on_crash(self, member_id: str, now_ms: int) -> None:
+        """Record that a process ended without leaving the group."""
         self._dead_since[member_id] = now_ms
 
-    def unread(self, partitions: Iterable[int], now_ms: int) -> None:
-        """Note that these partitions are not read any more."""
+    def stop_reading(self, partitions: Iterable[int], now_ms: int) -> None:
+        """Record that these partitions have no reader."""
         for partition in partitions:
             self._unread_since.setdefault(partition, now_ms)
 
-    def read(self, partitions: Iterable[int], now_ms: int) -> None:
-        """Note that these partitions are read again."""
+    def start_reading(self, partitions: Iterable[int], now_ms: int) -> None:
+        """Record that these partitions have a reader again."""
         for partition in partitions:
             since_ms = self._unread_since.pop(partition, None)
             if since_ms is not None and now_ms >= self.begin_ms:

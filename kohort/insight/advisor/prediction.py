@@ -1,5 +1,6 @@
-"""What is to be expected under one setting: several replays with chance of their own, and their
-middle. What heartbeats decide by lot in the replay is decided by lot in life.
+"""Predicts the outcome of a setting: the mean of several replays with different random seeds.
+
+Heartbeat times are random in the replay, as in reality.
 """
 
 from __future__ import annotations
@@ -17,35 +18,34 @@ from kohort.insight.advisor.trace import Trace
 REPLAYS_LEAST: Final = 5
 REPLAYS_MOST: Final = 20
 NOTHING_MS: Final = 1_000
-"""How well a shorter stopped time is known does not matter."""
+"""Below this stopped time, the precision of the mean does not matter."""
 CLOSE: Final = 0.03
-"""The standard error of the mean, as a share of it, at which no more replays are made."""
+"""Replays stop when the standard error of the mean is below this share of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction(ReplayOutcome):
-    """The outcome that is to be expected under one setting: the middle of those of the replays."""
+    """The expected outcome of one setting: median counts and mean times of the replays."""
 
     setting: Setting
     stopped_spread_ms: int = 0
-    """How far from `stopped_ms` one life may be by chance alone: twice the standard deviation of
-    the replays, so that one of twenty is further off.
-    """
+    """How far a single run may deviate from `stopped_ms` by chance: two standard deviations of the
+    replays, exceeded by one run in twenty."""
     stopped_by_seed: tuple[int, ...] = ()
     """`stopped_ms` of each replay. Seeds count from 0, so predictions are compared by pairs."""
     rebalances_by_seed: tuple[int, ...] = ()
     unread_by_seed: tuple[int, ...] = ()
     quicker: str | None = None
-    """The slot that was taken to be as quick as the others; else all are as they were recorded."""
+    """The slot that was assumed to be as fast as the others; None if all are as recorded."""
 
     @property
     def notice_ms(self) -> int:
-        """The mean time until a crash is noticed: it comes between two heartbeats."""
+        """The mean time until a crash is detected: it occurs between two heartbeats."""
         return self.setting.session_timeout_ms - self.setting.heartbeat_interval_ms // 2
 
 
 def predict(trace: Trace, setting: Setting) -> Prediction:
-    """Predict the outcome of a setting: the same for the same arguments, wherever it is made."""
+    """Predict the outcome of a setting; deterministic for the same arguments."""
     outcomes: list[ReplayOutcome] = []
     while not _is_enough(outcomes):
         outcomes.append(Replay(trace, setting, seed=len(outcomes)).run())
@@ -55,28 +55,28 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
 
     return Prediction(
         setting=setting,
-        rebalances=median_low([one.rebalances for one in outcomes]),
-        stopped_ms=mean([one.stopped_ms for one in outcomes]),
-        stopped_longest_ms=mean([one.stopped_longest_ms for one in outcomes]),
+        rebalances=median_low([outcome.rebalances for outcome in outcomes]),
+        stopped_ms=mean([outcome.stopped_ms for outcome in outcomes]),
+        stopped_longest_ms=mean([outcome.stopped_longest_ms for outcome in outcomes]),
         stopped_by_slot=_by_slot(outcomes),
-        unread_ms=mean([one.unread_ms for one in outcomes]),
-        unread_longest_ms=mean([one.unread_longest_ms for one in outcomes]),
-        deaths=median_low([one.deaths for one in outcomes]),
-        unnoticed_ms=mean([one.unnoticed_ms for one in outcomes]),
-        unnoticed_longest_ms=mean([one.unnoticed_longest_ms for one in outcomes]),
-        guessed=median_low([one.guessed for one in outcomes]),
-        stopped_spread_ms=_spread([one.stopped_ms for one in outcomes]),
-        stopped_by_seed=tuple(one.stopped_ms for one in outcomes),
-        rebalances_by_seed=tuple(one.rebalances for one in outcomes),
-        unread_by_seed=tuple(one.unread_ms for one in outcomes),
+        unread_ms=mean([outcome.unread_ms for outcome in outcomes]),
+        unread_longest_ms=mean([outcome.unread_longest_ms for outcome in outcomes]),
+        deaths=median_low([outcome.deaths for outcome in outcomes]),
+        unnoticed_ms=mean([outcome.unnoticed_ms for outcome in outcomes]),
+        unnoticed_longest_ms=mean([outcome.unnoticed_longest_ms for outcome in outcomes]),
+        guessed=median_low([outcome.guessed for outcome in outcomes]),
+        stopped_spread_ms=_spread([outcome.stopped_ms for outcome in outcomes]),
+        stopped_by_seed=tuple(outcome.stopped_ms for outcome in outcomes),
+        rebalances_by_seed=tuple(outcome.rebalances for outcome in outcomes),
+        unread_by_seed=tuple(outcome.unread_ms for outcome in outcomes),
     )
 
 
 def gain_by_pairs(
     before: tuple[int, ...], after: tuple[int, ...], *, share: float, least: float
 ) -> float:
-    """How much less `after` has than `before`, seed for seed and in the mean; 0 if it is no more
-    than `share` of it, than `least`, or than what chance would have it.
+    """Return the mean difference of `before` and `after` over the seeds; 0 if it is not more than
+    `share` of `before`, than `least`, and than chance.
     """
     gains = [a - b for a, b in zip(before, after, strict=False)]
     if not gains:
@@ -86,7 +86,7 @@ def gain_by_pairs(
 
 
 def _error(values: list[int]) -> float:
-    """Standard error of the mean of some values."""
+    """Return the standard error of the mean."""
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
 
 
@@ -94,7 +94,7 @@ def _is_enough(outcomes: list[ReplayOutcome]) -> bool:
     count = len(outcomes)
     if not REPLAYS_LEAST <= count < REPLAYS_MOST:
         return count >= REPLAYS_MOST
-    stopped = [one.stopped_ms for one in outcomes]
+    stopped = [outcome.stopped_ms for outcome in outcomes]
     return stdev(stopped) <= CLOSE * sqrt(count) * max(fmean(stopped), NOTHING_MS)
 
 
@@ -103,5 +103,5 @@ def _spread(values: list[int]) -> int:
 
 
 def _by_slot(outcomes: list[ReplayOutcome]) -> tuple[int, ...]:
-    columns = zip(*(one.stopped_by_slot for one in outcomes), strict=True)
+    columns = zip(*(outcome.stopped_by_slot for outcome in outcomes), strict=True)
     return tuple(round(fmean(column)) for column in columns)

@@ -1,7 +1,7 @@
-"""Reads a trace of what a group's processes did from the records of its history.
+"""Reads a `Trace` of a group's processes from its history records (JSON).
 
-Records are the history's JSON. Fields may be missing: histories made from a stock broker's log have
-little more than causes. What cannot be known is said in `Trace.unknown`.
+Fields may be missing: histories made from a stock broker's log contain little more than triggers.
+`Trace.unknown` lists the missing facts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
-from kohort.insight.advisor.beats import LOOK_MS, look_ms
-from kohort.insight.advisor.lives import Json, Lives, causes_of
+from kohort.insight.advisor.heartbeat_times import LOOK_MS, look_ms
+from kohort.insight.advisor.member_lifetimes import Json, MemberLifetimes, causes_of
+from kohort.insight.advisor.member_slots import LOST, MemberSlots, find_member_slots
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.slots import LOST, FoundSlots, find_slots
 from kohort.insight.advisor.trace import (
     ANSWER_DEFAULT_MS,
     DELAY_DEFAULT_MS,
@@ -29,34 +29,35 @@ from kohort.protocol.join_reason import JoinReason
 
 REVOKED: Final = "PARTITIONS_REVOKED"
 EFFECTS: Final = frozenset({REVOKED, LOST, "GROUP_REBALANCING"})
-"""Reasons of joins that are answers to a rebalance, not causes of one."""
+"""Reasons of joins that are responses to a rebalance, not causes."""
 TOPICS: Final = "TOPIC_METADATA_CHANGE"
 CHANGES: Final = frozenset({"SUBSCRIPTION_CHANGE", "UPGRADE", "ASSIGNOR_STATE_CHANGE"})
-"""Reasons that go with another offer. A cooperative member's offer differs at every join."""
+"""Reasons that come with changed protocols. A cooperative member's metadata differs at every join.
+"""
 REJOINS: Final = frozenset(
     {"leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"}
 )
-FIRST_BEAT_SLACK_MS: Final = 20
-"""How much sooner or later a heartbeat may reach the broker, and still be the first."""
-BEATS_NEEDED: Final = 5
-"""Members told of a rebalance, before the longest time that took is taken for their interval."""
-JOINS_UNTOLD: Final = "how long it takes to join for"
+FIRST_HEARTBEAT_SLACK_MS: Final = 20
+"""Tolerance for a heartbeat to count as the first one after a join."""
+NOTICES_NEEDED: Final = 5
+"""Number of notifications needed to estimate the heartbeat interval from the longest delay."""
+JOIN_TIME_OF: Final = "how long it takes to join for"
 NAMES_MAX: Final = 5
 REVOKES_WITHIN_MS: Final = 60_000
-"""A member that gave partitions up, and joins again this soon without a reason, does so for that,
-even if there was another rebalance in between."""
+"""A join without a reason, this soon after an assignment that revoked partitions, counts as a
+consequence of it, even after another rebalance."""
 PARTITIONS_EACH: Final = 3
-"""Partitions of a member, where a history does not tell."""
+"""Partitions assumed for each member if the history does not show them."""
 
 
 def read_trace(
     group: str, records: Iterable[Json], known: Mapping[str, Any] | None = None
 ) -> Trace | None:
-    """The trace of one group; None if there is no rebalance among the records.
+    """Return the trace of one group; None if its records contain no rebalance.
 
     Args:
-        records: of this group, in any order; later ones with the same sequence win.
-        known: fields of `Setting` that the group is known to have run under.
+        records: the group's records, in any order; later ones with the same sequence win.
+        known: values of `Setting` fields that are known to have been in force.
     """
     by_sequence = {
         record.get("sequence") or 0: record
@@ -67,47 +68,47 @@ def read_trace(
     rebalances = [record for record in ordered if record["kind"] == "rebalance"]
     if not rebalances:
         return None
-    lives = Lives()
+    lifetimes = MemberLifetimes()
     for record in ordered:
-        lives.add(record)
+        lifetimes.add(record)
     notes: list[str] = []
     seen = settings_seen(rebalances)
     recorded = recorded_setting(rebalances, seen, dict(known or {}), notes)
     begin_ms = min(_at(record) for record in ordered)
-    found = find_slots(lives.by_id.values(), recorded, begin_ms)
-    _note(found, ordered, notes)
-    joins = [took for slot in found.slots for took in slot.join.took_ms]
-    _note_untold(found, joins, notes)
-    syncs = [took for slot in found.slots for took in slot.sync.took_ms]
+    member_slots = find_member_slots(lifetimes.by_id.values(), recorded, begin_ms)
+    _note_gaps(member_slots, ordered, notes)
+    joins = [took for slot in member_slots.slots for took in slot.join.took_ms]
+    _note_unknown_joins(member_slots, joins, notes)
+    syncs = [took for slot in member_slots.slots for took in slot.sync.took_ms]
     round_trip_ms = _median(syncs, ANSWER_DEFAULT_MS)
     return Trace(
         group=group,
-        slots=tuple(found.slots),
-        rejoins=tuple(_rejoins(ordered, found)),
+        slots=tuple(member_slots.slots),
+        rejoins=tuple(_rejoins(ordered, member_slots)),
         begin_ms=begin_ms,
         end_ms=max(_at(record) for record in ordered),
         recorded=recorded,
-        partition_count=_partitions(rebalances, len(found.slots), notes),
+        partition_count=_partitions(rebalances, len(member_slots.slots), notes),
         default_join_ms=_median(joins, DELAY_DEFAULT_MS),
-        default_again_ms=_median_of([slot.again for slot in found.slots]),
+        default_again_ms=_median_of([slot.again for slot in member_slots.slots]),
         quick_join_ms=_quick(joins),
         default_sync_ms=round_trip_ms,
         default_assign_ms=_median(
-            [took for slot in found.slots for took in slot.assign.took_ms], ANSWER_DEFAULT_MS
+            [took for slot in member_slots.slots for took in slot.assign.took_ms], ANSWER_DEFAULT_MS
         ),
         look_ms=look_ms(
-            _told(rebalances),
+            _notice_times(rebalances),
             recorded.heartbeat_interval_ms,
-            _first_beats(rebalances, recorded.heartbeat_interval_ms),
+            _first_heartbeats(rebalances, recorded.heartbeat_interval_ms),
         ),
         revoke_ms=_revoke_ms(rebalances, round_trip_ms),
         assignor=_last_assignor(rebalances),
         rebalances=len(rebalances),
         initial_rebalances=sum(bool(record.get("initial")) for record in rebalances),
-        waited_by_slot=_waited_by_slot(rebalances, found),
+        waited_by_slot=_waited_by_slot(rebalances, member_slots),
         stopped_ms=_stopped_ms(rebalances, joins, notes),
         unknown=tuple(notes),
-        doubts=tuple(_doubts(found, rebalances, recorded, {**seen, **(known or {})})),
+        doubts=tuple(_doubts(member_slots, rebalances, recorded, {**seen, **(known or {})})),
     )
 
 
@@ -120,34 +121,37 @@ _ASSUMED: Final = {
 
 
 def _doubts(
-    found: FoundSlots, rebalances: list[Json], recorded: Setting, known: Mapping[str, Any]
+    member_slots: MemberSlots, rebalances: list[Json], recorded: Setting, known: Mapping[str, Any]
 ) -> Iterator[Uncertainty]:
     yield from (doubt for name, doubt in _ASSUMED.items() if known.get(name) is None)
-    if found.quick_returns:
+    if member_slots.quick_returns:
         yield Uncertainty.ABSENCES
-    if found.uncertain_ends:
+    if member_slots.uncertain_ends:
         yield Uncertainty.CRASHES
-    if found.silences:
+    if member_slots.silences:
         yield Uncertainty.PAUSES
     if not _modes(rebalances) and "cooperative" not in known:
         yield Uncertainty.MODE
-    gave_up = [bool(slot.revoke.took_ms) for slot in found.slots]
-    if recorded.cooperative and not any(gave_up):
+    has_revocation_times = [bool(slot.revoke.took_ms) for slot in member_slots.slots]
+    if recorded.cooperative and not any(has_revocation_times):
         yield Uncertainty.REVOCATIONS
-    elif recorded.cooperative and not all(gave_up):
-        yield Uncertainty.UNGIVEN
-    told = [bool(slot.join.took_ms) for slot in found.slots]
-    if not any(told):
+    elif recorded.cooperative and not all(has_revocation_times):
+        yield Uncertainty.SOME_REVOCATIONS
+    has_join_times = [bool(slot.join.took_ms) for slot in member_slots.slots]
+    if not any(has_join_times):
         yield Uncertainty.JOINS
-    elif not all(told):
-        yield Uncertainty.UNTOLD
+    elif not all(has_join_times):
+        yield Uncertainty.SOME_JOINS
 
 
-def _waited_by_slot(rebalances: list[Json], found: FoundSlots) -> tuple[int, ...]:
-    waited = [0] * len(found.slots)
+def _waited_by_slot(rebalances: list[Json], member_slots: MemberSlots) -> tuple[int, ...]:
+    waited = [0] * len(member_slots.slots)
     for record in rebalances:
         waits = record.get("waited_for") or {}
-        slots = {found.of_member.get(str(one)) for one in waits.get("member_ids") or ()}
+        slots = {
+            member_slots.of_member.get(str(member_id))
+            for member_id in waits.get("member_ids") or ()
+        }
         for slot in slots - {None}:
             waited[slot or 0] += int(waits.get("ms") or 0) // len(slots)
     return tuple(waited)
@@ -159,7 +163,7 @@ def _modes(rebalances: list[Json]) -> set[Any]:
 
 
 def _quick(joins: list[int]) -> int:
-    """What those take that are quickest: a tenth of all."""
+    """Return the tenth percentile of the join times."""
     return sorted(joins)[len(joins) // 10] if joins else DELAY_DEFAULT_MS
 
 
@@ -168,7 +172,7 @@ def _at(record: Json) -> int:
 
 
 def _median_of(delays: Iterable[Delays]) -> int | None:
-    took = [one for each in delays for one in each.took_ms]
+    took = [took_ms for delay in delays for took_ms in delay.took_ms]
     return round(median(took)) if took else None
 
 
@@ -176,11 +180,11 @@ def _median(values: list[int], default: int) -> int:
     return round(median(values)) if values else default
 
 
-# What it was recorded under.
+# The recorded settings.
 
 
 def settings_seen(rebalances: list[Json]) -> dict[str, int | None]:
-    """Durations of the setting, by field; None for what cannot be seen."""
+    """Return the durations of the setting by field; None if the history does not show them."""
     return {
         "session_timeout_ms": _session_ms(rebalances),
         "heartbeat_interval_ms": _interval_ms(rebalances),
@@ -195,11 +199,13 @@ def recorded_setting(
     known: dict[str, Any],
     notes: list[str],
 ) -> Setting:
-    """The setting as far as it can be seen; what is taken for granted instead is noted."""
+    """Return the setting shown by the history; assumed values are added to `notes`."""
     seen: dict[str, Any] = dict(durations)
     for name, value in durations.items():
         if value is None and name not in known:
-            notes.append(f"{_CALLED[name]} is not in the history; taken to be {_default(name)}")
+            notes.append(
+                f"{_CONFIG_NAMES[name]} is not in the history; assumed to be {_default(name)}"
+            )
     instances = {
         bool(member.get("instance_id"))
         for record in rebalances
@@ -220,12 +226,12 @@ def recorded_setting(
 
 
 def _last_assignor(rebalances: Sequence[Json]) -> str | None:
-    """The assignor of the last generation, by its name in the protocol; None if none is known."""
+    """Return the protocol name of the last generation's assignor; None if it is unknown."""
     names = (record.get("protocol") for record in reversed(rebalances))
     return next((str(name) for name in names if name), None)
 
 
-_CALLED: Final = {
+_CONFIG_NAMES: Final = {
     "session_timeout_ms": "session.timeout.ms",
     "heartbeat_interval_ms": "heartbeat.interval.ms",
     "rebalance_timeout_ms": "max.poll.interval.ms",
@@ -243,23 +249,25 @@ def _session_ms(rebalances: list[Json]) -> int | None:
         for record in rebalances
         for cause in causes_of(record)
         if cause.get("session_timeout_ms")
-    ) or _asked(rebalances, "session_timeout_ms")
+    ) or _requested(rebalances, "session_timeout_ms")
     return int(seen.most_common(1)[0][0]) if seen else None
 
 
 def _interval_ms(rebalances: list[Json]) -> int | None:
-    """Members are told with their next heartbeat, so the longest wait is close to the interval."""
-    told = [
+    """Return the heartbeat interval: members are notified by their next heartbeat, so the longest
+    delay is close to it.
+    """
+    notice_ms = [
         member["told_ms"]
         for record in rebalances
         for member in record.get("members") or ()
         if member.get("told_ms") is not None and member.get("fate") == "kept"
     ]
-    if len(told) < BEATS_NEEDED:
+    if len(notice_ms) < NOTICES_NEEDED:
         return None
-    told.sort()
-    usual = int(told[int(len(told) * 0.95)])
-    # The intervals that people set are whole or half seconds.
+    notice_ms.sort()
+    usual = int(notice_ms[int(len(notice_ms) * 0.95)])
+    # Configured intervals are usually whole or half seconds.
     return max(int(usual / 500 + 0.7) * 500, 500)
 
 
@@ -272,12 +280,12 @@ def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:
         for cause in causes_of(record):
             if cause.get("rebalance_timeout_ms"):
                 return int(cause["rebalance_timeout_ms"])
-    # The group waits as long as the member that asks for most.
-    return max(_asked(rebalances, "rebalance_timeout_ms"), default=None)
+    # The group waits for the largest timeout of any member.
+    return max(_requested(rebalances, "rebalance_timeout_ms"), default=None)
 
 
-def _asked(rebalances: list[Json], name: str) -> Counter[int]:
-    """What joins have asked for, by how often."""
+def _requested(rebalances: list[Json], name: str) -> Counter[int]:
+    """Count the values that members' joins requested."""
     return Counter(
         member[name]
         for record in rebalances
@@ -296,27 +304,29 @@ def _initial_delay_ms(rebalances: list[Json]) -> int | None:
 
 
 def _round(value: int) -> int:
-    """Timers come a little late."""
+    """Round to 100 ms, because timers are slightly late."""
     nearest = round(value / 100) * 100
     return nearest if abs(value - nearest) <= 30 else value
 
 
-# What members did of their own accord.
+# Actions on a member's own initiative.
 
 
-def _rejoins(ordered: list[Json], found: FoundSlots) -> list[Rejoin]:
+def _rejoins(ordered: list[Json], member_slots: MemberSlots) -> list[Rejoin]:
     rejoins = []
     revokers: dict[str, int] = {}
     before_ms = 0
     for record in ordered:
-        # One that was told of another rebalance meanwhile says so later.
+        # A member that was notified of another rebalance meanwhile rejoins later.
         since_ms = _at(record) - REVOKES_WITHIN_MS
         revokers = {
-            one: at_ms for one, at_ms in revokers.items() if at_ms >= min(since_ms, before_ms)
+            member_id: at_ms
+            for member_id, at_ms in revokers.items()
+            if at_ms >= min(since_ms, before_ms)
         }
         causes = causes_of(record) if record["kind"] == "rebalance" else [record["trigger"]]
         for cause in causes:
-            rejoin = _rejoin(cause, _at(record), found, revokers)
+            rejoin = _rejoin(cause, _at(record), member_slots, revokers)
             if rejoin is not None:
                 rejoins.append(rejoin)
         if record["kind"] == "rebalance":
@@ -331,7 +341,7 @@ def _rejoins(ordered: list[Json], found: FoundSlots) -> list[Rejoin]:
 
 
 def _rejoin(
-    cause: Json, began_ms: int, found: FoundSlots, revokers: dict[str, int]
+    cause: Json, began_ms: int, member_slots: MemberSlots, revokers: dict[str, int]
 ) -> Rejoin | None:
     kind, reason = cause.get("kind"), cause.get("reason")
     if kind not in REJOINS or reason in EFFECTS:
@@ -339,11 +349,11 @@ def _rejoin(
     if reason is None and revokers.pop(str(cause.get("member_id")), None) is not None:
         return None
     at_ms = int(cause.get("at_ms") or began_ms)
-    slot = found.of_member.get(str(cause.get("member_id")))
+    slot = member_slots.of_member.get(str(cause.get("member_id")))
     is_change = kind == "protocols_changed" and reason in {None, *CHANGES}
     if reason == TOPICS and kind != "follower_rejoined":
-        # It counts from the leader, whichever member that is; in a cooperative group its bytes
-        # differ too.
+        # Only the leader's join counts, whichever member that is; a cooperative leader's metadata
+        # differs too.
         is_follower = kind == "forced_by_reason" and not cause.get("was_leader")
         return Rejoin(at_ms, slot if is_follower else None, JoinReason.TOPIC_METADATA_CHANGE)
     if kind == "leader_rejoined" and reason is None:
@@ -352,7 +362,7 @@ def _rejoin(
     return Rejoin(at_ms, slot, stated, changes_protocols=is_change)
 
 
-# Figures of the whole.
+# Aggregates.
 
 
 def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
@@ -363,29 +373,27 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
     ]
     if counts:
         return int(max(counts))
-    notes.append("which partitions members had is not in the history: figures of partitions are 0")
+    notes.append("the members' partitions are not in the history: partition figures are 0")
     return slots * PARTITIONS_EACH
 
 
-def _told(rebalances: list[Json]) -> Iterator[tuple[int, list[int]]]:
-    """How long each rebalance began after the one before had finished, and when members were told
-    of it.
+def _notice_times(rebalances: list[Json]) -> Iterator[tuple[int, list[int]]]:
+    """Yield, for each rebalance, the time since the previous one ended, and the times at which
+    members were notified.
     """
     for before, record in pairwise(rebalances):
         finished_ms = (before.get("timeline") or {}).get("finished_ms")
-        told = [
+        notice_ms = [
             member["told_ms"]
             for member in record.get("members") or ()
             if member.get("told_ms") is not None and member.get("fate") == "kept"
         ]
         if finished_ms is not None and before.get("outcome") == "stable":
-            yield _at(record) - _at(before) - int(finished_ms), told
+            yield _at(record) - _at(before) - int(finished_ms), notice_ms
 
 
-def _first_beats(rebalances: list[Json], interval_ms: int) -> Iterator[int]:
-    """How late members sent their first heartbeat after a join, where it told them of a rebalance
-    that followed at once.
-    """
+def _first_heartbeats(rebalances: list[Json], interval_ms: int) -> Iterator[int]:
+    """Yield the delays of members' first heartbeats after a join, if these report a rebalance."""
     for before, record in pairwise(rebalances):
         joined = {
             member.get("member_id"): _at(before) + member["join_answered_ms"]
@@ -396,13 +404,13 @@ def _first_beats(rebalances: list[Json], interval_ms: int) -> Iterator[int]:
             since_ms, told_ms = joined.get(member.get("member_id")), member.get("told_ms")
             if since_ms is not None and told_ms:
                 late_ms = _at(record) + told_ms - since_ms - interval_ms
-                if -FIRST_BEAT_SLACK_MS <= late_ms <= LOOK_MS + FIRST_BEAT_SLACK_MS:
+                if -FIRST_HEARTBEAT_SLACK_MS <= late_ms <= LOOK_MS + FIRST_HEARTBEAT_SLACK_MS:
                     yield max(late_ms, 0)
 
 
 def _revoke_ms(rebalances: list[Json], round_trip_ms: int) -> int:
-    """The median time from an assignment that takes partitions to the rebalance that hands them
-    out.
+    """Return the median time from an assignment that revokes partitions to the rebalance that
+    reassigns them.
     """
     by_sequence = {record.get("sequence"): record for record in rebalances}
     took = []
@@ -415,64 +423,66 @@ def _revoke_ms(rebalances: list[Json], round_trip_ms: int) -> int:
 
 
 def _stopped_ms(rebalances: list[Json], joins: list[int], notes: list[str]) -> int | None:
-    told = [record["stopped"]["total_ms"] for record in rebalances if record.get("stopped")]
-    if told:
-        return int(sum(told))
+    totals = [record["stopped"]["total_ms"] for record in rebalances if record.get("stopped")]
+    if totals:
+        return int(sum(totals))
     if not joins:
         notes.append(
             "how long members take to join is not in the history: stopped times are those of "
-            f"members that take {DELAY_DEFAULT_MS} ms, so compare them, but do not rely on them"
+            f"members that take {DELAY_DEFAULT_MS} ms, so they are only comparable to each other"
         )
     return None
 
 
-def _note_untold(found: FoundSlots, joins: list[int], notes: list[str]) -> None:
-    """Notes the members that others have to stand in for."""
-    untold = [slot.name for slot in found.slots if not slot.join.took_ms]
-    if not joins or not untold:
+def _note_unknown_joins(member_slots: MemberSlots, joins: list[int], notes: list[str]) -> None:
+    """Add a note on the members whose join time is unknown."""
+    unknown = [slot.name for slot in member_slots.slots if not slot.join.took_ms]
+    if not joins or not unknown:
         return
-    names = ", ".join(untold[:NAMES_MAX]) + (", ..." if len(untold) > NAMES_MAX else "")
+    names = ", ".join(unknown[:NAMES_MAX]) + (", ..." if len(unknown) > NAMES_MAX else "")
     notes.append(
-        f"{JOINS_UNTOLD} {len(untold)} of {len(found.slots)} members ({names}) is not in the "
-        f"history; taken to be {_median(joins, 0) / 1000:.1g} s, as with the others"
+        f"{JOIN_TIME_OF} {len(unknown)} of {len(member_slots.slots)} members ({names}) is not in "
+        f"the history; assumed to be {_median(joins, 0) / 1000:.1g} s, like the others"
     )
 
 
-def _note(found: FoundSlots, ordered: list[Json], notes: list[str]) -> None:
+def _note_gaps(member_slots: MemberSlots, ordered: list[Json], notes: list[str]) -> None:
     sequences = [record.get("sequence") or 0 for record in ordered]
     missing = sequences[-1] - sequences[0] + 1 - len(sequences)
     if missing > 0:
-        notes.append(f"records missing between the first and the last: {missing}")
+        notes.append(f"missing records between the first and the last: {missing}")
     if not ordered[0].get("initial"):
-        notes.append("the history begins when the group was there already")
+        notes.append("the history begins after the group was created")
     dropped = sum(record.get("members_dropped") or 0 for record in ordered)
     if dropped:
-        notes.append(f"rows of members left out of the records: {dropped}")
-    if found.silences:
+        notes.append(f"member rows omitted from the records: {dropped}")
+    if member_slots.silences:
         notes.append(
-            f"silent processes that came back after their session had ended: {found.silences}; "
-            "nothing says whether they had paused or were started again: taken for restarts"
+            "silent processes that came back after their session expired: "
+            f"{member_slots.silences}; whether they had paused or restarted is unknown, the advice "
+            "assumes a restart"
         )
-    if found.quick_returns:
+    if member_slots.quick_returns:
         notes.append(
-            f"restarts of static members quick enough to go unnoticed: {found.quick_returns}; how "
-            "quick is not recorded: with a shorter session some may not be"
+            "restarts of static members within their session timeout: "
+            f"{member_slots.quick_returns}; their duration is not recorded, so some may exceed a "
+            "shorter session"
         )
-    if found.uncertain_ends:
+    if member_slots.uncertain_ends:
         notes.append(
-            "static members that ended without a word, as they do: "
-            f"{found.uncertain_ends}; whether they crashed is not known, so dynamic membership may "
-            "notice them sooner than is told here"
+            "static members that ended (they never send LeaveGroup): "
+            f"{member_slots.uncertain_ends}; whether they crashed is unknown, so dynamic "
+            "membership may detect them sooner than predicted"
         )
-    if found.nameless:
+    if member_slots.nameless:
         notes.append(
             "members that share their client id with others and have no host: "
-            f"{found.nameless}; whether one was started again in another's place is not known, and "
-            "taken for not so"
+            f"{member_slots.nameless}; whether one replaced another is unknown, the advice assumes "
+            "that none did"
         )
-    if found.strangers:
+    if member_slots.strangers:
         notes.append(
-            "newcomers soon after others had gone under other client ids or hosts: "
-            f"{found.strangers}; if they are the same processes, static membership would gain "
-            "more"
+            "new members soon after others with different client ids or hosts had ended: "
+            f"{member_slots.strangers}; if they are the same processes, static membership would "
+            "gain more"
         )

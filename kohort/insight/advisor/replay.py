@@ -1,8 +1,8 @@
-"""A trace, run again through the coordinator's own rules under some setting, in virtual time.
+"""Replays a trace through the group core (`ClassicGroup`) under some setting, in virtual time.
 
-Only what can make a difference is played: heartbeats of members that are alive in a group that is
-calm are not, so a week takes as long as its rebalances. The same trace, setting and seed give the
-same outcome, wherever and in whatever order they are run.
+Heartbeats without an effect are not simulated (those of live members in a stable group), so the
+time to replay a week depends only on the number of rebalances. The same trace, setting and seed
+give the same outcome on any machine and in any order.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from kohort.groups.events import (
 )
 from kohort.groups.group import Group
 from kohort.groups.requests import JoinRequest, LeaveEntry, Now
-from kohort.insight.advisor.beats import Beats
-from kohort.insight.advisor.member import Phase, SimulatedMember, Ticket
+from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
+from kohort.insight.advisor.member import Phase, RequestHandle, SimulatedMember
 from kohort.insight.advisor.outcome import Meter, ReplayOutcome
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.shares import (
     COOPERATIVE,
     EAGER,
     NOTHING,
+    Encoding,
     Share,
-    ShortWire,
-    Wire,
+    ShortEncoding,
     assign_cooperatively,
     assign_eagerly,
 )
@@ -59,11 +59,11 @@ from kohort.insight.advisor.trace import End, Rejoin, Run, Slot, Trace
 Act: TypeAlias = Callable[[], None]
 
 EVENTS_MAX: Final = 20_000_000
-"""A replay with more events has gone wrong."""
+"""Limit for a replay that does not terminate."""
 
 
 class Replay:
-    """One run of one trace. `watch` is told of every event of the group, with its time."""
+    """One run of one trace. `watch` is called with every event of the group, and its time."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class Replay:
         setting: Setting,
         *,
         seed: int = 0,
-        wire: Wire | None = None,
+        encoding: Encoding | None = None,
         watch: Callable[[Event, int], None] | None = None,
     ) -> None:
         self.trace = trace
         self.setting = setting
-        self.wire = wire or ShortWire()
+        self.encoding = encoding or ShortEncoding()
         self.protocol = COOPERATIVE if setting.cooperative else EAGER
-        self.random = Random(seed)  # noqa: S311 - chance that can be repeated.
+        self.random = Random(seed)  # noqa: S311 - reproducible by its seed.
         starts = (slot.runs[0].start_ms for slot in trace.slots if slot.runs)
         self.now_ms = min([trace.begin_ms, *starts])
         self.meter = Meter(len(trace.slots), trace.begin_ms)
@@ -93,9 +93,9 @@ class Replay:
         self.members = ClassicMembership(self.group, new_member_id=self._new_id)
         self.group.membership = self.members
         self.alive: dict[int, SimulatedMember] = {}
-        """Living members, by the place of their slot in the trace."""
+        """Live members by the index of their slot in the trace."""
         self.event_count = 0
-        """What it took."""
+        """Number of simulated events."""
         self._watch = watch
         self._ids = 0
         self._joiner: SimulatedMember | None = None
@@ -110,7 +110,7 @@ class Replay:
     # Running.
 
     def run(self) -> ReplayOutcome:
-        """Replay to the end of the trace, and until the group has come to rest."""
+        """Replay to the end of the trace, and until no events are left."""
         self._plan()
         while self._heap:
             at_ms, _, act, key = heappop(self._heap)
@@ -130,7 +130,7 @@ class Replay:
 
     @property
     def is_calm(self) -> bool:
-        """Whether no member has anything to learn from a heartbeat."""
+        """Whether the group is stable, so that heartbeats have no effect."""
         return self.members.data.state is ClassicState.STABLE
 
     def after(self, delay_ms: int, act: Act) -> None:
@@ -141,7 +141,7 @@ class Replay:
         heappush(self._heap, (at_ms, self._entries, act, None))
 
     def _settle(self) -> None:
-        """Carry out what the step asks for, and what follows from that."""
+        """Carry out the group's effects, and those that follow from them."""
         while True:
             for effect in self.group.take_effects():
                 self._carry_out(effect)
@@ -167,7 +167,7 @@ class Replay:
                 for reply in replies:
                     self._answer(reply)
             case Append():
-                # How long the disk takes is part of the leader's delay.
+                # The disk time is part of the leader's delay.
                 self.group.on_appended(self.clock)
 
     def _schedule(self, deadlines: Mapping[TimerKey, int]) -> None:
@@ -177,10 +177,10 @@ class Replay:
 
     def _answer(self, reply: Reply) -> None:
         ticket = reply.ticket
-        if isinstance(ticket, Ticket):
+        if isinstance(ticket, RequestHandle):
             self._ready.append(lambda: ticket.member.answered(ticket, reply.body))
 
-    # What the trace holds.
+    # Scheduling the trace.
 
     def _plan(self) -> None:
         for index, slot in enumerate(self.trace.slots):
@@ -188,17 +188,17 @@ class Replay:
             for run, next_ms in zip_longest(slot.runs, starts):
                 self._at(run.start_ms, lambda i=index, s=slot: self._start(i, s))  # type: ignore[misc]
                 if run.end_ms is not None:
-                    end_ms = self._by_lot(run.end_ms, run.margin_ms, run.start_ms, next_ms)
+                    end_ms = self._random_time(run.end_ms, run.margin_ms, run.start_ms, next_ms)
                     self._at(end_ms, lambda i=index, r=run: self._end(i, r))  # type: ignore[misc]
             for pause in slot.pauses:
-                from_ms = self._by_lot(pause.from_ms, pause.margin_ms, 0, pause.until_ms)
+                from_ms = self._random_time(pause.from_ms, pause.margin_ms, 0, pause.until_ms)
                 self._at(from_ms, lambda i=index: self._pause(i))  # type: ignore[misc]
                 self._at(pause.until_ms, lambda i=index: self._wake(i))  # type: ignore[misc]
         for rejoin in self.trace.rejoins:
             self._at(rejoin.at_ms, lambda r=rejoin: self._rejoin(r))  # type: ignore[misc]
 
-    def _by_lot(self, at_ms: int, margin_ms: int, after_ms: int, before_ms: int | None) -> int:
-        """A moment that is known so exactly, and lies between two others."""
+    def _random_time(self, at_ms: int, margin_ms: int, after_ms: int, before_ms: int | None) -> int:
+        """Draw a time within the margin, strictly after `after_ms` and not after `before_ms`."""
         if not margin_ms:
             return at_ms
         drawn_ms = max(at_ms + self.random.randint(-margin_ms, margin_ms), after_ms + 1)
@@ -207,7 +207,7 @@ class Replay:
     def _start(self, index: int, slot: Slot) -> None:
         before = self.alive.get(index)
         if before is not None and before.is_leaving:
-            before.when_gone = lambda: self._start(index, slot)
+            before.on_end = lambda: self._start(index, slot)
             return
         if before is not None:
             self._go_silently(before)
@@ -215,8 +215,10 @@ class Replay:
         instance_id = slot.instance_id
         if static is not None:
             instance_id = (slot.instance_id or slot.name) if static else None
-        beats = Beats(self.random, self.setting.heartbeat_interval_ms, self.trace.look_ms)
-        member = SimulatedMember(self, slot, index, instance_id, beats)
+        heartbeat_times = HeartbeatTimes(
+            self.random, self.setting.heartbeat_interval_ms, self.trace.look_ms
+        )
+        member = SimulatedMember(self, slot, index, instance_id, heartbeat_times)
         self.alive[index] = member
         member.join()
 
@@ -229,23 +231,24 @@ class Replay:
             self._go_silently(member)
             return
         if member.waits_for_answer:
-            # The broker reads a connection's next request when it has answered the one before.
+            # The broker reads a connection's next request only after it has answered the previous
+            # one.
             member.is_leaving = True
             return
         self.leave(member, run.end)
 
     def leave(self, member: SimulatedMember, end: End | None = End.LEFT) -> None:
-        """Have a member leave the group with LeaveGroup, or be removed by an administrator."""
-        self.gone(member)
+        """Leave with LeaveGroup, or be removed by an administrator."""
+        self.end_process(member)
         by_admin = end is End.REMOVED and member.instance_id is not None
         entry = LeaveEntry("" if by_admin else member.member_id, member.instance_id)
         self.members.leave([entry], None, self.clock)
 
     def _go_silently(self, member: SimulatedMember) -> None:
-        self.silent(member)
-        self.gone(member)
+        self.stop_heartbeats(member)
+        self.end_process(member)
         if member.member_id:
-            self.meter.died(member.member_id, self.now_ms)
+            self.meter.on_crash(member.member_id, self.now_ms)
 
     def _pause(self, index: int) -> None:
         if (member := self.alive.get(index)) is not None:
@@ -264,64 +267,64 @@ class Replay:
         if member is not None and member.is_alive:
             member.rejoin(rejoin.reason, changes_protocols=rejoin.changes_protocols)
 
-    # What members ask for.
+    # Requests of members.
 
-    def join(self, member: SimulatedMember, request: JoinRequest, ticket: Ticket) -> None:
-        """JoinGroup; an id that is made for it is known to be its own at once."""
+    def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
+        """Send a JoinGroup; a new member id is attributed to this member."""
         self._joiner = member
         self.members.join(request, ticket, self.clock)
 
-    def gone(self, member: SimulatedMember) -> None:
-        """Note that the process of a member has ended."""
+    def end_process(self, member: SimulatedMember) -> None:
+        """End the process of a member."""
         member.phase = Phase.GONE
-        self.meter.unread(member.owned, self.now_ms)
+        self.meter.stop_reading(member.owned, self.now_ms)
         if self.alive.get(member.index) is member:
             del self.alive[member.index]
-        if member.when_gone is not None:
-            self._ready.append(member.when_gone)
+        if member.on_end is not None:
+            self._ready.append(member.on_end)
 
-    def silent(self, member: SimulatedMember) -> None:
-        """Note that a member sends no more heartbeats: its session counts from its last one."""
+    def stop_heartbeats(self, member: SimulatedMember) -> None:
+        """Stop a member's heartbeats: its session counts from the last one."""
         known = self.members.roster.get(member.member_id)
-        if known is None or not member.beats_now:
+        if known is None or not member.sends_heartbeats:
             self._arm(TimerKey(SESSION, member.member_id), must=True)
             return
-        last_ms = member.beats.last_before(self.now_ms)
+        last_ms = member.heartbeat_times.last_before(self.now_ms)
         if last_ms + known.session_timeout_ms > known.session_deadline_ms:
             self.members.data.start_session(known, last_ms)
         self._arm(TimerKey(SESSION, member.member_id), must=True)
 
-    def when_awake(self, member: SimulatedMember, act: Act) -> None:
-        """Do it, or do it again when its pause is over."""
+    def run_when_awake(self, member: SimulatedMember, act: Act) -> None:
+        """Run now, or at the end of the member's pause."""
         if not member.is_paused:
             act()
             return
         pauses = (p.until_ms for p in member.slot.pauses if p.until_ms > self.now_ms)
-        self._at(min(pauses, default=self.now_ms + 1), lambda: self.when_awake(member, act))
+        self._at(min(pauses, default=self.now_ms + 1), lambda: self.run_when_awake(member, act))
 
-    def beat_later(self, member: SimulatedMember) -> None:
-        self._at(member.beats.next_after(self.now_ms), member.beat)
+    def schedule_heartbeat(self, member: SimulatedMember) -> None:
+        self._at(member.heartbeat_times.next_after(self.now_ms), member.send_heartbeat)
 
     def assign(self, generation: int, member_ids: list[str]) -> Mapping[str, bytes]:
-        """What the leader makes of the members that have joined."""
+        """Return the leader's assignment for the joined members."""
         count = self.trace.partition_count
         if self.setting.cooperative:
-            owned = {one: self._owned_by(one) for one in member_ids}
+            owned = {member_id: self._owned_by(member_id) for member_id in member_ids}
             shares = assign_cooperatively(owned, count)
         else:
             shares = assign_eagerly(member_ids, count)
         self._handed_in = (generation, shares)
-        return {one: self.wire.assignment(share) for one, share in shares.items()}
+        return {member_id: self.encoding.assignment(share) for member_id, share in shares.items()}
 
     def _owned_by(self, member_id: str) -> Share:
         member = self._by_id.get(member_id)
         return NOTHING if member is None or not member.is_alive else member.owned
 
     def share_of(self, member: SimulatedMember) -> Share:
-        """What it has in this generation, also if it came back under another id."""
+        """Return the member's partitions in this generation, also if its member id has changed."""
         return self._shares.get(member.member_id, NOTHING)
 
-    # What the group says.
+    # Events of the group.
 
     def _observe(self, event: Event) -> None:
         self.meter.observe(event, self.now_ms)
@@ -329,7 +332,7 @@ class Replay:
             case RebalanceStarted():
                 for member in self.alive.values():
                     if member.phase is Phase.SETTLED:
-                        self.beat_later(member)
+                        self.schedule_heartbeat(member)
             case JoinReceived():
                 member_id = event.member.member_id
                 joining = self._by_id.get(member_id)
@@ -345,7 +348,7 @@ class Replay:
             case MemberRemoved():
                 removed = self._by_id.get(event.member.member_id)
                 if removed is not None and removed.phase is Phase.SETTLED:
-                    self.beat_later(removed)
+                    self.schedule_heartbeat(removed)
             case _:
                 pass
         if self._watch is not None:
@@ -362,30 +365,32 @@ class Replay:
         return member_id
 
     def _arm(self, key: TimerKey, *, must: bool = False) -> None:
-        """Have a deadline come, unless it is of a session that heartbeats keep alive anyway."""
+        """Schedule the deadline, unless it belongs to a session that heartbeats keep alive."""
         deadline_ms = self._timers.get(key)
         if deadline_ms is None:
             return
         if key.kind == SESSION and not must:
             member = self._by_id.get(key.member_id)
-            if member is not None and member.beats_now:
+            if member is not None and member.sends_heartbeats:
                 return
         self._entries += 1
         heappush(self._heap, (deadline_ms, self._entries, None, key))
 
     def _expire(self, at_ms: int, key: TimerKey) -> None:
-        """All deadlines of this moment together, as the broker has them."""
+        """Expire all deadlines of the same time together, as the broker does."""
         keys = [key] if self._is_due(at_ms, key) else []
         while self._heap and self._heap[0][0] == at_ms and self._heap[0][3] is not None:
             other = heappop(self._heap)[3]
             if other is not None and other not in keys and self._is_due(at_ms, other):
                 keys.append(other)
-        for one in keys:
-            del self._timers[one]
-            member = self._by_id.get(one.member_id) if one.kind == SESSION else None
-            known = self.members.roster.get(one.member_id)
-            if known is not None and member is not None and member.beats_now:
-                self.members.data.start_session(known, member.beats.last_before(self.now_ms))
+        for due_key in keys:
+            del self._timers[due_key]
+            member = self._by_id.get(due_key.member_id) if due_key.kind == SESSION else None
+            member_known = self.members.roster.get(due_key.member_id)
+            if member_known is not None and member is not None and member.sends_heartbeats:
+                self.members.data.start_session(
+                    member_known, member.heartbeat_times.last_before(self.now_ms)
+                )
         if keys:
             self.group.on_deadlines(keys, self.clock)
 

@@ -1,4 +1,4 @@
-"""What a group is set to."""
+"""The settings of a group's broker and clients that the advisor varies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What broker and clients of a group are set to. Durations in milliseconds."""
+    """The settings of a group's broker and clients. Durations in milliseconds."""
 
     static: bool | None = None
-    """Static membership (KIP-345). None: each process as it was recorded."""
+    """Static membership (KIP-345); None: each process as recorded."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 300_000
@@ -20,26 +20,28 @@ class Setting:
     initial_rebalance_delay_ms: int = 3_000
     """group.initial.rebalance.delay.ms of the broker (KIP-134)."""
     cooperative: bool = False
-    """Members keep what they need not give up (KIP-429)."""
+    """Members keep their partitions during a rebalance, unless revoked (KIP-429)."""
     states_reasons: bool = False
-    """Clients say why they join (JoinReason), instead of stock ones."""
+    """Clients send JoinReason, unlike stock clients."""
 
     def differences(self, other: Setting) -> int:
-        """The number of parts in which this setting differs from `other`."""
-        return sum(getattr(self, one.name) != getattr(other, one.name) for one in fields(self))
+        """Return the number of settings that differ from `other`."""
+        return sum(
+            getattr(self, field.name) != getattr(other, field.name) for field in fields(self)
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """The parts by name, as in rows and JSON."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the settings by name, as in rows and JSON."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def known_settings(given: Iterable[str]) -> dict[str, Any]:
-    """What NAME=VALUE says of the setting of the time, by field of `Setting`.
+    """Parse NAME=VALUE arguments into values by field of `Setting`.
 
     Raises:
-        ValueError: the name is not that of a duration, or the value no number of milliseconds.
+        ValueError: the name is not a duration, or the value not a number of milliseconds.
     """
-    durations = {one.name for one in fields(Setting) if one.name.endswith("_ms")}
+    durations = {field.name for field in fields(Setting) if field.name.endswith("_ms")}
     known: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")

@@ -1,7 +1,7 @@
-"""What a leader does: partitions are numbers here, since only who has how many decides.
+"""The leader's part in a replay: assigns partitions, which are plain numbers here.
 
-The history of real members may be recorded with real subscriptions and assignments; the rules of
-the group do not read them, so replays use short ones.
+The group core does not parse subscriptions and assignments, so replays use short placeholders; a
+history of simulated members can be recorded with real ones.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ EAGER: Final = "range"
 COOPERATIVE: Final = "cooperative-sticky"
 
 
-class Wire(Protocol):
-    """How members and leaders write what they say."""
+class Encoding(Protocol):
+    """Encodes the metadata of members and the assignments of leaders."""
 
     protocol_type: str
 
     def subscription(self, topics_version: int, owned: Share, generation: int) -> bytes:
-        """Differs whenever the real one would. `owned` is empty for eager members."""
+        """Return bytes that differ whenever real ones would. `owned` is empty for eager members."""
         ...
 
     def assignment(self, share: Share) -> bytes: ...
 
 
-class ShortWire:
-    """Placeholders for subscriptions and assignments, shorter than the real ones; they cannot be
-    parsed.
-    """
+class ShortEncoding:
+    """Placeholders for subscriptions and assignments, shorter than real ones and not parseable."""
 
     protocol_type: str = "replay"
 
@@ -44,7 +42,7 @@ class ShortWire:
 
 
 def assign_eagerly(member_ids: list[str], partition_count: int) -> dict[str, Share]:
-    """Contiguous shares, as even as can be, in the order of the ids."""
+    """Assign contiguous ranges, as even as possible, in the order of the ids."""
     ids = sorted(member_ids)
     least, more = divmod(partition_count, len(ids))
     shares, first = {}, 0
@@ -56,8 +54,9 @@ def assign_eagerly(member_ids: list[str], partition_count: int) -> dict[str, Sha
 
 
 def assign_cooperatively(owned: Mapping[str, Share], partition_count: int) -> dict[str, Share]:
-    """Members keep what they own up to their fair share. What has to move is given to no member
-    yet: its owner gives it up and joins again, and then it is free (KIP-429).
+    """Let members keep their partitions up to their fair share. Partitions that must move stay
+    unassigned: the owner revokes them and joins again, and the next assignment assigns them
+    (KIP-429).
     """
     ids = sorted(owned, key=lambda member_id: (-len(owned[member_id]), member_id))
     least, more = divmod(partition_count, len(ids))

@@ -1,6 +1,6 @@
-"""What happened to the processes of a group, free of what the settings of the time made of it.
+"""The lifetimes of a group's client processes, independent of the settings in force.
 
-Moments are milliseconds since 1970, as in the history.
+Times are milliseconds since 1970, as in the history.
 """
 
 from __future__ import annotations
@@ -11,31 +11,30 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from kohort.insight.advisor.beats import LOOK_MS
+from kohort.insight.advisor.heartbeat_times import LOOK_MS
 from kohort.insight.advisor.setting import Setting
 from kohort.protocol.join_reason import JoinReason
 
 DELAY_DEFAULT_MS: Final = 50
-"""The delay from being told of a rebalance to joining it, where no history says how long it
-took."""
+"""Default delay from the notification of a rebalance to the join, if the history has no such
+delay."""
 ANSWER_DEFAULT_MS: Final = 5
-"""The delay from the answer to a join to the sync, likewise."""
+"""Default delay from the response to a join to the sync, if the history has no such delay."""
 SAME_MS: Final = 10_000
-"""What a process took this close to a moment, it took at that moment."""
+"""A recorded delay within this distance of a time is used for that time."""
 NEIGHBOURS: Final = 5
-"""Number of times nearest to a moment that are taken to be equally likely at that moment."""
+"""Otherwise, the delay is drawn from this many recorded delays nearest in time."""
 
 
 class End(StrEnum):
     """How the run of a process ended."""
 
     LEFT = "left"
-    """The process stopped in good order: a dynamic member sends LeaveGroup, a static one does
-    not."""
+    """A clean shutdown: a dynamic member sends LeaveGroup, a static one does not."""
     SILENT = "silent"
-    """The process was not heard of any more."""
+    """The process stopped without LeaveGroup."""
     REMOVED = "removed"
-    """An administrator took it out, static or not."""
+    """An administrator removed the member, static or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,43 +43,42 @@ class Run:
 
     start_ms: int
     end_ms: int | None = None
-    """Time of its end; None if it was alive when the recording ended."""
+    """Time of its end; None if it was alive at the end of the history."""
     end: End | None = None
     margin_ms: int = 0
-    """How much sooner or later the end may have been: the history does not show when a process
-    dies, only which heartbeat was its last."""
+    """Uncertainty of the end: the history shows the last heartbeat, not the end of the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A process was silent for so long that its session ended, and then went on."""
+    """The process was suspended until its session expired, and resumed later."""
 
     from_ms: int
     until_ms: int
     margin_ms: int = 0
-    """Margin of the beginning, like that of the end of a run."""
+    """Uncertainty of the start, like that of the end of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long a process took for something, whenever it did it: the history of its slowness."""
+    """Recorded delays of a process over time."""
 
     at_ms: tuple[int, ...] = ()
-    """When, in order."""
+    """Times of the samples, in order."""
     took_ms: tuple[int, ...] = ()
     neighbours: int = NEIGHBOURS
-    """Number of nearest times from which one is drawn; 1 where the nearest is the truth."""
+    """Number of nearest samples to draw from; 1 to use the nearest."""
 
     @classmethod
-    def of(cls, samples: list[tuple[int, int]], neighbours: int = NEIGHBOURS) -> Delays:
+    def from_samples(cls, samples: list[tuple[int, int]], neighbours: int = NEIGHBOURS) -> Delays:
         ordered = sorted(samples)
-        moments, durations = (tuple(one[place] for one in ordered) for place in (0, 1))
+        moments, durations = (tuple(sample[index] for sample in ordered) for index in (0, 1))
         return cls(moments, durations, neighbours)
 
     def near(self, at_ms: int, default_ms: int, chance: Random) -> int:
-        """What it took then; if that was not seen, one of the times that are nearest, by lot.
+        """Return the delay recorded at this time; else draw one of the nearest samples.
 
-        Always the very nearest would have all replays agree where life does not.
+        Always taking the nearest one would make all replays agree more than real runs do.
         """
         if not self.at_ms:
             return default_ms
@@ -90,7 +88,7 @@ class Delays:
         return self.took_ms[first if last - first == 1 else chance.randrange(first, last)]
 
     def _around(self, at_ms: int, count: int) -> tuple[int, int]:
-        """The range of indexes of the `count` samples that are nearest to a moment."""
+        """Return the range of indexes of the `count` samples nearest to a time."""
         size = len(self.at_ms)
         first = last = bisect_left(self.at_ms, at_ms)
         while last - first < min(count, size):
@@ -106,68 +104,70 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of one process and of those that were started in its stead."""
+    """The place of a process and its restarted successors in the group."""
 
     name: str
-    """The instance id of the process, or a name that is made up."""
+    """The instance id of the process, or a generated name."""
     client_id: str
     host: str
     instance_id: str | None
     runs: tuple[Run, ...]
     pauses: tuple[Pause, ...] = ()
     join: Delays = field(default_factory=Delays)
-    """Delays from being told of a rebalance to joining it."""
+    """Delays from the notification of a rebalance to the join."""
     again: Delays = field(default_factory=Delays)
-    """The same if it had just joined another."""
+    """The same delays if the member had just joined another rebalance."""
     assign: Delays = field(default_factory=Delays)
-    """Delays as the leader, from the answer to its join until its assignment was in force."""
+    """As leader: delays from the response to the join until the assignment was stored."""
     sync: Delays = field(default_factory=Delays)
-    """Delays as a follower, from the answer to its join to its sync."""
+    """As follower: delays from the response to the join to the sync."""
     revoke: Delays = field(default_factory=Delays)
-    """Delays as a cooperative member, from an assignment that takes partitions to the join that
-    says so."""
+    """As cooperative member: delays from an assignment that revokes partitions to the join that
+    confirms the revocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """A member joins though it was not asked to."""
+    """A member joins on its own initiative."""
 
     at_ms: int
     slot: int | None
-    """The slot that joins; None for the one that leads, since leaders watch the topics."""
+    """Index of the slot that joins; None for the leader, because leaders watch the topics."""
     reason: JoinReason
     changes_protocols: bool = False
-    """Whether the member offers something else than before, such as another subscription."""
+    """Whether the member's metadata changed, such as its subscription."""
 
 
 class Uncertainty(StrEnum):
-    """Something that is not known, and takes the settings that rest on it out of the ranking."""
+    """An unknown fact; settings whose outcome depends on it are not ranked."""
 
-    ABSENCES = "how long static members were away that came back in time is not recorded"
-    """A shorter session may miss them."""
-    CRASHES = "whether static members that did not come back had crashed is not known"
-    """Dynamic ones would have left if they had not."""
-    PAUSES = "whether silent processes had paused or were started again is not known"
-    """A longer session would not have noticed a pause."""
+    ABSENCES = "how long static members were away is not recorded"
+    """A shorter session may expire during these absences."""
+    CRASHES = "whether static members that did not come back had crashed is unknown"
+    """If they had not crashed, dynamic members would have left at once."""
+    PAUSES = "whether silent processes had paused or restarted is unknown"
+    """A longer session would not have expired during a pause."""
     MODE = "whether members were eager or cooperative is not in the history"
-    REVOCATIONS = "no member was seen to give partitions up, which eager ones do at every rebalance"
+    REVOCATIONS = (
+        "the history has no revocation by a member, and eager members revoke at every rebalance"
+    )
     JOINS = "how long members take to join is not in the history"
     SESSION = "session.timeout.ms is not in the history"
-    """How long a process may be away is what static membership and another session rest on."""
+    """The effect of static membership and other sessions depends on it."""
     HEARTBEAT = "heartbeat.interval.ms is not in the history"
     TIMEOUT = "max.poll.interval.ms is not in the history"
     DELAY = "group.initial.rebalance.delay.ms is not in the history"
-    UNTOLD = "how long some members take to join is not in the history"
-    """The history has them come and go, but never told of a rebalance that they took part in."""
-    UNGIVEN = "how long some members take to give partitions up is not in the history"
-    """An assignor that moves little may never take any from one that is slow."""
-    SILENCES = "silences that the session of the time has outlived are not in the history"
-    """True of every history; a shorter session may take them for deaths."""
+    SOME_JOINS = "how long some members take to join is not in the history"
+    """These members joined and left, but never rejoined an ongoing rebalance."""
+    SOME_REVOCATIONS = "how long some members take to revoke partitions is not in the history"
+    """An assignor that moves few partitions may never revoke any from a slow member."""
+    SILENCES = "silences shorter than the recorded session are not in the history"
+    """Applies to every history; a shorter session may expire during such a silence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All that the advisor knows of a group."""
+    """The advisor's complete input for one group."""
 
     group: str
     slots: tuple[Slot, ...]
@@ -175,31 +175,32 @@ class Trace:
     begin_ms: int
     end_ms: int
     recorded: Setting
-    """What it was recorded under, as far as can be seen; see `unknown` for the rest."""
+    """The settings in force, as far as the history shows them; `unknown` lists the rest."""
     partition_count: int
     default_join_ms: int = DELAY_DEFAULT_MS
-    """Delay of members of which none is known."""
+    """Join delay assumed for members without a measured one."""
     default_again_ms: int | None = None
-    """The same of members that have just joined another rebalance; None if there was none."""
+    """The same for members that have just joined another rebalance; None if unknown."""
     quick_join_ms: int = DELAY_DEFAULT_MS
-    """The same of a member that has nothing to give up before its join."""
+    """Join delay of a member that has nothing to revoke."""
     default_sync_ms: int = ANSWER_DEFAULT_MS
     default_assign_ms: int = ANSWER_DEFAULT_MS
     look_ms: int = LOOK_MS
-    """How often clients look whether it is time for a heartbeat; see `beats`."""
+    """The clients' poll interval for heartbeats; see `heartbeat_times`."""
     revoke_ms: int = 0
-    """Cooperative members: from an assignment that takes partitions to the join that says so."""
+    """Cooperative members: delay from an assignment that revokes partitions to the join that
+    confirms the revocation."""
     assignor: str | None = None
-    """The assignor that the group chose last, by its name in the protocol; None if not known."""
+    """Protocol name of the last assignor; None if it is unknown."""
     rebalances: int = 0
-    """The number of rebalances in the history."""
+    """Number of rebalances in the history."""
     initial_rebalances: int = 0
-    """First ones of an empty group among them."""
+    """Number of these that were the first one of an empty group."""
     waited_by_slot: tuple[int, ...] = ()
-    """How long rebalances waited for each slot when all others were there, in ms."""
+    """Time that rebalances waited for each slot alone, in ms."""
     stopped_ms: int | None = None
-    """The total in the history; None if it is not known."""
+    """The total in the history; None if it is unknown."""
     unknown: tuple[str, ...] = ()
-    """What the history does not say, in words."""
+    """Sentences about the facts missing from the history."""
     doubts: tuple[Uncertainty, ...] = ()
-    """What the history does not say, by the settings whose outcome rests on it."""
+    """The missing facts on which some settings depend."""

@@ -1,7 +1,7 @@
-"""What a setting gains and what it costs, all in all, and whether each part of it is worth having.
+"""Scores the gain and cost of a setting, and checks that each of its changes contributes.
 
-A choice that changes several things is compared with the same choice without each of them, its
-twins, on the same seeds: what does not beat its twin carries something along that is of no use.
+A setting that changes several things is compared with its ablations: the same setting without one
+of the changes, on the same seeds. If an ablation is as good, that change is useless.
 """
 
 from __future__ import annotations
@@ -14,59 +14,72 @@ from kohort.insight.advisor.prediction import CLOSE, Prediction, gain_by_pairs
 from kohort.insight.advisor.setting import Setting
 
 CHANCE_MS: Final = 1_000
-"""Differences in stopped time below it are chance."""
+"""Differences in stopped time below this are chance."""
 GAIN_LEAST: Final = 0.05
-"""The smallest gain: one choice has at least this share fewer rebalances, or of stopped time less,
-than the other."""
-UNREAD_TOLD: Final = 0.1
-"""Share of the time without a reader: a smaller difference is not told of."""
+"""The smallest gain: a setting needs this share fewer rebalances, or less stopped time, than
+another."""
+UNREAD_SHOWN: Final = 0.1
+"""Smaller differences in unread time, as a share of it, are ignored."""
 UNREAD_WEIGHT: Final = 0.75
-"""The weight of unread time, where rebalances and stopped time have 1: the history does not know
-how much there is to read of a partition."""
+"""Weight of unread time; rebalances and stopped time have 1. Lower, because the history does not
+show the load of a partition."""
 _SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
-"""Settings that are chosen together, and count as one part of a setting."""
+"""Settings that are chosen together, and count as one change."""
 
 
-def score(one: Prediction, other: Prediction, slack_ms: int) -> float:
-    """Shares of what there is with `other`; less is better. A late notice counts little of itself:
-    what it costs is in the time that partitions have no reader, of which `slack_ms` more or less is
-    no matter.
+def score(prediction: Prediction, other: Prediction, slack_ms: int) -> float:
+    """Return the cost of `prediction` relative to `other`; lower is better.
+
+    The detection delay has a small weight, because its cost already shows in the unread time.
+    Unread time up to `slack_ms` makes little difference.
     """
     return (
-        one.rebalances / max(other.rebalances, 1)
-        + one.stopped_ms / max(other.stopped_ms, CHANCE_MS)
-        + UNREAD_WEIGHT * (one.unread_ms + slack_ms) / (other.unread_ms + slack_ms)
-        + 0.1 * one.notice_ms / other.notice_ms
+        prediction.rebalances / max(other.rebalances, 1)
+        + prediction.stopped_ms / max(other.stopped_ms, CHANCE_MS)
+        + UNREAD_WEIGHT * (prediction.unread_ms + slack_ms) / (other.unread_ms + slack_ms)
+        + 0.1 * prediction.notice_ms / other.notice_ms
     )
 
 
-def earns_its_parts(
-    one: Prediction, recorded: Setting, by_setting: Mapping[Setting, Prediction], slack_ms: int
+def is_improved_by_every_part(
+    prediction: Prediction,
+    recorded: Setting,
+    by_setting: Mapping[Setting, Prediction],
+    slack_ms: int,
 ) -> bool:
-    """Whether each of its parts improves it, as far as that was tried."""
-    twins = (by_setting.get(setting) for setting in twins_of(one.setting, recorded))
-    return all(twin is None or beats(one, twin, slack_ms) for twin in twins)
+    """Whether the setting is better than each of its ablations that was predicted."""
+    candidates = (by_setting.get(setting) for setting in ablations(prediction.setting, recorded))
+    return all(
+        ablation is None or improves_on(prediction, ablation, slack_ms) for ablation in candidates
+    )
 
 
-def twins_of(one: Setting, recorded: Setting) -> Iterator[Setting]:
-    """The same with one part of it as it was recorded, for each part that is not so."""
+def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
+    """Yield the setting with each of its changes undone."""
     names = [field.name for field in fields(Setting) if field.name not in _SESSION]
     for part in (_SESSION, *((name,) for name in names)):
-        twin = replace(one, **{name: getattr(recorded, name) for name in part})
-        if twin != one:
-            yield twin
+        ablation = replace(setting, **{name: getattr(recorded, name) for name in part})
+        if ablation != setting:
+            yield ablation
 
 
-def beats(one: Prediction, twin: Prediction, slack_ms: int) -> bool:
-    """Whether its gain, beyond chance on the same seeds, outweighs its cost.
+def improves_on(prediction: Prediction, ablation: Prediction, slack_ms: int) -> bool:
+    """Whether the gain over the ablation, beyond chance on the same seeds, outweighs the cost.
 
-    Fewer rebalances for somewhat more time without a reader, for example, may be a good choice.
-    Equal results with another setting are not, nor is one percent less of one thing for fifty
-    percent more of the others.
+    For example, fewer rebalances at the price of some unread time may be an improvement; equal
+    results are not, nor is one percent less of one quantity for fifty percent more of the others.
     """
     gains = (
-        gain_by_pairs(twin.rebalances_by_seed, one.rebalances_by_seed, share=GAIN_LEAST, least=0.5),
-        gain_by_pairs(twin.stopped_by_seed, one.stopped_by_seed, share=CLOSE, least=CHANCE_MS),
-        gain_by_pairs(twin.unread_by_seed, one.unread_by_seed, share=UNREAD_TOLD, least=CHANCE_MS),
+        gain_by_pairs(
+            ablation.rebalances_by_seed, prediction.rebalances_by_seed, share=GAIN_LEAST, least=0.5
+        ),
+        gain_by_pairs(
+            ablation.stopped_by_seed, prediction.stopped_by_seed, share=CLOSE, least=CHANCE_MS
+        ),
+        gain_by_pairs(
+            ablation.unread_by_seed, prediction.unread_by_seed, share=UNREAD_SHOWN, least=CHANCE_MS
+        ),
     )
-    return any(gains) and score(one, twin, slack_ms) < score(twin, twin, slack_ms)
+    return any(gains) and score(prediction, ablation, slack_ms) < score(
+        ablation, ablation, slack_ms
+    )

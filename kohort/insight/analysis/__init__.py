@@ -1,5 +1,6 @@
-"""What the events of one group come to: rows of the history in, rows of the tables FINDINGS out.
+"""Computes findings from one group's events: rows of the history in, rows of the tables FINDINGS
+out.
 
-Plain Python without Spark, clock or files. `rebalances/` calls it: in the driver for a few groups,
+Plain Python without Spark, clock or files. `rebalances/` calls it in the driver for a few groups,
 on the executors for many.
 """

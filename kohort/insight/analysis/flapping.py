@@ -1,4 +1,4 @@
-"""Partitions that keep changing hands."""
+"""Finds partitions that change owners frequently."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Sets: TypeAlias = dict[tuple[str, tuple[int, ...]], list[Interval]]
 
 
 class OwnershipIntervals:
-    """How long each partition was with whom, of rows of `partitions`, in whichever portions."""
+    """The ownership intervals of each partition, from rows of `partitions` in portions."""
 
     def __init__(self) -> None:
         self._by_set: _Sets | None = None
@@ -37,60 +37,60 @@ class OwnershipIntervals:
         """Intervals by single partition, used from the second portion on: it may group partitions
         differently."""
 
-    def take(self, found: Iterable[Interval]) -> None:
-        """Some more of them."""
+    def add(self, intervals: Iterable[Interval]) -> None:
+        """Add a portion."""
         by_set: _Sets = defaultdict(list)
-        for one in found:
-            if one.state == OWNED:
-                by_set[one.topic, one.partitions].append(one)
+        for interval in intervals:
+            if interval.state == OWNED:
+                by_set[interval.topic, interval.partitions].append(interval)
         stints = {key: _without_stops(owned) for key, owned in by_set.items()}
         if self._by_set is None:
             self._by_set = stints
             return
         if not self._by_partition:
-            self._part(self._by_set)
-        self._part(stints)
+            self._split(self._by_set)
+        self._split(stints)
 
     def flapping(self, *, moves: int, window_ms: int) -> list[Flapping]:
-        """What moved at least `moves` times within `window_ms`, one row for each partition."""
+        """Return a row for each partition that moved `moves` times or more within `window_ms`."""
         return [
-            Flapping(topic, partition, *said)
+            Flapping(topic, partition, *figures)
             for (topic, partitions), owned in (self._by_partition or self._by_set or {}).items()
-            if (said := _moves(_stints(owned), window_ms)) is not None and said[1] >= moves
+            if (figures := _moves(_stints(owned), window_ms)) is not None and figures[1] >= moves
             for partition in partitions
         ]
 
-    def _part(self, by_set: _Sets) -> None:
+    def _split(self, by_set: _Sets) -> None:
         for (topic, partitions), stints in by_set.items():
             for partition in partitions:
                 self._by_partition[topic, (partition,)] += stints
 
 
 def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
-    """The first of each run with one owner, which is all that `_stints` looks at."""
+    """Return the first interval of each run with the same owner; `_stints` needs no others."""
     ordered = sorted(owned, key=lambda interval: interval.sequence)
     return [
-        one
-        for index, one in enumerate(ordered)
-        if index == 0 or one.owner is None or one.owner != ordered[index - 1].owner
+        interval
+        for index, interval in enumerate(ordered)
+        if index == 0 or interval.owner is None or interval.owner != ordered[index - 1].owner
     ]
 
 
 def _stints(owned: Iterable[Interval]) -> list[Interval]:
-    """One for each time with one owner, however often that one stopped in between."""
+    """Return one interval for each period with one owner, regardless of its stops."""
     stints: list[Interval] = []
     before: str | None = None
-    for one in sorted(owned, key=lambda interval: interval.sequence):
-        if before is None or (one.owner is not None and one.owner != before):
-            stints.append(one)
-        before = one.owner
+    for interval in sorted(owned, key=lambda interval: interval.sequence):
+        if before is None or (interval.owner is not None and interval.owner != before):
+            stints.append(interval)
+        before = interval.owner
     return stints
 
 
 def _moves(
     stints: Sequence[Interval], window_ms: int
 ) -> tuple[int, int, int, int, int, int] | None:
-    """The figures of Flapping; None for what never moved."""
+    """Return the figures of Flapping; None if the partitions never moved."""
     moved = list(pairwise(stints))
     if not moved:
         return None
@@ -105,7 +105,7 @@ def _moves(
         len(moved),
         in_window,
         ended_at,
-        len({one.owner for one in stints if one.owner is not None}),
+        len({interval.owner for interval in stints if interval.owner is not None}),
         returns,
         min(between_ms(before.from_at, after.from_at) for before, after in moved),
     )

@@ -1,13 +1,13 @@
-"""The owners of partitions over time, and for how long each was not read.
+"""Computes the owners of partitions over time, and the periods without a reader.
 
-Events name the partitions that a member gained and gave up, not those that it kept. So what a
-member holds is put together from one event to the next, per partition: a span of rebalances, from
-the one that gave it to the one that took it away. Within its span a partition stops and starts
-with its owner: an eager member stops at each rebalance that it joins, for all that it holds.
+Events name the partitions that a member gained and gave up, not those that it kept. So ownership is
+derived per partition from one event to the next: a span lasts from the rebalance that assigned the
+partition to the one that revoked it. Within its span a partition stops and starts with its owner:
+an eager member stops reading all its partitions at each rebalance that it joins.
 
-Partitions of a topic that always moved together have the same times throughout. They are worked out
-once, and are one row with all their numbers: in a group of eight members with 24 partitions, an
-eager rebalance makes 16 rows and not 48.
+Partitions of a topic that always moved together have the same intervals. These are computed once
+and stored as one row with all partition numbers: in a group of eight members with 24 partitions, an
+eager rebalance makes 16 rows instead of 48.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _LOSS: Final = 0
 _GAIN: Final = 1
 _STOP: Final = 0
 _START: Final = 1
-"""The edges of an interval, in their order within one rebalance: a partition is taken before it is
-given."""
+"""The edges of an interval, in their order within one rebalance: revocation before assignment."""
 
 OWNED: Final = "owned"
 UNAVAILABLE: Final = "unavailable"
@@ -75,7 +74,7 @@ class Unavailability(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What a member did in a rebalance, for each partition that it gained or gave up."""
+    """A member's times in a rebalance, for each partition that it gained or gave up."""
 
     sequence: int
     member_id: str | None
@@ -87,7 +86,7 @@ class _Part(NamedTuple):
 
 
 _Move: TypeAlias = tuple[int, int, _Part]
-"""Sequence, _LOSS or _GAIN, and whose."""
+"""Sequence, _LOSS or _GAIN, and the member's part."""
 
 
 class _Transition(NamedTuple):
@@ -101,45 +100,45 @@ class _Transition(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """What a partition goes on with after the members that were taken."""
+    """The state of a partition after the members added so far."""
 
     gain: _Move | None
-    """The move that gave it its owner; None without an owner."""
+    """The move that assigned it to its owner; None without an owner."""
     open: _Transition | None
-    """The stop or start that nothing has followed yet."""
+    """The last stop or start, whose interval has not ended."""
 
 
 _NOTHING: Final = _Line(None, None)
 
 
 class Ownership:
-    """The rows of `partitions` that end at `since` or later, of all members of a group.
+    """Computes the rows of `partitions` that end at `since` or later, for all members of a group.
 
-    Members are taken in the order of their rebalances, all at once or some at a time. A partition's
-    own state is all that is kept of them; partitions are then together in a row as they were
-    together within what was taken at a time.
+    Members are added in the order of their rebalances, in one or more portions. Only the state of
+    each partition is kept between portions; partitions share a row if they moved together within a
+    portion.
 
-    Owners' stops are looked for in rebalances since then: there are as many as partitions times
-    rebalances, while spans, found over the whole of the history, are as many as moves.
+    Owners' stops are searched for only from `since` on, because there are as many as partitions
+    times rebalances. Spans are computed over the whole history: there are only as many as moves.
     """
 
     def __init__(self, rebalances: Mapping[int, Rebalance], since: int | None) -> None:
         self._rebalances, self._since = rebalances, since
         self._lines: dict[tuple[str, int], _Line] = {}
         self._taken: int | None = None
-        """The last rebalance whose members were taken."""
+        """Sequence of the last rebalance whose members were added."""
 
-    def take(self, members: Sequence[Member], *, is_last: bool) -> list[Interval]:
-        """Times that have ended by now; with the last members, those that go on as well."""
+    def add(self, members: Sequence[Member], *, is_last: bool) -> list[Interval]:
+        """Return the intervals that have ended; with the last members, also those that have not."""
         stops = _stops(members, self._since)
-        found: list[Interval] = []
+        rows: list[Interval] = []
         for topic, partitions, line, moves in self._together(members, stops, is_last=is_last):
             known = moves if line.gain is None else (line.gain, *moves)
             chain = [] if line.open is None else [line.open]
             chain += [
-                one
-                for one in _transitions(known, stops)
-                if self._taken is None or one.sequence > self._taken
+                transition
+                for transition in _transitions(known, stops)
+                if self._taken is None or transition.sequence > self._taken
             ]
             kept = _changes(chain)
             ended = _intervals(kept) if is_last else _intervals(kept, with_open=False)
@@ -147,19 +146,19 @@ class Ownership:
                 until_at = None if end is None or ended_by == "unknown" else end.at
                 if until_at is not None and self._since is not None and until_at < self._since:
                     continue
-                told = (until_at, end, ended_by)
-                found.append(_interval(topic, partitions, begin, told, self._rebalances))
+                end_of = (until_at, end, ended_by)
+                rows.append(_interval(topic, partitions, begin, end_of, self._rebalances))
             last = known[-1] if known and known[-1][1] == _GAIN else None
             for partition in partitions:
                 self._lines[topic, partition] = _Line(last, kept[-1] if kept else None)
         if members:
             self._taken = members[-1].sequence
-        return found
+        return rows
 
     def _together(
         self, members: Sequence[Member], stops: Mapping[str, object], *, is_last: bool
     ) -> Iterator[tuple[str, tuple[int, ...], _Line, tuple[_Move, ...]]]:
-        """Each set of partitions that moved together, how, and with what they go on."""
+        """Yield each set of partitions that moved together, with its state and moves."""
         moves: dict[tuple[str, int], list[_Move]] = defaultdict(list)
         for member in members:
             if not member.gained and not member.given_up:
@@ -172,27 +171,27 @@ class Ownership:
             if is_last or (line.gain is not None and line.gain[2].owner in stops):
                 moves.setdefault(key, [])
         sets: dict[tuple[str, _Line, tuple[_Move, ...]], list[int]] = defaultdict(list)
-        for (topic, partition), of in moves.items():
-            # Events come in order; a loss and a gain in one event may not.
-            of.sort(key=_place)
+        for (topic, partition), moves_of in moves.items():
+            # Events are in order; losses and gains within one event may not be.
+            moves_of.sort(key=_place)
             line = self._lines.get((topic, partition), _NOTHING)
-            sets[topic, line, tuple(of)].append(partition)
+            sets[topic, line, tuple(moves_of)].append(partition)
         for (topic, line, same), partitions in sets.items():
             yield topic, tuple(sorted(partitions)), line, same
 
 
 class Idle:
-    """The rows of `unavailability`, one for each partition and cause, of rows of `partitions`."""
+    """Computes the rows of `unavailability` by partition and cause, from rows of `partitions`."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int, str], tuple[int, int, int, int, int]] = {}
 
-    def take(self, found: Iterable[Interval]) -> None:
-        """Some more of them."""
+    def add(self, intervals: Iterable[Interval]) -> None:
+        """Add a portion."""
         by_cause: dict[tuple[str, tuple[int, ...], str], list[Interval]] = defaultdict(list)
-        for one in found:
-            if one.state == UNAVAILABLE:
-                by_cause[one.topic, one.partitions, one.cause or "unknown"].append(one)
+        for row in intervals:
+            if row.state == UNAVAILABLE:
+                by_cause[row.topic, row.partitions, row.cause or "unknown"].append(row)
         for (topic, partitions, cause), rows in by_cause.items():
             times, ms, longest_ms = len(rows), 0, 0
             for row in rows:
@@ -224,7 +223,7 @@ def _place(move: _Move) -> tuple[object, ...]:
 
 
 def _ordered(part: _Part) -> tuple[object, ...]:
-    """The key of a sort in which what is missing comes first."""
+    """Return a sort key that places missing values first."""
     return tuple(
         (value is not None, 0 if value is None else value)
         for value in (part.member_id, part.owner, part.client_id, part.stop_at, part.start_at)
@@ -262,8 +261,8 @@ class _Stop(NamedTuple):
 def _stops(
     members: Sequence[Member], since: int | None
 ) -> dict[str, tuple[list[int], list[_Stop]]]:
-    """The rebalances in which each owner stops with what it holds, in order, and the stops."""
-    found: dict[str, tuple[list[int], list[_Stop]]] = {}
+    """Return the rebalances in which each owner stops reading, in order, and the stops."""
+    stops_by_owner: dict[str, tuple[list[int], list[_Stop]]] = {}
     for member in members:
         if since is not None and (member.started_at is None or member.started_at < since):
             continue
@@ -272,25 +271,25 @@ def _stops(
             continue
         part = _part(member)
         goes_on = is_eager and member.fate in {"kept", "new"}
-        sequences, stops = found.setdefault(member.owner, ([], []))
+        sequences, stops = stops_by_owner.setdefault(member.owner, ([], []))
         sequences.append(member.sequence)
         stops.append(_Stop(part, part.start_at if goes_on else None))
-    return found
+    return stops_by_owner
 
 
 def _transitions(
     moves: Sequence[_Move], stops: Mapping[str, tuple[list[int], list[_Stop]]]
 ) -> list[_Transition]:
-    """Stops and starts of a set, in order, one of each at most per rebalance."""
+    """Return the stops and starts of a set in order, at most one of each per rebalance."""
     first: dict[tuple[int, int], _Transition] = {}
 
     def add(edge: int, at: int | None, part: _Part) -> None:
         if at is None:
             return
         key = part.sequence, edge
-        found = _Transition(part.sequence, edge, at, part.how, part)
-        if key not in first or _earlier(found) < _earlier(first[key]):
-            first[key] = found
+        transition = _Transition(part.sequence, edge, at, part.how, part)
+        if key not in first or _earlier(transition) < _earlier(first[key]):
+            first[key] = transition
 
     for index, (sequence, move, part) in enumerate(moves):
         if move == _LOSS:
@@ -300,43 +299,43 @@ def _transitions(
         until = moves[index + 1][0] if index + 1 < len(moves) else None
         if part.owner is None or part.owner not in stops:
             continue
-        sequences, of = stops[part.owner]
+        sequences, owner_stops = stops[part.owner]
         begin = bisect_right(sequences, sequence)
         end = len(sequences) if until is None else bisect_right(sequences, until)
-        for stop in of[begin:end]:
+        for stop in owner_stops[begin:end]:
             add(_STOP, stop.part.stop_at, stop.part)
             if until is None or stop.part.sequence < until:
                 add(_START, stop.start_at, stop.part)
     return [first[key] for key in sorted(first)]
 
 
-def _earlier(one: _Transition) -> tuple[object, ...]:
-    return (one.at, one.how, *_ordered(one.part)[:3])
+def _earlier(transition: _Transition) -> tuple[object, ...]:
+    return (transition.at, transition.how, *_ordered(transition.part)[:3])
 
 
 def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
-    """Leave out stops behind a stop, which change nothing."""
+    """Drop stops that follow a stop."""
     return [
-        one
-        for index, one in enumerate(transitions)
-        if index == 0 or one.edge == _START or transitions[index - 1].edge == _START
+        transition
+        for index, transition in enumerate(transitions)
+        if index == 0 or transition.edge == _START or transitions[index - 1].edge == _START
     ]
 
 
 def _intervals(
     kept: Sequence[_Transition], *, with_open: bool = True
 ) -> Iterator[tuple[_Transition, _Transition | None, str | None]]:
-    """The intervals from each transition to the next, and what ended each."""
-    for index, one in enumerate(kept):
-        then = kept[index + 1] if index + 1 < len(kept) else None
-        if then is None:
+    """Yield the intervals from each transition to the next, with what ended them."""
+    for index, transition in enumerate(kept):
+        following = kept[index + 1] if index + 1 < len(kept) else None
+        if following is None:
             if with_open:
-                yield one, None, None
-        elif one.edge == _STOP:
-            yield one, then, "assigned"
+                yield transition, None, None
+        elif transition.edge == _STOP:
+            yield transition, following, "assigned"
         else:
-            # A start behind a start: what took the partition away in between is not known.
-            yield one, then, "unknown" if then.edge == _START else then.how
+            # Two starts in a row: it is unknown what revoked the partition in between.
+            yield transition, following, "unknown" if following.edge == _START else following.how
 
 
 def _interval(
@@ -371,8 +370,8 @@ def _interval(
 
 
 def _stop_at(member: Member) -> int | None:
-    """When a member stopped in a rebalance: at its join if eager, at the answer that took what it
-    has to give up if cooperative, and when it was removed at the latest.
+    """Return the time at which a member stopped reading in a rebalance: at its join if eager, at
+    the assignment that revokes partitions if cooperative, and at its removal at the latest.
     """
     ms = member.join_received_ms if member.mode == "eager" else None
     other_ms = None

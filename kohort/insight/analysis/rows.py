@@ -1,6 +1,6 @@
-"""The rows of the history that findings are made of, with the columns that are needed for it.
+"""The rows of the history tables with the columns from which findings are computed.
 
-Moments are milliseconds since 1970, None where the table has null.
+Times are milliseconds since 1970, None if the table has null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GONE: Final = frozenset(
         "new_member_expired",
     }
 )
-"""Fates of members that are none any more, and whose process is not there either."""
+"""Fates of members that have left the group and whose process has ended or is unreachable."""
 
 
 class Rebalance(NamedTuple):
@@ -75,7 +75,7 @@ class Member(NamedTuple):
 
     @property
     def process(self) -> str | None:
-        """The name that a process keeps when it starts again."""
+        """The name of the process, stable across restarts."""
         if self.instance_id is not None:
             return self.instance_id
         return self.client_id if self.client_id is not None else self.member_id
@@ -101,7 +101,7 @@ Group: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class GroupHistory:
-    """All that the tables of the history have of a group, in the order of the sequence."""
+    """All rows of a group in the history tables, by sequence."""
 
     cluster_id: str
     group: str
@@ -111,8 +111,8 @@ class GroupHistory:
     avoided: list[Avoided] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
 
-    def take(self, event: Event) -> None:
-        """Another event of the group, in any order; `sort` has to follow."""
+    def add(self, event: Event) -> None:
+        """Add an event of the group, in any order; call `sort` afterwards."""
         if is_running(event):
             self.running.append(Running(event["sequence"]))
         elif event["kind"] == AVOIDED:
@@ -122,47 +122,47 @@ class GroupHistory:
             row = event_rows.rebalance(event)
             self.rebalances.append(Rebalance._make(map(row.get, Rebalance._fields)))
             self.members += (
-                Member._make(map(one.get, Member._fields)) for one in event_rows.members(event)
+                Member._make(map(row.get, Member._fields)) for row in event_rows.members(event)
             )
 
     def sort(self) -> None:
-        """Puts all in the order of the sequence."""
+        """Sort the rows by sequence."""
         self.rebalances.sort(key=lambda row: row.sequence)
         self.members.sort(key=lambda row: (row.sequence, row.ordinal))
         self.avoided.sort(key=lambda row: row.sequence)
 
 
-def histories_of(cluster_id: str, events: Iterable[Event]) -> list[GroupHistory]:
-    """The groups in the order of their names, of events as JSON has them, each there once."""
+def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistory]:
+    """Return the groups in the order of their names, from unique events as JSON."""
     groups: dict[str, GroupHistory] = {}
     for event in events:
         name = event["group"]
-        groups.setdefault(name, GroupHistory(cluster_id, name)).take(event)
-    found = [groups[name] for name in sorted(groups)]
-    for history in found:
+        groups.setdefault(name, GroupHistory(cluster_id, name)).add(event)
+    histories = [groups[name] for name in sorted(groups)]
+    for history in histories:
         history.sort()
-    return found
+    return histories
 
 
 def by_sequence(members: Sequence[Member]) -> dict[int, list[Member]]:
-    """The members of each rebalance."""
-    found = defaultdict(list)
+    """Return the members of each rebalance."""
+    by_rebalance = defaultdict(list)
     for member in members:
-        found[member.sequence].append(member)
-    return found
+        by_rebalance[member.sequence].append(member)
+    return by_rebalance
 
 
 def between_ms(start: int | None, end: int | None) -> int:
-    """The time between two moments; 0 where one is missing, or the wall clock was set back."""
+    """Return the time from start to end; 0 if either is missing or the clock was set back."""
     return 0 if start is None or end is None else max(end - start, 0)
 
 
 def total(values: Sequence[int | None]) -> int | None:
-    """The sum of what is there, None if it is more than a column holds."""
+    """Return the sum of the values that are not None; None if it exceeds a column's range."""
     whole = sum(value for value in values if value is not None)
     return whole if -WHOLE_MAX <= whole <= WHOLE_MAX else None
 
 
 def longest(values: Sequence[int | None]) -> int | None:
-    """The greatest of what is there; None of nothing."""
+    """Return the maximum, or None if empty."""
     return max((value for value in values if value is not None), default=None)

@@ -1,4 +1,4 @@
-"""Bursts of rebalances, and who began them."""
+"""Finds storms, which are bursts of rebalances, and their causes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kohort.insight.analysis.rows import GONE, Member, Rebalance, between_ms, longest, total
 
 _FEW: Final = 2
-"""Processes, at least, that go and that come when a new version is rolled out."""
+"""The minimum number of processes that leave and that join when a new version is deployed."""
 
 
 class Storm(NamedTuple):
@@ -45,30 +45,30 @@ def storms(
     quiet_ms: int,
     size: int,
 ) -> list[Storm]:
-    """Runs of `size` rebalances or more without `quiet_ms` between two."""
+    """Return the runs of at least `size` rebalances with gaps of at most `quiet_ms`."""
     return [_storm(burst, moved) for burst in _bursts(rebalances, quiet_ms) if len(burst) >= size]
 
 
-def moved_in(members: Mapping[int, Sequence[Member]]) -> dict[int, list[Moved]]:
-    """The members that went, and those that came, by the sequence of the rebalance."""
-    found = {}
+def moved_by_sequence(members: Mapping[int, Sequence[Member]]) -> dict[int, list[Moved]]:
+    """Return the members that left and joined, by the sequence of the rebalance."""
+    moved_by_sequence = {}
     for sequence, rows in members.items():
         moved = [
-            Moved(_name(row), row.fate in _WENT, row.fate in _CAME)
+            Moved(_name(row), row.fate in _LEFT_FATES, row.fate in _JOINED_FATES)
             for row in rows
-            if row.fate in _WENT or row.fate in _CAME
+            if row.fate in _LEFT_FATES or row.fate in _JOINED_FATES
         ]
         if moved:
-            found[sequence] = moved
-    return found
+            moved_by_sequence[sequence] = moved
+    return moved_by_sequence
 
 
 def _bursts(rebalances: Sequence[Rebalance], quiet_ms: int) -> Iterator[list[Rebalance]]:
     burst: list[Rebalance] = []
     last_end: int | None = None
     for row in rebalances:
-        goes_on = between_ms(last_end, row.started_at) <= quiet_ms or row.follows is not None
-        if burst and not goes_on:
+        is_continued = between_ms(last_end, row.started_at) <= quiet_ms or row.follows is not None
+        if burst and not is_continued:
             yield burst
             burst = []
         burst.append(row)
@@ -78,20 +78,20 @@ def _bursts(rebalances: Sequence[Rebalance], quiet_ms: int) -> Iterator[list[Reb
 
 
 class Moved(NamedTuple):
-    """A member that went in a rebalance, or came, or both."""
+    """A member that left or joined in a rebalance, or both."""
 
     process: str
     """The instance id of the process, or its client id and host."""
-    has_gone: bool
-    has_come: bool
+    has_left: bool
+    has_joined: bool
 
 
-_CAME: Final = frozenset({"new", "replaced"})
-_WENT: Final = GONE | {"replaced"}
+_JOINED_FATES: Final = frozenset({"new", "replaced"})
+_LEFT_FATES: Final = GONE | {"replaced"}
 
 
-class _Comings(NamedTuple):
-    """Members that went and that came during a storm, and the processes behind them."""
+class _Turnover(NamedTuple):
+    """Numbers of members and processes that left and joined during a storm."""
 
     left: int
     new: int
@@ -104,7 +104,7 @@ def _storm(burst: Sequence[Rebalance], moved: Mapping[int, Sequence[Moved]]) -> 
     started_at = min((row.started_at for row in burst if row.started_at is not None), default=None)
     has_ended = all(row.ended_at is not None for row in burst)
     ended_at = longest([row.ended_at for row in burst]) if has_ended else None
-    comings = _comings([row for one in burst for row in moved.get(one.sequence, ())])
+    turnover = _turnover([row for rebalance in burst for row in moved.get(rebalance.sequence, ())])
     clients = Counter(
         (row.trigger_client_id, row.trigger_host)
         for row in burst
@@ -122,9 +122,9 @@ def _storm(burst: Sequence[Rebalance], moved: Mapping[int, Sequence[Moved]]) -> 
         sum(row.follows is not None for row in burst),
         sum(row.needless is True for row in burst),
         len({name for name, _ in clients}),
-        comings.left,
-        comings.new,
-        _started_by(burst, comings, main_count),
+        turnover.left,
+        turnover.new,
+        _started_by(burst, turnover, main_count),
         first.trigger_kind,
         first.trigger_member_id,
         first.trigger_client_id,
@@ -137,10 +137,10 @@ def _storm(burst: Sequence[Rebalance], moved: Mapping[int, Sequence[Moved]]) -> 
     )
 
 
-def _comings(moved: Sequence[Moved]) -> _Comings:
-    went = [row.process for row in moved if row.has_gone]
-    came = [row.process for row in moved if row.has_come]
-    return _Comings(len(went), len(came), len(set(went)), len(set(came)))
+def _turnover(moved: Sequence[Moved]) -> _Turnover:
+    left = [row.process for row in moved if row.has_left]
+    joined = [row.process for row in moved if row.has_joined]
+    return _Turnover(len(left), len(joined), len(set(left)), len(set(joined)))
 
 
 def _name(member: Member) -> str:
@@ -149,17 +149,17 @@ def _name(member: Member) -> str:
     return "@".join(part for part in (member.client_id, member.host) if part is not None)
 
 
-def _started_by(burst: Sequence[Rebalance], comings: _Comings, main_count: int | None) -> str:
+def _started_by(burst: Sequence[Rebalance], turnover: _Turnover, main_count: int | None) -> str:
     stated = sum(
         row.trigger_reason == "RESTART" and row.trigger_reason_source == "tag" for row in burst
     )
-    is_exchange = comings.processes_left >= _FEW and comings.processes_new >= _FEW
+    is_exchange = turnover.processes_left >= _FEW and turnover.processes_new >= _FEW
     if is_exchange or stated >= _FEW:
         return "deploy"
     if main_count is not None and main_count * 2 >= len(burst):
         return "member"
-    if comings.processes_new and not comings.processes_left:
+    if turnover.processes_new and not turnover.processes_left:
         return "scale_out"
-    if comings.processes_left and not comings.processes_new:
+    if turnover.processes_left and not turnover.processes_new:
         return "scale_in"
     return "several"

@@ -1,4 +1,4 @@
-"""What a group comes to: causes, needless rebalances, what is missing, and a row for all of it."""
+"""Summarizes a group: causes, needless rebalances, missing events, and one row of totals."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class GroupRow(NamedTuple):
 
 
 def causes(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]) -> list[Cause]:
-    """One row for each kind of cause."""
+    """Return one row for each kind of trigger."""
     happened, not_happened = defaultdict(list), defaultdict(list)
     for row in rebalances:
         happened[row.trigger_kind].append(row)
-    for one in avoided:
-        not_happened[one.trigger_kind].append(one)
-    found = []
+    for avoided_row in avoided:
+        not_happened[avoided_row.trigger_kind].append(avoided_row)
+    cause_rows = []
     for kind in dict.fromkeys([*happened, *not_happened]):
         rows, others = happened.get(kind, []), not_happened.get(kind, [])
         durations = sorted(row.duration_ms for row in rows if row.duration_ms is not None)
-        found.append(
+        cause_rows.append(
             Cause(
                 kind,
                 len(rows),
@@ -90,14 +90,16 @@ def causes(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]) -> list[
                 total([row.stopped_total_ms for row in rows]) or 0,
                 longest([row.stopped_longest_ms for row in rows]) or 0,
                 percentile(durations, 0.5),
-                longest([*(row.started_at for row in rows), *(one.at for one in others)]),
+                longest(
+                    [*(row.started_at for row in rows), *(avoided_row.at for avoided_row in others)]
+                ),
             )
         )
-    return found
+    return cause_rows
 
 
 def needless(rebalances: Sequence[Rebalance]) -> list[NeedlessRebalance]:
-    """The rebalances that moved nothing."""
+    """Return the rebalances that moved no partition."""
     return [
         NeedlessRebalance(*(getattr(row, name) for name in NeedlessRebalance._fields))
         for row in rebalances
@@ -108,7 +110,7 @@ def needless(rebalances: Sequence[Rebalance]) -> list[NeedlessRebalance]:
 def sequence_gaps(
     rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], running: Sequence[Running]
 ) -> list[SequenceGap]:
-    """Runs of sequence numbers that are missing between two events."""
+    """Return the runs of missing sequence numbers between two events."""
     known = {row.sequence for row in running}
     return [
         SequenceGap(
@@ -130,7 +132,7 @@ def group(
     idle: Sequence[Unavailability],
     bursts: Sequence[Storm],
 ) -> list[GroupRow]:
-    """One row, or none of a group without events."""
+    """Return one row, or an empty list for a group without events."""
     numbers = _numbers(rebalances, avoided)
     if not numbers:
         return []
@@ -158,11 +160,11 @@ def group(
 def _numbers(
     rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]
 ) -> list[tuple[int, int | None]]:
-    """Sequence number and moment of each event, in order."""
+    """Return the sequence number and time of each event, in order."""
     return sorted(
         [
             *((row.sequence, row.started_at) for row in rebalances),
-            *((one.sequence, one.at) for one in avoided),
+            *((avoided_row.sequence, avoided_row.at) for avoided_row in avoided),
         ],
         key=lambda pair: pair[0],
     )

@@ -1,6 +1,6 @@
-"""The members that groups wait for, and how long it takes until members are heard of.
+"""Measures how long groups wait for each process, and how long its heartbeats take.
 
-Both are read off what is kept of each process: its last row, and eight bytes for each time.
+Of each process, only the last row and eight bytes per time are kept.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ class HeartbeatGap(NamedTuple):
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of a process by its rows."""
+    """The aggregated rows of a process."""
 
     last: Member | None = None
     last_at: int | None = None
     join_delays: array[int] = field(default_factory=lambda: array("q"))
-    told: array[int] = field(default_factory=lambda: array("q"))
+    notice_ms: array[int] = field(default_factory=lambda: array("q"))
     missed_count: int = 0
     expired_count: int = 0
     expired_timeout_ms: int | None = None
     session_timeout_ms: int | None = None
-    """The session timeout that its last join asked for."""
+    """The session timeout requested by its last join."""
     rebalance_timeout_ms: int | None = None
 
-    def take(self, row: Member, timeout_ms: int | None) -> None:
+    def add(self, row: Member, timeout_ms: int | None) -> None:
         self.last = row
         self.last_at = longest([self.last_at, row.started_at])
         if row.join_delay_ms is not None:
             self.join_delays.append(row.join_delay_ms)
         if row.told_ms is not None:
-            self.told.append(row.told_ms)
+            self.notice_ms.append(row.told_ms)
         self.missed_count += row.fate == "rebalance_timeout"
         self.expired_count += row.fate == "session_expired"
         self.expired_timeout_ms = longest([self.expired_timeout_ms, timeout_ms])
@@ -82,17 +82,17 @@ class _Process:
 
 
 class WaitTimes:
-    """The processes of a group, of rebalances that are taken in their order."""
+    """The processes of a group; rebalances are added in order."""
 
     def __init__(self) -> None:
         self._processes: dict[str | None, _Process] = defaultdict(_Process)
         self._waits: dict[str | None, list[tuple[str, int | None]]] = defaultdict(list)
-        """Phase and length of each wait; several may be waited for at once."""
+        """Phase and length of each wait; a group may wait for several processes at once."""
 
-    def take(
+    def add(
         self, rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
     ) -> WaitTimes:
-        """Some more; `members` are by the sequence of their rebalance."""
+        """Add a portion; `members` are by the sequence of their rebalance."""
         timeouts = {
             (row.sequence, row.trigger_member_id): row.trigger_session_timeout_ms
             for row in rebalances
@@ -101,35 +101,35 @@ class WaitTimes:
         for rows in members.values():
             for row in rows:
                 timeout_ms = timeouts.get((row.sequence, row.member_id))
-                self._processes[row.process].take(row, timeout_ms)
+                self._processes[row.process].add(row, timeout_ms)
         for rebalance in rebalances:
-            self._take_waits(rebalance, members.get(rebalance.sequence, ()))
+            self._add_waits(rebalance, members.get(rebalance.sequence, ()))
         return self
 
-    def _take_waits(self, rebalance: Rebalance, members: Sequence[Member]) -> None:
+    def _add_waits(self, rebalance: Rebalance, members: Sequence[Member]) -> None:
         phase = rebalance.waited_phase
         if phase not in {"join", "sync"} or not rebalance.waited_member_ids:
             return
         processes = {row.member_id: row.process for row in members}
         for member_id in rebalance.waited_member_ids:
-            # Members that the event does not list are only known by their id.
+            # Members that the event does not list are known only by their id.
             process = processes.get(member_id) or member_id
             self._waits[process].append((phase or "", rebalance.waited_ms))
 
     def slow_members(self) -> list[SlowMember]:
-        """Members that were waited for, or missed the rebalance timeout."""
-        found = []
+        """Return the members that the group waited for, or that missed the rebalance timeout."""
+        rows = []
         for process in dict.fromkeys([*self._processes, *self._waits]):
-            one, waited = self._processes.get(process, _Process()), self._waits.get(process, [])
-            if not waited and not one.missed_count:
+            state, waited = self._processes.get(process, _Process()), self._waits.get(process, [])
+            if not waited and not state.missed_count:
                 continue
-            delays = sorted(one.join_delays)
+            delays = sorted(state.join_delays)
             phases = [phase for phase, _ in waited]
-            found.append(
+            rows.append(
                 SlowMember(
                     process,
-                    one.last.client_id if one.last is not None else None,
-                    one.last.host if one.last is not None else None,
+                    state.last.client_id if state.last is not None else None,
+                    state.last.host if state.last is not None else None,
                     len(waited),
                     total([ms for _, ms in waited]) or 0,
                     longest([ms for _, ms in waited]) or 0,
@@ -139,36 +139,36 @@ class WaitTimes:
                     percentile(delays, 0.5) or 0,
                     percentile(delays, 0.99) or 0,
                     longest(delays) or 0,
-                    one.missed_count,
-                    one.last_at,
-                    one.session_timeout_ms,
-                    one.rebalance_timeout_ms,
+                    state.missed_count,
+                    state.last_at,
+                    state.session_timeout_ms,
+                    state.rebalance_timeout_ms,
                 )
             )
-        return found
+        return rows
 
     def heartbeat_gaps(self) -> list[HeartbeatGap]:
-        """Members that were told of a rebalance, or fell silent."""
-        found = []
-        for process, one in self._processes.items():
-            told = sorted(one.told)
-            if told or one.expired_count:
-                found.append(
+        """Return the members that were notified of a rebalance, or whose session expired."""
+        rows = []
+        for process, state in self._processes.items():
+            notice_ms = sorted(state.notice_ms)
+            if notice_ms or state.expired_count:
+                rows.append(
                     HeartbeatGap(
                         process,
-                        len(told),
-                        percentile(told, 0.5),
-                        percentile(told, 0.9),
-                        percentile(told, 0.99),
-                        longest(told),
-                        one.expired_count,
-                        one.expired_timeout_ms,
-                        one.session_timeout_ms,
+                        len(notice_ms),
+                        percentile(notice_ms, 0.5),
+                        percentile(notice_ms, 0.9),
+                        percentile(notice_ms, 0.99),
+                        longest(notice_ms),
+                        state.expired_count,
+                        state.expired_timeout_ms,
+                        state.session_timeout_ms,
                     )
                 )
-        return found
+        return rows
 
 
 def percentile(ordered: Sequence[int], share: float) -> int | None:
-    """The smallest value that this share of them is not above; None of nothing."""
+    """Return the percentile by the nearest-rank method; None if empty."""
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)] if ordered else None

@@ -1,5 +1,5 @@
-"""Rebalance histories out of the log of a broker that keeps none: stock Kafka, from 1.0 to 4.x.
+"""Reads rebalance histories from the log of a broker that records none: stock Kafka 1.0 to 4.x.
 
-`lines` knows what the coordinator's lines say, `story` puts those of a group together, `convert`
-goes through files. No Spark, no session: the result is JSON lines, as the topic would have them.
+`lines` parses the coordinator's lines, `story` assembles those of one group, and `convert` reads
+the files. No Spark: the result is JSON lines, as in the history topic.
 """

@@ -1,4 +1,4 @@
-"""Goes through the log files of a broker and gives the records of all its groups."""
+"""Reads a broker's log files and yields the records of all its groups."""
 
 import gzip
 import json
@@ -10,33 +10,34 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from kohort.insight.broker_log.lines import Fact, Preparing, begins_rebalance, read
-from kohort.insight.broker_log.reasons import UNKNOWN, understand
+from kohort.insight.broker_log.reasons import UNKNOWN, parse_reason
 from kohort.insight.broker_log.story import GroupStory
 from kohort.insight.counting import counted
 from kohort.insight.errors import UsageError
 
 _SHOWN_MAX: Final = 300
-"""Characters of an unread line that a warning shows."""
+"""Maximum length of an unread line in a warning."""
 
 
 @dataclass(slots=True)
 class Converter:
-    """Give it all lines of a broker in their order: records of a group follow from each other."""
+    """Converts a broker's lines to records; all lines must be passed in order."""
 
     zone: tzinfo
-    """Time zone of the broker's clock, for lines that do not say."""
+    """Time zone of the broker's clock, for lines without an offset."""
     line_count: int = 0
     fact_count: int = 0
-    """Lines that told something of a group."""
+    """Number of lines about groups."""
     record_count: int = 0
     unread_count: int = 0
-    """Lines that begin a rebalance but whose layout or reason is unknown."""
+    """Number of lines that log the start of a rebalance in an unknown layout or with an unknown
+    reason."""
     first_unread: str = ""
-    """The first of them."""
+    """The first of these lines."""
     _stories: dict[str, GroupStory] = field(default_factory=dict)
 
     def records(self, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """What these lines complete."""
+        """Yield the records that these lines complete."""
         for text in lines:
             self.line_count += 1
             line = read(text, self.zone)
@@ -45,15 +46,15 @@ class Converter:
                 self.first_unread = self.first_unread or text.strip()[:_SHOWN_MAX]
             if line is not None:
                 self.fact_count += 1
-                yield from self._counted(self._story(line.fact).take(line.fact, line.at_ms))
+                yield from self._counted(self._story(line.fact).add(line.fact, line.at_ms))
 
     def end(self) -> Iterator[dict[str, Any]]:
-        """What is left at the end."""
+        """Yield the remaining records at the end of the log."""
         for story in self._stories.values():
             yield from self._counted(story.end())
 
     def warning(self) -> str | None:
-        """A warning about unread lines; None if there are none."""
+        """Return a warning about unread lines; None if all were read."""
         if not self.unread_count:
             return None
         return (
@@ -63,7 +64,7 @@ class Converter:
 
     @property
     def group_count(self) -> int:
-        """Groups of which a line told something."""
+        """Number of groups that appear in the log."""
         return len(self._stories)
 
     def _story(self, fact: Fact) -> GroupStory:
@@ -79,25 +80,25 @@ class Converter:
 
 
 def _is_explained(fact: Fact) -> bool:
-    """Whether the reason of a rebalance is known, or none was logged."""
+    """Whether the reason of a rebalance is known, or was not logged."""
     return (
         not isinstance(fact, Preparing)
         or fact.reason is None
-        or understand(fact.reason).kind != UNKNOWN
+        or parse_reason(fact.reason).kind != UNKNOWN
     )
 
 
 def convert_files(paths: Sequence[Path], output: IO[str], zone: tzinfo) -> Converter:
-    """Writes the records as JSON lines; returns what there was.
+    """Write the records as JSON lines; return the converter with its counts.
 
-    Files are read in the order given, oldest first; those that end in .gz are unpacked.
+    Files are read in the given order, oldest first; those that end in .gz are decompressed.
 
     Raises:
         UsageError: a file cannot be read.
     """
     converter = Converter(zone)
     with ExitStack() as stack:
-        # All are opened before the first is read: a wrong name is noticed at once.
+        # All files are opened before the first one is read, so that a wrong name fails at once.
         files = [stack.enter_context(_opened(path)) for path in paths]
         for file, path in zip(files, paths, strict=True):
             _write(converter.records(_read(file, path)), output)

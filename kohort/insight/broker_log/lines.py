@@ -1,8 +1,7 @@
-"""What the lines of Kafka's group coordinator say, of all versions that had the classic protocol.
+"""Parses the lines of Kafka's group coordinator, of all versions with the classic protocol.
 
-Group ids and reasons are texts of users', with whatever is in them, so each pattern leans on the
-words around them. Lines of other parts of the broker, and of groups with the consumer protocol of
-KIP-848, are not for us and give nothing.
+Group ids and reasons are arbitrary text, so each pattern is anchored by the words around them.
+Lines of other parts of the broker, and of groups with the consumer protocol (KIP-848), are ignored.
 """
 
 import json
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a line tells of a member; None for what it does not."""
+    """A member as named by a line; fields are None if the line does not contain them."""
 
     member_id: str
     instance_id: str | None = None
@@ -31,13 +30,13 @@ class Preparing:
 
     group: str
     generation: int
-    """The one that ends."""
+    """The generation that ends."""
     reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Stabilized:
-    """All have joined, or their time is up."""
+    """The join phase ended: all members have joined, or the timeout has expired."""
 
     group: str
     generation: int
@@ -46,7 +45,7 @@ class Stabilized:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The leader's assignment is there."""
+    """The leader's assignment was received."""
 
     group: str
     generation: int
@@ -55,7 +54,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The last member is gone."""
+    """The last member left."""
 
     group: str
     generation: int
@@ -80,7 +79,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A member's session ended."""
+    """A member's session expired."""
 
     group: str
     member: Member
@@ -88,7 +87,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class NotJoined:
-    """Members were dropped that had not joined in time."""
+    """Members that had not joined in time were removed."""
 
     group: str
     member_ids: tuple[str, ...]
@@ -96,7 +95,7 @@ class NotJoined:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A static member's process came back; its new id is not in the line."""
+    """A static member's process came back; the line does not contain its new id."""
 
     group: str
     member: Member
@@ -109,24 +108,24 @@ Fact: TypeAlias = (
 
 
 class Line(NamedTuple):
-    """A line that is for us."""
+    """A parsed line."""
 
     at_ms: int
-    """Wall time."""
+    """Wall-clock time."""
     fact: Fact
 
 
 def read(line: str, zone: tzinfo) -> Line | None:
-    """What a line of a log says, None if it says nothing of a group.
+    """Parse a log line; return None if it is not about a group.
 
-    `zone` is the one of the broker, for times without one, which is how Kafka writes them.
+    `zone` is the broker's time zone, for times without an offset, which is Kafka's default layout.
     """
-    # Most lines are of others, and this is quicker than any pattern.
+    # Most lines are from other parts of the broker, and this test is faster than any pattern.
     if "roup" not in line:
         return None
     text = message(line)
     stamp = _STAMP.search(text)
-    # In a JSON layout the time is a field of its own.
+    # A JSON layout has a separate field for the time.
     fact = _fact(_LOGGER.sub("", text if stamp is None else text[stamp.end() :]))
     stamp = stamp or _STAMP.search(line)
     if fact is None or stamp is None:
@@ -143,8 +142,7 @@ def begins_rebalance(line: str) -> bool:
 
 
 def message(line: str) -> str:
-    """Return the message in a line that is or ends with a JSON object; the line itself if it does
-    not.
+    """Return the message of a line that is, or ends with, a JSON object; else the line itself.
 
     Docker's json-file driver and JSON layouts write such lines; one may contain the other.
     """
@@ -163,23 +161,23 @@ def message(line: str) -> str:
     return line
 
 
-def ids_in(text: str) -> tuple[str, ...]:
-    """The members of a list as Java or Scala print it, ``[a, b]``, ``Set(a, b)``."""
+def parse_ids(text: str) -> tuple[str, ...]:
+    """Return the elements of a list printed by Java or Scala, ``[a, b]`` or ``Set(a, b)``."""
     inner = re.fullmatch(r"(?:\w*\(|\[)(.*)[\])]", text.strip())
     return tuple(part for part in (inner[1] if inner else text).split(", ") if part)
 
 
 def optional(text: str | None) -> str | None:
-    """An optional value as Java or Scala print it: None, null, Some(x), Optional[x], x."""
+    """Parse an optional value printed by Java or Scala: None, null, Some(x), Optional[x], x."""
     if text in {None, "None", "null", "Optional.empty", ""}:
         return None
     assert text is not None
-    found = re.fullmatch(r"Some\((.*)\)|Optional\[(.*)\]", text)
-    return (found[1] or found[2]) if found else text
+    match = re.fullmatch(r"Some\((.*)\)|Optional\[(.*)\]", text)
+    return (match[1] or match[2]) if match else text
 
 
 def reason_text(text: str | None) -> str | None:
-    """KIP-800's text as it is printed."""
+    """Return KIP-800's text, or None if it was not provided."""
     return None if text in {None, "", "not provided"} else text
 
 
@@ -189,15 +187,15 @@ _STAMP: Final = re.compile(
 
 
 MESSAGE_FIELDS: Final = ("log", "message", "msg")
-"""Names of the field with the message in lines of JSON."""
+"""Names of the message field in JSON lines."""
 
 _JSON_LEVELS: Final = 2
 
 _LOGGER: Final = re.compile(
     r"\s*(?:\((?:\w+\.)+[\w$]+(?::\d+)?\)(?: \[[^][]*\])?|\| (?:\w+\.)+[\w$]+ \([^()]*\))?\s*$"
 )
-"""What log layouts append to the message: " (kafka.coordinator.group.GroupCoordinator)", perhaps
-with a line number, or with the thread in Strimzi's layout: " [executor-Heartbeat]"."""
+"""Text that log layouts append to the message: " (kafka.coordinator.group.GroupCoordinator)",
+perhaps with a line number, or with the thread in Strimzi's layout: " [executor-Heartbeat]"."""
 
 
 def _millis(stamp: re.Match[str], zone: tzinfo) -> int:
@@ -210,10 +208,10 @@ def _millis(stamp: re.Match[str], zone: tzinfo) -> int:
 
 
 def _fact(text: str) -> Fact | None:
-    for pattern, made in _PATTERNS:
-        found = pattern.search(text)
-        if found is not None:
-            return made(found)
+    for pattern, make_fact in _PATTERNS:
+        match = pattern.search(text)
+        if match is not None:
+            return make_fact(match)
     return None
 
 
@@ -226,8 +224,8 @@ _METADATA: Final = (
 )
 
 
-def _member(found: re.Match[str]) -> Member:
-    parts = found.groupdict()
+def _member(match: re.Match[str]) -> Member:
+    parts = match.groupdict()
     session, rebalance = parts.get("session"), parts.get("rebalance")
     return Member(
         member_id=parts["id"],
@@ -239,13 +237,13 @@ def _member(found: re.Match[str]) -> Member:
     )
 
 
-def _left(found: re.Match[str]) -> Left:
-    return Left(found["group"], _member(found), reason_text(found.groupdict().get("text")))
+def _left(match: re.Match[str]) -> Left:
+    return Left(match["group"], _member(match), reason_text(match.groupdict().get("text")))
 
 
-def _stabilized(found: re.Match[str]) -> Stabilized:
-    members = found["members"]
-    return Stabilized(found["group"], int(found["generation"]), int(members) if members else None)
+def _stabilized(match: re.Match[str]) -> Stabilized:
+    members = match["members"]
+    return Stabilized(match["group"], int(match["generation"]), int(members) if members else None)
 
 
 _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], ...]] = (
@@ -256,7 +254,7 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
             r"(?: in state \w+)? with old generation (?P<generation>\d+)"
             rf"{_TOPIC}(?: \(reason: (?P<reason>.*)\))?{_END}"
         ),
-        lambda found: Preparing(found["group"], int(found["generation"]), found["reason"]),
+        lambda match: Preparing(match["group"], int(match["generation"]), match["reason"]),
     ),
     (
         re.compile(
@@ -271,31 +269,31 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
             r"Assignment received from leader (?:(?P<leader>.+?) )?for group (?P<group>.+) "
             r"for generation (?P<generation>\d+)"
         ),
-        lambda found: Assigned(found["group"], int(found["generation"]), found["leader"]),
+        lambda match: Assigned(match["group"], int(match["generation"]), match["leader"]),
     ),
     (
         re.compile(
             rf"Group (?P<group>.+) with generation (?P<generation>\d+) is now empty{_TOPIC}"
         ),
-        lambda found: Emptied(found["group"], int(found["generation"])),
+        lambda match: Emptied(match["group"], int(match["generation"])),
     ),
     (
-        # 4.x: all members; before, a line for debugging.
+        # 4.x: all members; before, a debug line.
         re.compile(
             r"Pending dynamic member with id (?P<id>.+) joins group (?P<group>.+) in \w+ state\. "
             r"Adding to the group now"
         ),
-        lambda found: Joined(found["group"], _member(found)),
+        lambda match: Joined(match["group"], _member(match)),
     ),
     (
-        # Dynamic ones have to ask again first, but for JoinGroup up to version 3.
+        # Dynamic members must join again with their new id, except with JoinGroup up to version 3.
         re.compile(
             r"(?:Static [Mm]ember with groupInstanceId=(?P<instance>.+) and|Dynamic [Mm]ember with)"
             r" unknown member id joins group (?P<group>.+) in (?:state )?\w+(?: state)?\. "
             r"Created a new member id (?P<id>.+?) (?:for this member )?and add(?:ed)? "
             r"(?:the member )?to the group"
         ),
-        lambda found: Joined(found["group"], _member(found)),
+        lambda match: Joined(match["group"], _member(match)),
     ),
     (
         re.compile(
@@ -303,7 +301,7 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
             r"group (?P<group>.+) in \w+ state\. "
             r"Replacing previously mapped member (?P<id>.+) with this"
         ),
-        lambda found: Replaced(found["group"], _member(found)),
+        lambda match: Replaced(match["group"], _member(match)),
     ),
     (
         # 3.x, with a reason since 3.2.
@@ -314,7 +312,7 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
         _left,
     ),
     (
-        # 4.x. Those whose id was handed out and never used are no members.
+        # 4.x. Ids that were assigned but never used do not count as members.
         re.compile(
             r"\[Group (?P<group>.+)\] (?:Static )?Member (?P<id>.+?)"
             r"(?: with instance id (?P<instance>.+?))? has left group through explicit "
@@ -338,17 +336,17 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
     ),
     (
         re.compile(rf"Member {_METADATA} in group (?P<group>.+) has failed, removing it"),
-        lambda found: Failed(found["group"], _member(found)),
+        lambda match: Failed(match["group"], _member(match)),
     ),
     (
         re.compile(r"Member (?P<id>.+) in group (?P<group>.+) has failed, removing it"),
-        lambda found: Failed(found["group"], _member(found)),
+        lambda match: Failed(match["group"], _member(match)),
     ),
     (
         re.compile(
             r"Group (?P<group>.+) removed dynamic members who haven't joined: "
             rf"(?P<ids>(?:\w*\(|\[).*[\])]){_END}"
         ),
-        lambda found: NotJoined(found["group"], ids_in(found["ids"])),
+        lambda match: NotJoined(match["group"], parse_ids(match["ids"])),
     ),
 )

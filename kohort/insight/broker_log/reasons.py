@@ -1,24 +1,24 @@
-"""The reasons that Kafka's coordinator logs for a rebalance, as causes of the history."""
+"""Parses the reasons that Kafka's coordinator logs for a rebalance, into causes of the history."""
 
 import re
 from typing import Final, NamedTuple
 
-from kohort.insight.broker_log.lines import ids_in, optional, reason_text
+from kohort.insight.broker_log.lines import optional, parse_ids, reason_text
 
 UNKNOWN: Final = "unknown"
-"""The kind of a cause that is not logged (until Kafka 2.0), or not in words that are known."""
+"""The kind of a cause that is not logged (until Kafka 2.0), or whose text is unknown."""
 
 _BEHIND: Final = ") ("
-"""Marks text that an unknown layout appended to the message, and that would end up in an id."""
+"""Separates the reason from text that an unknown layout appended, which would end up in an id."""
 
 LEFT: Final = "member_left"
 REMOVED_BY_ADMIN: Final = "removed_by_admin"
 _BY_ADMIN: Final = "member was removed by an admin"
-"""What Java's admin client says in a LeaveGroup in another's name."""
+"""The reason sent by Java's admin client in a LeaveGroup for another member."""
 
 
 class Cause(NamedTuple):
-    """What a reason says."""
+    """A parsed reason."""
 
     kind: str
     member_id: str | None = None
@@ -28,33 +28,33 @@ class Cause(NamedTuple):
     """KIP-800's text."""
     error: str | None = None
     detail: str | None = None
-    """The reason itself where it is not understood."""
+    """The reason itself if it could not be parsed."""
 
 
-def understand(reason: str | None) -> Cause:
-    """What the parenthesis behind "Preparing to rebalance" says, if there is one."""
+def parse_reason(reason: str | None) -> Cause:
+    """Parse the text in parentheses after "Preparing to rebalance", if there is any."""
     if reason is None:
         return Cause(UNKNOWN)
-    head, _, said = reason.removesuffix(".").partition("; client reason: ")
-    text = reason_text(said)
+    head, _, client_reason = reason.removesuffix(".").partition("; client reason: ")
+    text = reason_text(client_reason)
     if _BEHIND in head:
         return Cause(UNKNOWN, text=text, detail=reason)
     for kind, pattern in _REASONS:
-        found = pattern.fullmatch(head)
-        if found is not None:
-            return _cause(kind, found.groupdict(), text)
+        match = pattern.fullmatch(head)
+        if match is not None:
+            return _cause(kind, match.groupdict(), text)
     return Cause(UNKNOWN, text=text, detail=reason)
 
 
 def departure(text: str | None) -> str:
-    """The kind of a departure with this text."""
+    """Return the kind of a departure with this text."""
     return REMOVED_BY_ADMIN if text and text.startswith(_BY_ADMIN) else LEFT
 
 
 def _cause(kind: str, parts: dict[str, str | None], text: str | None) -> Cause:
     member_id = parts.get("id")
     instance_id = optional(parts.get("instance"))
-    removed = ids_in(parts.get("ids") or "")
+    removed = parse_ids(parts.get("ids") or "")
     if kind in {LEFT, "session_expired"} and member_id is not None:
         removed = (member_id,)
     if kind == LEFT:

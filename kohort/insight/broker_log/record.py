@@ -1,4 +1,4 @@
-"""Records of the history, as JSON, with what a log knows in them."""
+"""Builds history records, as JSON, from the facts in a log."""
 
 import re
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Departure:
 
 @dataclass(slots=True)
 class Open:
-    """A rebalance of which lines are still to come."""
+    """A rebalance whose last line has not been read yet."""
 
     group: str
     sequence: int
@@ -45,7 +45,7 @@ class Open:
     members_before: int | None
     leader_before: str | None
     known_before: dict[str, Member]
-    """Members of before that lines have named."""
+    """Members of the previous generation that lines have named."""
     superseded_by: int | None = None
     generation: int | None = None
     outcome: str = "running"
@@ -61,25 +61,29 @@ class Open:
     timed_out: bool = False
 
     def since_start(self, at_ms: int | None) -> int | None:
-        """The log's wall clock may jump; a record has no negative times."""
+        """Return the time since the start, at least 0: the log's wall clock may be set back."""
         return None if at_ms is None else max(at_ms - self.started_at_ms, 0)
 
-    def give_way(self, sequence: int, generation: int, at_ms: int) -> bool:
-        """Whether the rebalance of this generation continues the same story."""
-        went_on = generation in {self.previous_generation, self.generation}
-        if went_on:
+    def supersede(self, sequence: int, generation: int, at_ms: int) -> bool:
+        """End this rebalance because another one begins; return whether that one follows it
+        directly.
+        """
+        is_continued = generation in {self.previous_generation, self.generation}
+        if is_continued:
             self.outcome, self.superseded_by, self.finished_at_ms = "superseded", sequence, at_ms
         else:
-            # The group was elsewhere in between, or the broker was down.
+            # The group changed in between without a line, or the broker was down.
             self.outcome = "unfinished"
-        return went_on
+        return is_continued
 
     def is_cause(self, member_id: str) -> bool:
-        """Whether this member's going is why the rebalance began."""
+        """Whether the rebalance began because this member left."""
         return member_id in self.cause.removed
 
     def name(self, member: Member, text: str | None) -> bool:
-        """A line behind the fact tells more of a member that went; False if it did not go here."""
+        """Add details from a later line about a member that left; return False if it did not leave
+        here.
+        """
         earlier = self.gone.get(member.member_id)
         if earlier is None:
             return False
@@ -101,7 +105,7 @@ class Open:
 
 
 def record(opened: Open) -> Json:
-    """A rebalance."""
+    """Return the record of a rebalance."""
     listed = _members(opened)
     complete = opened.members_after is None or len(opened.members) == opened.members_after
     missing = 0 if complete else max((opened.members_after or 0) - len(opened.members), 0)
@@ -142,7 +146,7 @@ def record(opened: Open) -> Json:
 
 
 def avoided(group: str, sequence: int, generation: int, member: Member, at_ms: int) -> Json:
-    """A static member that came back without a rebalance."""
+    """Return the record of a rebalance avoided by a static member that came back."""
     return {
         "schema": SCHEMA_VERSION,
         "kind": "avoided",
@@ -168,12 +172,12 @@ def _trigger(opened: Open) -> Json:
     if text is None and cause.member_id in opened.gone:
         text = opened.gone[cause.member_id].text
     kind = departure(text) if cause.kind == LEFT else cause.kind
-    made = _cause(kind, opened.started_at_ms, member, _stated(text), list(cause.removed))
-    made["was_leader"] = _was_leader(opened)
-    made["error"], made["detail"] = cause.error, cause.detail
+    cause_json = _cause(kind, opened.started_at_ms, member, _stated(text), list(cause.removed))
+    cause_json["was_leader"] = _was_leader(opened)
+    cause_json["error"], cause_json["detail"] = cause.error, cause.detail
     if cause.kind != "session_expired":
-        made["session_timeout_ms"] = None
-    return made
+        cause_json["session_timeout_ms"] = None
+    return cause_json
 
 
 def _was_leader(opened: Open) -> bool | None:
@@ -208,7 +212,8 @@ def _identity(member: Member | None) -> Json:
         return dict.fromkeys(("member_id", "instance_id", "client_id", "host"))
     client_id = member.client_id
     if client_id is None and member.instance_id is None:
-        # Kafka names dynamic members so. A static one has its instance id there.
+        # Kafka generates dynamic member ids from the client id, and static ones from the instance
+        # id.
         client_id = _UUID.sub("", member.member_id) if _UUID.search(member.member_id) else None
     return {
         "member_id": member.member_id,

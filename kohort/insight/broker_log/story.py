@@ -1,7 +1,7 @@
-"""The lines of one group, put together: a record for each rebalance and each avoided one.
+"""Assembles one group's log lines into records: one per rebalance, and one per avoided rebalance.
 
-What a log does not say stays empty: when members were told, joined and synced, how long they
-stood still, what they owned. Members are listed as far as lines have named them.
+Fields that the log does not cover stay empty: when members were notified, joined and synced, how
+long they were stopped, what they owned. Only members named in a line are listed.
 """
 
 from collections.abc import Iterator
@@ -28,38 +28,39 @@ from kohort.insight.broker_log.record import Departure, Open, avoided, record
 Json: TypeAlias = dict[str, Any]
 
 MEMBERS_HELD: Final = 10_000
-"""Names, at most, where the log does not say how many members there are."""
+"""Maximum number of members if the log does not contain their number."""
 
 GONE_HELD: Final = 1_000
-"""Departures, at most, that wait for the rebalance that they lead to."""
+"""Maximum number of departures before the rebalance that they cause."""
 
 
 @dataclass(slots=True)
 class GroupStory:
-    """Takes the lines of one group in their order; gives each record when it is complete."""
+    """Takes the lines of one group in order; yields each record when it is complete."""
 
     group: str
     sequence: int = 0
     generation: int = 0
     state: str = ""
-    """Empty, Stable, CompletingRebalance; "" until a line has told."""
+    """Empty, Stable or CompletingRebalance; "" until a line shows it."""
     members: dict[str, Member] = field(default_factory=dict)
-    """Members that lines have named; all there are if their number is `size`."""
+    """Members named in a line; complete if their number equals `size`."""
     size: int | None = None
-    """Size of the last generation, as the log says."""
+    """Size of the last generation, as logged."""
     leader: str | None = None
     _open: Open | None = None
     _closed: Open | None = None
-    """Held until the next line: some versions tell of the leave behind what it led to."""
+    """The last record, held back until the next line: some versions log the leave after the
+    rebalance that it caused."""
     _gone: dict[str, Departure] = field(default_factory=dict)
-    """Members that went, before the line of the rebalance that this begins."""
+    """Members that left, before the line of the rebalance that they cause."""
     _replaced: tuple[Member, int] | None = None
-    """One that came back, of which it is not known yet whether a rebalance is avoided."""
+    """A static member that came back; the next line shows whether a rebalance was avoided."""
     _arrived: set[str] = field(default_factory=set)
     """New members that no rebalance has counted yet."""
 
-    def take(self, fact: Fact, at_ms: int) -> Iterator[Json]:
-        """A line, and the records that it completes."""
+    def add(self, fact: Fact, at_ms: int) -> Iterator[Json]:
+        """Add a line; yield the records that it completes."""
         closed = self._closed
         if isinstance(fact, Left) and closed is not None and closed.name(fact.member, fact.text):
             return
@@ -89,7 +90,7 @@ class GroupStory:
                 assert_never(fact)
 
     def end(self) -> Iterator[Json]:
-        """Give what is left at the end of the log: a rebalance that is under way is given as
+        """Yield the records left at the end of the log; an ongoing rebalance has the outcome
         running.
         """
         yield from self._flush()
@@ -102,7 +103,7 @@ class GroupStory:
     # One line each.
 
     def _begin(self, fact: Preparing, at_ms: int) -> Iterator[Json]:
-        cause = reasons.understand(fact.reason)
+        cause = reasons.parse_reason(fact.reason)
         if cause.kind == "static_replaced":
             self._rename(cause, at_ms)
         else:
@@ -111,7 +112,7 @@ class GroupStory:
         previous_state = self._previous_state(fact.generation)
         follows = None
         if self._open is not None:
-            if self._open.give_way(sequence, fact.generation, at_ms):
+            if self._open.supersede(sequence, fact.generation, at_ms):
                 follows = self._open.sequence
             yield record(self._open)
         self._open = Open(
@@ -130,14 +131,14 @@ class GroupStory:
                 if member_id not in self._arrived
             },
         )
-        self._take_departures(self._open)
+        self._add_departures(self._open)
         if cause.kind in {"member_added", "static_added"} and cause.member_id is not None:
             self._add(Member(cause.member_id, cause.instance_id))
         self._arrived.clear()
         self.generation = fact.generation
 
-    def _take_departures(self, opened: Open) -> None:
-        """Takes the departures that the rebalance began with."""
+    def _add_departures(self, opened: Open) -> None:
+        """Add the departures that caused the rebalance."""
         cause = opened.cause
         for member_id in cause.removed:
             if member_id not in self._gone:
@@ -155,7 +156,7 @@ class GroupStory:
         self.state = "CompletingRebalance"
         self._arrived.clear()
         if len(self.members) > (MEMBERS_HELD if fact.members is None else fact.members):
-            # A member went without a line that says so: names are worth nothing then.
+            # A member left without a line about it, so the names are unreliable.
             self.members.clear()
         if self._open is not None:
             self._open.generation = fact.generation
@@ -222,7 +223,7 @@ class GroupStory:
         else:
             self._replaced = (member, at_ms)
 
-    # What lines have in common.
+    # Shared helpers.
 
     def _flush(self) -> Iterator[Json]:
         if self._closed is not None:
@@ -230,7 +231,7 @@ class GroupStory:
             self._closed = None
 
     def _settle_replaced(self) -> Iterator[Json]:
-        """No rebalance followed, so one was avoided; the new id is not known."""
+        """Yield an avoided rebalance, as no rebalance followed; the new member id is unknown."""
         if self._replaced is None:
             return
         member, at_ms = self._replaced
@@ -250,7 +251,7 @@ class GroupStory:
             self._add(Member(cause.member_id, cause.instance_id))
 
     def _next_sequence(self, generation: int) -> int:
-        """The next sequence number as the broker counts: from the generation on where that is older
+        """Return the next sequence number; like the broker, start at the generation if it is older
         than the history.
         """
         self.sequence = (self.sequence or generation) + 1
@@ -268,7 +269,7 @@ class GroupStory:
             self.members[member.member_id] = self._known(member)
 
     def _known(self, member: Member) -> Member:
-        """The member, completed by what other lines have said of it."""
+        """Return the member, completed by other lines about it."""
         known = self.members.get(member.member_id)
         if known is None:
             return member

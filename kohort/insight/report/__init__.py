@@ -1,1 +1,1 @@
-"""The report: one self-contained page about the groups of a lake, with its plots and template."""
+"""The report: one self-contained HTML page about one group, or the groups of a lake."""

@@ -1,4 +1,4 @@
-"""The summary that comes first: why a group rebalanced, and what to change."""
+"""Summarizes why a group rebalanced and what to change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.counting import counted
 from kohort.insight.report.contents import GroupPage, Row
-from kohort.insight.report.words import duration, name, percent, storms_of
+from kohort.insight.report.text import duration, name, percent, storms_of
 
 CAUSES_FIRST: Final = 3
 MEMBERS_FIRST: Final = 3
@@ -31,7 +31,7 @@ class Cause:
     share: str
     """Share of the group's stopped time, or of its rebalances if no stopped time is known."""
     who: str
-    """The processes that caused it, each with how often, in words; empty if not known."""
+    """The processes that caused it, with counts; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +40,22 @@ class FirstScreen:
 
     causes: Sequence[Cause]
     storms: str
-    """The storms that most of it came from, in words; empty if nothing stands out."""
+    """A sentence on the storms with the most rebalances; empty if there are few."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
-    """How long members usually take to join if the others do not wait for them."""
+    """The usual join delay of members that others do not wait for."""
     also: Sequence[str]
-    """Other findings, a sentence each."""
+    """Sentences on other findings."""
     recorded: Row | None
     """The row of the advice for the recorded settings; None without advice."""
     choices: Sequence[Row]
     """Settings worth considering, in the order of their numbers."""
     best: Row | None
     assignor: str | None
-    """The present one, by its name in the protocol."""
+    """Protocol name of the current assignor."""
     quicker: Row | None
-    """The result if the member that was waited for most were as quick as the others."""
+    """The result if the slowest member were as quick as the others."""
     both: Row | None
     """The same under the best setting."""
 
@@ -82,7 +82,7 @@ def answer(page: GroupPage) -> FirstScreen:
 
 
 def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
-    """The result under a setting if the slowest member were as quick as the others."""
+    """Return the result under a setting if the slowest member were as quick as the others."""
     if setting is None:
         return None
     rows = (row for row in page.advice if row.get("quicker_member") and row["is_on_front"])
@@ -90,13 +90,13 @@ def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
 
 
 def setting_of(row: Row) -> Setting:
-    """The setting of a row of `advice`."""
-    names = [one.name for one in fields(Setting) if one.name in row]
-    return Setting(**{one: row[one] for one in names})
+    """Return the setting of a row of `advice`."""
+    names = [field.name for field in fields(Setting) if field.name in row]
+    return Setting(**{field: row[field] for field in names})
 
 
 def numbered(rows: Sequence[Row]) -> list[Row]:
-    """The settings worth considering, in the order of their numbers."""
+    """Return the settings worth considering, in the order of their numbers."""
     chosen = [
         row
         for row in rows
@@ -117,22 +117,24 @@ def _cause(page: GroupPage, row: Row) -> Cause:
 
 
 def _sum(page: GroupPage, column: str) -> int:
-    """The sum over all causes: tables may cover less time than the group's own figures."""
+    """Return the sum over all causes; the group's own figures may cover more time."""
     return sum(int(row[column]) for row in page.causes)
 
 
 def _who(page: GroupPage, row: Row) -> str:
-    """The processes that caused most rebalances, if they are few or stand out."""
-    culprits = [one for one in page.culprits if one["trigger_kind"] == row["trigger_kind"]]
+    """Name the processes that caused most rebalances, with counts."""
+    culprits = [
+        culprit for culprit in page.culprits if culprit["trigger_kind"] == row["trigger_kind"]
+    ]
     first = culprits[:WHO_FIRST]
     left = culprits[0]["processes"] - len(first) if culprits else 0
     if len(first) == 1 and not left:
         return f"by {name(first[0]['process'])}"
-    said = [f"{one['rebalance_count']:,} by {name(one['process'])}" for one in first]
+    counts = [f"{culprit['rebalance_count']:,} by {name(culprit['process'])}" for culprit in first]
     if left > 0:
-        others = row["rebalance_count"] - sum(one["rebalance_count"] for one in first)
-        said.append(f"{max(others, left):,} by {counted(left, 'other')}")
-    return ", ".join(said)
+        others = row["rebalance_count"] - sum(culprit["rebalance_count"] for culprit in first)
+        counts.append(f"{max(others, left):,} by {counted(left, 'other')}")
+    return ", ".join(counts)
 
 
 def _storms(page: GroupPage) -> str:
@@ -184,13 +186,13 @@ def _also(page: GroupPage) -> Iterator[str]:
         silent = "" if timeout_ms is None else f", which was silent for {duration(timeout_ms)}"
         yield f"{counted(count, 'session')} expired{which} {name(most['process'])}{silent}."
     if page.unavailability.rows:
-        row = max(page.unavailability.rows, key=lambda one: one["longest_ms"])
+        row = max(page.unavailability.rows, key=lambda other: other["longest_ms"])
         partition, longest = f"{name(row['topic'])}-{row['partition']}", duration(row["longest_ms"])
         yield f"{partition} had no reader for {longest} at a time, the longest of the partitions."
     if page.flapping.rows:
         row = page.flapping.rows[0]
         yield (
-            f"{counted(page.flapping.total, 'partition')} kept changing hands: "
+            f"{counted(page.flapping.total, 'partition')} changed owners often: "
             f"{name(row['topic'])}-{row['partition']} {row['moves']:,} times, "
             f"{row['moves_in_window']:,} of them in quick succession."
         )

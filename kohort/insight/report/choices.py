@@ -1,4 +1,4 @@
-"""The advice on a group: settings worth considering, as a table and as lines to paste."""
+"""Renders the advice on a group: a table of settings and configuration lines."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from typing import Final
 
 from kohort.insight.advisor.config_lines import config_lines
-from kohort.insight.advisor.words import changes
+from kohort.insight.advisor.text import changes
 from kohort.insight.counting import counted
 from kohort.insight.report.answer import FirstScreen, setting_of
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import NBSP, Markup, element, join, text
 from kohort.insight.report.settings_plot import front
-from kohort.insight.report.tables import Cells, behind, number, table
-from kohort.insight.report.words import duration, name, seconds
+from kohort.insight.report.tables import Cells, folded, number, table
+from kohort.insight.report.text import duration, name, seconds
 
 TRIED_MAX: Final = 100
 _FOR: Final = {
@@ -40,86 +40,83 @@ _SHORT_TITLES: Final = (
 
 
 def changed(recorded: Row, row: Row) -> str:
-    """The change to make, in words, with a capital letter first."""
+    """Describe the change to a setting, with a capital first letter."""
     if row.get("quicker_member"):
         quicker = f"If {name(row['quicker_member'])} were as quick as the others"
         is_both = setting_of(row) != setting_of(recorded)
         return f"{quicker}, and ★" if is_both else quicker
-    said = changes(setting_of(recorded), setting_of(row))
-    return re.sub(r"(?<=\d) s\b", f"{NBSP}s", said[:1].upper() + said[1:])
+    sentence = changes(setting_of(recorded), setting_of(row))
+    return re.sub(r"(?<=\d) s\b", f"{NBSP}s", sentence[:1].upper() + sentence[1:])
 
 
-def compared(found: FirstScreen) -> Markup:
-    """What there is and the settings worth considering, a line for each, and what it would come to
-    if the member that was waited for most were as quick as the others. Small enough for the first
-    screen.
+def compared(summary: FirstScreen) -> Markup:
+    """Render the table of the first screen: the recorded setting, the settings worth considering,
+    and the result if the slowest member were as quick as the others.
     """
-    recorded = found.recorded
+    recorded = summary.recorded
     assert recorded is not None
     now = element("small", _now(recorded), class_="now")
-    rows: list[Cells] = [_short_line(join(("As it is: ", now)), recorded)]
+    rows: list[Cells] = [_short_line(join(("As recorded: ", now)), recorded)]
     rows += [
         _short_line(_named(place, recorded, row), row)
-        for place, row in enumerate(found.choices, start=1)
+        for place, row in enumerate(summary.choices, start=1)
     ]
-    if found.quicker is not None:
-        rows.append(_short_line(changed(recorded, found.quicker), found.quicker))
+    if summary.quicker is not None:
+        rows.append(_short_line(changed(recorded, summary.quicker), summary.quicker))
     return table(_SHORT_TITLES, rows, class_="compared")
 
 
 def _now(recorded: Row) -> str:
-    """The settings that the group had, of which the table speaks."""
-    setting, unknown = setting_of(recorded), " ".join(_not_said(recorded))
-    said = ["static members"] if setting.static else []
+    """Describe the recorded setting."""
+    setting, unknown = setting_of(recorded), " ".join(_unknown_facts(recorded))
+    parts = ["static members"] if setting.static else []
     if "eager or cooperative" not in unknown:
-        said.append("cooperative assignor" if setting.cooperative else "eager assignor")
+        parts.append("cooperative assignor" if setting.cooperative else "eager assignor")
     if "session.timeout.ms" not in unknown:
-        said.append(f"{duration(setting.session_timeout_ms)} session")
-    return ", ".join(said) or "as far as it is known"
+        parts.append(f"{duration(setting.session_timeout_ms)} session")
+    return ", ".join(parts) or "unknown"
 
 
 def legend(page: GroupPage) -> Markup:
-    """The meaning of the table's columns, and why its first line is not quite the history."""
+    """Explain the table's columns, and why its first line differs from the history."""
     figures = page.figures
     history = counted(figures["rebalance_count"], "rebalance")
     if figures["stopped_total_ms"]:
         history += f", {duration(figures['stopped_total_ms'])} stopped"
-    said = (
-        "Stopped: all members added up. No reader: of all partitions, added up. "
-        "Crash noticed: how long after it. "
-        f"All lines are replays; what was recorded is {history}."
+    sentence = (
+        "Stopped: sum over all members. No reader: sum over all partitions. "
+        "Crash noticed: the delay until detection. "
+        f"All lines are replays; the history has {history}."
     )
-    return element("p", said, class_="muted")
+    return element("p", sentence, class_="muted")
 
 
-def to_paste(found: FirstScreen) -> tuple[str, Markup] | None:
-    """The first lines to paste, after the library or program that they are for."""
-    if found.best is None or found.recorded is None:
+def to_paste(summary: FirstScreen) -> tuple[str, Markup] | None:
+    """Return the first target library or program, and its lines to paste."""
+    if summary.best is None or summary.recorded is None:
         return None
-    blocks = _blocks(found, found.recorded, found.best)
+    blocks = _blocks(summary, summary.recorded, summary.best)
     return blocks[0] if blocks else None
 
 
-def to_set(found: FirstScreen) -> Markup | None:
-    """The lines to paste for the setting that gains most, one client library open."""
-    if found.best is None or found.recorded is None:
+def to_set(summary: FirstScreen) -> Markup | None:
+    """Render the lines to paste for the best setting; those of one client library are unfolded."""
+    if summary.best is None or summary.recorded is None:
         return None
-    blocks = _blocks(found, found.recorded, found.best)
+    blocks = _blocks(summary, summary.recorded, summary.best)
     return element(
         "div",
         [
-            behind(whom if place else f"Lines to paste for ★: {whom}", code, is_open=place == 0)
-            for place, (whom, code) in enumerate(blocks)
+            folded(target if place else f"Lines to paste for ★: {target}", code, is_open=place == 0)
+            for place, (target, code) in enumerate(blocks)
         ],
         class_="to-set",
     )
 
 
-def choices(page: GroupPage, found: FirstScreen) -> Markup | None:
-    """The section with all that the table of the first screen has no room for; None without
-    advice.
-    """
-    recorded = found.recorded
+def choices(page: GroupPage, summary: FirstScreen) -> Markup | None:
+    """Render the section with the details of the advice; None without advice."""
+    recorded = summary.recorded
     if recorded is None:
         return None
     check = recorded["text"]
@@ -127,10 +124,10 @@ def choices(page: GroupPage, found: FirstScreen) -> Markup | None:
         (
             element("p", f"{check[:1].upper()}{check[1:]}."),
             _unknown(recorded),
-            *_pastes(found, recorded),
-            behind(
+            *_pastes(summary, recorded),
+            folded(
                 f"All {len(page.advice):,} settings that were tried",
-                front(list(page.advice), found),
+                front(list(page.advice), summary),
                 _tried(page, recorded),
             )
             if len(page.advice) > 1
@@ -139,13 +136,13 @@ def choices(page: GroupPage, found: FirstScreen) -> Markup | None:
     )
 
 
-def _named(place: int, recorded: Row, row: Row) -> Markup:
-    """The setting by its number; a star is on the one that gains most."""
-    said = text(changed(recorded, row))
+def _named(number: int, recorded: Row, row: Row) -> Markup:
+    """Return the setting with its number, and a star if it is the best."""
+    sentence = text(changed(recorded, row))
     if not row["is_best"]:
-        return join((f"{place}. ", said))
-    star = element("span", "★", class_="star", title="gains most")
-    return join((f"{place}. ", star, " ", said))
+        return join((f"{number}. ", sentence))
+    star = element("span", "★", class_="star", title="best setting")
+    return join((f"{number}. ", star, " ", sentence))
 
 
 def _line(title: Markup | str, row: Row) -> Cells:
@@ -171,43 +168,44 @@ def _short_line(title: Markup | str, row: Row) -> Cells:
 
 
 def _is_by_chance(row: Row) -> bool:
-    """A spread of less than a tenth is not worth showing."""
+    """Whether the spread is at least a tenth, so that it is shown."""
     return bool((row.get("stopped_spread_ms") or 0) > max(row["stopped_ms"] / 10, 1_000))
 
 
-def _blocks(found: FirstScreen, recorded: Row, row: Row) -> list[tuple[str, Markup]]:
-    """The lines to set for each client library and for the brokers."""
+def _blocks(summary: FirstScreen, recorded: Row, row: Row) -> list[tuple[str, Markup]]:
+    """Return the lines to paste for each client library and the brokers."""
     return [
-        (_FOR.get(whom, whom), element("pre", element("code", _lines(lines)), tabindex=0))
-        for whom, lines in config_lines(
-            setting_of(recorded), setting_of(row), found.assignor
+        (_FOR.get(target, target), element("pre", element("code", _lines(lines)), tabindex=0))
+        for target, lines in config_lines(
+            setting_of(recorded), setting_of(row), summary.assignor
         ).items()
     ]
 
 
-def _pastes(found: FirstScreen, recorded: Row) -> list[Markup]:
-    """Lines to paste for all but the one that gains most: its are on the first screen."""
+def _pastes(summary: FirstScreen, recorded: Row) -> list[Markup]:
+    """Render the lines to paste for all settings except the best, which is on the first screen."""
     return [
-        behind(
+        folded(
             f"Lines to paste for {place}: {changed(recorded, row)}",
             element(
                 "div",
                 [
-                    element("div", element("h4", whom), code)
-                    for whom, code in _blocks(found, recorded, row)
+                    element("div", element("h4", target), code)
+                    for target, code in _blocks(summary, recorded, row)
                 ],
                 class_="paste",
             ),
         )
-        for place, row in enumerate(found.choices, start=1)
+        for place, row in enumerate(summary.choices, start=1)
         if not row["is_best"]
     ]
 
 
 def _lines(lines: tuple[str, ...]) -> Markup:
-    """The lines as they are pasted. What goes on in a further row is indented, so that it does not
-    look like a line of its own. A long line may break behind its `=`, between classes and before
-    the last name of one, not within a word; neither the indent nor `wbr` is copied.
+    """Render lines so that they can be copied exactly.
+
+    Wrapped lines are indented to distinguish them from new ones. Long lines may wrap after `=`,
+    between classes and before a class's last name; neither the indent nor `wbr` is copied.
     """
     ends = [Markup("\n")] * (len(lines) - 1) + [Markup()]
     return join(
@@ -221,24 +219,24 @@ def _line_to_paste(line: str) -> Markup:
         return text(line)
     may_break = element("wbr")
     parts: list[Markup | str] = [f"{option}="]
-    for place, one in enumerate(value.split(",")):
-        package, dot, last = one.rpartition(".")
+    for place, class_name in enumerate(value.split(",")):
+        package, dot, last = class_name.rpartition(".")
         parts += [",", may_break] if place else [may_break]
         parts += [package, dot, may_break, last] if dot else [last]
     return join(parts)
 
 
 def _unknown(recorded: Row) -> Markup | None:
-    unknown = _not_said(recorded)
+    unknown = _unknown_facts(recorded)
     if not unknown:
         return None
-    return behind(
-        f"What the history does not say ({len(unknown)})",
-        element("ul", [element("li", said) for said in unknown]),
+    return folded(
+        f"Facts missing from the history ({len(unknown)})",
+        element("ul", [element("li", sentence) for sentence in unknown]),
     )
 
 
-def _not_said(recorded: Row) -> list[str]:
+def _unknown_facts(recorded: Row) -> list[str]:
     return [*(recorded.get("unranked") or ()), *(recorded.get("unknown") or ())]
 
 

@@ -1,4 +1,4 @@
-"""The data that the page shows: plain rows of a bounded number of groups, rebalances and members.
+"""The data of the page: plain rows of a bounded number of groups, rebalances and members.
 
 Columns are those of the lake's tables; times are milliseconds since 1970, in columns that end in
 `_at_ms`. Rows may come from Spark or from a file.
@@ -13,39 +13,39 @@ from typing import Any, Final, TypeAlias
 Row: TypeAlias = dict[str, Any]
 
 GROUPS_SHOWN: Final = 12
-"""Bound on groups that are shown in full."""
+"""Maximum number of groups shown in full."""
 GROUPS_LISTED: Final = 200
-"""Bound on groups in the first table."""
+"""Maximum number of groups in the first table."""
 ROWS_SHOWN: Final = 20
-"""Bound on rows of a table of members or partitions."""
+"""Maximum number of rows in a table of members or partitions."""
 STORMS_SHOWN: Final = 40
-TOLD_MAX: Final = 200
-"""Bound on rebalances of one group that have a sentence."""
-TOLD_LEAST: Final = 40
-TOLD_TOGETHER: Final = 600
-"""Bound on rebalances with a sentence of all groups on a page; it lowers the bound of each."""
+SHOWN_MAX: Final = 200
+"""Maximum number of rebalances of one group described by a sentence."""
+SENTENCES_LEAST: Final = 40
+SENTENCES_TOTAL: Final = 600
+"""Maximum number of sentences on a page; it lowers the maximum of each group."""
 MARKS_MAX: Final = 1_000
-"""Bound on rebalances on the timeline; the most expensive are kept."""
+"""Maximum number of rebalances on the timeline; the most expensive ones are shown."""
 BINS_MAX: Final = 60
 OWNED_PARTITIONS_MAX: Final = 24
 OWNED_TIMES_MAX: Final = 600
-"""Bound on all drawn periods of a partition with one owner."""
+"""Maximum number of ownership periods in the plot."""
 
 
-def told_max(groups: int) -> int:
-    """How many rebalances of each group are described in words, for a number of groups."""
-    return min(TOLD_MAX, max(TOLD_LEAST, TOLD_TOGETHER // max(groups, 1)))
+def sentences_max(groups: int) -> int:
+    """Return the maximum number of sentences of each group, by the number of groups."""
+    return min(SHOWN_MAX, max(SENTENCES_LEAST, SENTENCES_TOTAL // max(groups, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The rows that are shown, the most important first, and the number of all rows."""
+    """The rows shown, most important first, and the number of all rows."""
 
     rows: Sequence[Row] = ()
     total: int = 0
 
     @classmethod
-    def of(cls, rows: Sequence[Row], most: int = ROWS_SHOWN) -> Listed:
+    def first(cls, rows: Sequence[Row], most: int = ROWS_SHOWN) -> Listed:
         return cls(rows[:most], len(rows))
 
     @property
@@ -58,18 +58,19 @@ class Ownership:
     """The owners of partitions in a part of the history."""
 
     times: Sequence[Row] = ()
-    """topic, partition, state, owner, from_at_ms and until_at_ms; None while it lasts."""
+    """topic, partition, state, owner, from_at_ms and until_at_ms, which is None for an open
+    period."""
     from_at_ms: int = 0
     until_at_ms: int = 0
     partitions: int = 0
-    """The number of partitions, drawn or not."""
+    """The number of partitions, including those not drawn."""
     about: str = ""
-    """The part of the history, in words."""
+    """A sentence on the part of the history."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GroupPage:
-    """One group on the page."""
+    """The data of one group."""
 
     cluster_id: str
     group: str
@@ -96,13 +97,13 @@ class GroupPage:
     """at_ms, rebalance_count, stopped_total_ms of each `bin_ms` with a rebalance."""
     marks: Listed = field(default_factory=Listed)
     """sequence, started_at_ms, trigger_kind and stopped_total_ms, in chronological order."""
-    told: Listed = field(default_factory=Listed)
-    """The same with `sentence`, in chronological order."""
+    sentences: Listed = field(default_factory=Listed)
+    """The same columns and `sentence`, in chronological order."""
     ownership: Ownership = field(default_factory=Ownership)
     assignor: str | None = None
-    """The assignor that the group chose last, by its name in the protocol; None if not known."""
+    """Protocol name of the last assignor; None if it is unknown."""
     advice: Sequence[Row] = ()
-    """Rows of `advice` of all settings that were tried."""
+    """Rows of `advice` for all settings that were tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,9 @@ class Contents:
     """The content of the whole page."""
 
     groups: Sequence[GroupPage]
-    """Groups in full, those that were stopped longest first."""
+    """The groups shown in full, those with the most stopped time first."""
     others: Listed = field(default_factory=Listed)
-    """cluster_id, group, rebalance_count, stopped_total_ms of groups that are listed only."""
+    """cluster_id, group, rebalance_count, stopped_total_ms of the other groups."""
 
 
 _BINS_MS: Final = tuple(
@@ -122,7 +123,7 @@ _BINS_MS: Final = tuple(
 
 
 def bin_of(span_ms: int) -> int:
-    """The time that one bar stands for, in a history of this length."""
+    """Return the width of a bar for a history of this length."""
     for bin_ms in _BINS_MS:
         if span_ms <= BINS_MAX * bin_ms:
             return bin_ms
@@ -130,6 +131,6 @@ def bin_of(span_ms: int) -> int:
 
 
 def costliest(rows: Sequence[Row], most: int) -> list[Row]:
-    """The rebalances that stopped members longest, in chronological order."""
+    """Return the rebalances with the most stopped time, in chronological order."""
     ranked = sorted(rows, key=lambda row: (-(row["stopped_total_ms"] or 0), row["sequence"]))
     return sorted(ranked[:most], key=lambda row: int(row["sequence"]))

@@ -1,4 +1,4 @@
-"""The records of one group's history: which are events, and findings from them alone."""
+"""Selects the events of one group's history, and computes figures from them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kohort.insight.analysis.rows import GroupHistory, histories_of
+from kohort.insight.analysis.rows import GroupHistory, read_histories
 from kohort.insight.event_rows import AVOIDED, REBALANCE, begun_ms, is_running
 from kohort.insight.report.contents import Row
 from kohort.insight.schema_version import SCHEMA_VERSION
 
 _NAMES: Final = ("instance_id", "client_id", "member_id")
-"""Identifiers of a process; the first that it has is the one that best survives a restart."""
+"""Identifiers of a process, those most stable across restarts first."""
 
 
 class History:
-    """The complete events of one group, and the rows that findings are computed from."""
+    """The complete events of one group, and the rows from which findings are computed."""
 
     def __init__(self, group: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Take records in any order; of several with the same sequence, the last is used.
+        """Read records in any order; of several with the same sequence, the last one is used.
 
         Raises:
-            ValueError: a value of a record is of another type than its field.
+            ValueError: a value of a record has another type than its field.
         """
-        by_sequence = {int(one["sequence"]): one for one in records if is_event(one)}
+        by_sequence = {int(record["sequence"]): record for record in records if is_event(record)}
         self.events = [by_sequence[sequence] for sequence in sorted(by_sequence)]
         self.group = group
         try:
-            found = histories_of("", self.events)
+            histories = read_histories("", self.events)
         except (TypeError, AttributeError, KeyError) as error:
             raise ValueError(f"not a history: {error!r}") from error
-        self.rows = found[0] if found else GroupHistory("", group)
-        if len(found) > 1:
-            raise ValueError(f"records of {len(found)} groups, not of {group!r} alone")
+        self.rows = histories[0] if histories else GroupHistory("", group)
+        if len(histories) > 1:
+            raise ValueError(f"records of {len(histories)} groups, not of {group!r} alone")
 
     def rebalances(self) -> list[Row]:
-        """Rows with what plots and sentences need of a rebalance; `event` is the record itself."""
+        """Return rows for plots and sentences; `event` is the record itself."""
         return [
             {
                 "sequence": event["sequence"],
@@ -53,7 +53,7 @@ class History:
 
 
 def is_event(record: object) -> bool:
-    """Whether a record is a complete event of a history of this schema."""
+    """Whether a record is a complete event of this schema version."""
     if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
         return False
     if record.get("kind") not in {REBALANCE, AVOIDED} or is_running(record):
@@ -69,15 +69,15 @@ def is_event(record: object) -> bool:
 
 
 def process_of(trigger: Mapping[str, Any]) -> str | None:
-    """The process that caused a rebalance; None if no single member did."""
+    """Return the process that caused a rebalance; None if no single member did."""
     if trigger.get("member_id") is None:
         return None
     return next(str(trigger[name]) for name in _NAMES if trigger.get(name) is not None)
 
 
 def culprits(rebalances: Sequence[Row]) -> list[Row]:
-    """Count the rebalances of each cause by process; `processes` is the number of processes that
-    caused any.
+    """Count the rebalances by cause and process; `processes` is the number of processes with this
+    cause.
     """
     caused: Counter[tuple[str, str]] = Counter(
         (row["trigger_kind"], row["process"]) for row in rebalances if row["process"] is not None
@@ -96,7 +96,7 @@ def culprits(rebalances: Sequence[Row]) -> list[Row]:
 
 
 def by_time(rebalances: Sequence[Row], bin_ms: int) -> list[Row]:
-    """Rebalances and stopped time of each `bin_ms` that has any, oldest first."""
+    """Return rebalances and stopped time of each `bin_ms` with a rebalance, oldest first."""
     bins: dict[int, list[int]] = defaultdict(list)
     for row in rebalances:
         at_ms = row["started_at_ms"] // bin_ms * bin_ms

@@ -1,39 +1,44 @@
-"""The advice on one group as rows of the table `advice`, as the page shows them."""
+"""Converts the advice on one group to rows of the table `advice`, for the page."""
 
 from __future__ import annotations
 
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.prediction import Prediction
-from kohort.insight.advisor.words import words
+from kohort.insight.advisor.text import describe
 from kohort.insight.report.contents import Row
 
 
 def advice_rows(advice: Advice | None) -> list[Row]:
-    """Rows of the recorded settings and of those worth considering; none without advice."""
+    """Return rows of the recorded setting and those worth considering; empty without advice."""
     if advice is None:
         return []
-    chosen = [one for one in advice.front if one.setting != advice.recorded.setting]
+    chosen = [
+        prediction for prediction in advice.front if prediction.setting != advice.recorded.setting
+    ]
     if advice.quicker is not None:
         chosen.append(advice.quicker)
     if advice.both is not None:
         chosen.append(advice.both)
-    return [_row(advice, one, place) for place, one in enumerate((advice.recorded, *chosen))]
+    return [
+        _row(advice, prediction, place)
+        for place, prediction in enumerate((advice.recorded, *chosen))
+    ]
 
 
-def _row(advice: Advice, one: Prediction, ordinal: int) -> Row:
+def _row(advice: Advice, prediction: Prediction, ordinal: int) -> Row:
     return {
-        **one.setting.as_dict(),
+        **prediction.setting.as_dict(),
         "ordinal": ordinal,
         "is_recorded": ordinal == 0,
         "is_on_front": ordinal > 0,
-        "is_best": ordinal > 0 and one == advice.best,
-        "rebalances": one.rebalances,
-        "stopped_ms": one.stopped_ms,
-        "stopped_spread_ms": one.stopped_spread_ms,
-        "unread_ms": one.unread_ms,
-        "notice_ms": one.notice_ms,
-        "text": words(advice.recorded, one) if ordinal else advice.check,
+        "is_best": ordinal > 0 and prediction == advice.best,
+        "rebalances": prediction.rebalances,
+        "stopped_ms": prediction.stopped_ms,
+        "stopped_spread_ms": prediction.stopped_spread_ms,
+        "unread_ms": prediction.unread_ms,
+        "notice_ms": prediction.notice_ms,
+        "text": describe(advice.recorded, prediction) if ordinal else advice.check,
         "unknown": list(advice.unknown),
         "unranked": list(advice.unranked),
-        "quicker_member": one.quicker,
+        "quicker_member": prediction.quicker,
     }

@@ -1,4 +1,4 @@
-"""Makes the page of one group from its history alone, without Spark."""
+"""Makes the page of one group from its history, without Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kohort.groups.history.record_text import record_sentence
-from kohort.insight.analysis.finder import Thresholds, findings_of
+from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.report.contents import (
     MARKS_MAX,
     OWNED_PARTITIONS_MAX,
@@ -19,35 +19,37 @@ from kohort.insight.report.contents import (
     Row,
     bin_of,
     costliest,
-    told_max,
+    sentences_max,
 )
 from kohort.insight.report.events import History, by_time, culprits
-from kohort.insight.report.words import clock, moment
+from kohort.insight.report.text import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
-"""Thresholds that cover a given history from its beginning."""
+"""Thresholds that cover a complete history."""
 _AROUND: Final = 0.05
 """The time drawn before and after a storm, as a share of its length."""
 
 
 def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str = "") -> GroupPage:
-    """The page of a group that has at least one rebalance.
+    """Return the page of a group with at least one rebalance.
 
     Args:
         advice: rows of `advice` for all settings that were tried.
 
     Raises:
-        ValueError: a value of a record is of another type than its field.
+        ValueError: a value of a record has another type than its field.
     """
     try:
-        found = findings_of(history.rows, EVERYTHING)
+        findings = compute_findings(history.rows, EVERYTHING)
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not a history: {error!r}") from error
-    tables = {name: [as_row(one) for one in rows] for name, rows in found.items()}
+    tables = {name: [as_row(row) for row in rows] for name, rows in findings.items()}
     rebalances = history.rebalances()
-    told = costliest(rebalances, told_max(1))
+    costliest_rows = costliest(rebalances, sentences_max(1))
     page = page_of(cluster_id, history.group, tables, rebalances)
-    page.told = Listed([in_words(row, row["event"]) for row in told], len(rebalances))
+    page.sentences = Listed(
+        [with_sentence(row, row["event"]) for row in costliest_rows], len(rebalances)
+    )
     page.ownership = _ownership(tables["partitions"], page.figures, page.storms.rows)
     page.advice = advice
     return page
@@ -59,10 +61,10 @@ def page_of(
     tables: Mapping[str, Sequence[Row]],
     rebalances: Sequence[Row],
 ) -> GroupPage:
-    """A page without sentences, owners and advice.
+    """Return a page without sentences, owners and advice.
 
     Args:
-        tables: the group's rows of each table of findings; `partitions` are not needed.
+        tables: the group's rows of each table of findings; `partitions` is not needed.
         rebalances: as from `History.rebalances`.
     """
     (totals,) = tables["groups"]
@@ -75,12 +77,16 @@ def page_of(
         figures=totals,
         causes=_ranked(tables["causes"], "stopped_total_ms", "trigger_kind"),
         culprits=culprits(rebalances),
-        slow_members=Listed.of(_ranked(tables["slow_members"], "waited_for_total_ms", "process")),
-        heartbeat_gaps=Listed.of(_ranked(tables["heartbeat_gaps"], "told_longest_ms", "process")),
-        unavailability=Listed.of(_ranked(tables["unavailability"], "total_ms", *partition)),
-        flapping=Listed.of(_ranked(tables["flapping"], "moves", *partition[:2])),
-        needless=Listed.of(tables["needless"]),
-        storms=Listed.of(bursts, STORMS_SHOWN),
+        slow_members=Listed.first(
+            _ranked(tables["slow_members"], "waited_for_total_ms", "process")
+        ),
+        heartbeat_gaps=Listed.first(
+            _ranked(tables["heartbeat_gaps"], "told_longest_ms", "process")
+        ),
+        unavailability=Listed.first(_ranked(tables["unavailability"], "total_ms", *partition)),
+        flapping=Listed.first(_ranked(tables["flapping"], "moves", *partition[:2])),
+        needless=Listed.first(tables["needless"]),
+        storms=Listed.first(bursts, STORMS_SHOWN),
         started_by=started_by(bursts),
         bin_ms=bin_ms,
         by_time=by_time(rebalances, bin_ms),
@@ -94,16 +100,16 @@ def _last_assignor(rebalances: Sequence[Row]) -> str | None:
     return max(named, key=lambda row: int(row["sequence"]))["protocol"] if named else None
 
 
-def as_row(found: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.
-    """The row of a table as the page takes it: names of time columns end in `_at_ms`."""
-    columns: Mapping[str, Any] = found._asdict()
+def as_row(finding: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.
+    """Return a finding as a row of the page: names of time columns end in `_at_ms`."""
+    columns: Mapping[str, Any] = finding._asdict()
     return {
         f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()
     }
 
 
 def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
-    """The rows sorted by a column, largest first, and equal ones by their names."""
+    """Sort the rows by a column, largest first, and equal ones by their names."""
     return sorted(
         rows,
         key=lambda row: (
@@ -114,14 +120,14 @@ def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
     )
 
 
-def in_words(row: Row, event: Mapping[str, Any]) -> Row:
-    """The row of a rebalance with its sentence, as the broker writes it."""
+def with_sentence(row: Row, event: Mapping[str, Any]) -> Row:
+    """Return the row of a rebalance with its sentence, as the broker writes it."""
     names = ("sequence", "started_at_ms", "trigger_kind", "stopped_total_ms")
     return {**{name: row[name] for name in names}, "sentence": record_sentence(event, clock)}
 
 
 def started_by(bursts: Sequence[Row]) -> list[Row]:
-    """The origins of storms, the most expensive first."""
+    """Return the origins of storms, the most expensive first."""
     by_origin: dict[str, list[Row]] = defaultdict(list)
     for row in bursts:
         by_origin[row["started_by"]].append(row)
@@ -138,14 +144,18 @@ def started_by(bursts: Sequence[Row]) -> list[Row]:
 
 
 def _ownership(intervals: Sequence[Row], totals: Row, bursts: Sequence[Row]) -> Ownership:
-    rows = [{**one, "partition": partition} for one in intervals for partition in one["partitions"]]
+    rows = [
+        {**interval, "partition": partition}
+        for interval in intervals
+        for partition in interval["partitions"]
+    ]
     from_ms, until_ms, about = drawn_part(totals, bursts, len(rows))
     return drawn(rows, from_ms, until_ms, about)
 
 
 def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int, str]:
-    """The period for which owners are drawn: all of a short history; of a long one the most
-    expensive storm, since an hour of a week would be too narrow to see.
+    """Return the time range of the ownership chart: a short history in full; for a long one only
+    the most expensive storm, because an hour would be too narrow to see on the scale of a week.
     """
     from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
     ended = [row for row in bursts if row["ended_at_ms"] is not None]
@@ -157,12 +167,12 @@ def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int
     return (
         from_ms - around_ms,
         until_ms + around_ms,
-        f"The burst that cost most, from {moment(from_ms)}.",
+        f"The costliest burst, from {moment(from_ms)}.",
     )
 
 
 def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Ownership:
-    """The ownership periods of a bounded number of partitions, between two times."""
+    """Return the ownership periods of a bounded number of partitions, between two times."""
     within = [
         row
         for row in rows
@@ -173,13 +183,13 @@ def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Owner
     chosen = set(lines[:OWNED_PARTITIONS_MAX])
     times = [row for row in within if (row["topic"], row["partition"]) in chosen]
     times.sort(key=lambda row: (row["topic"], row["partition"], row["from_at_ms"]))
-    cut = " The shortest times are left out." if len(times) > OWNED_TIMES_MAX else ""
+    cut = " The shortest periods are omitted." if len(times) > OWNED_TIMES_MAX else ""
     times = _fair(times)
     return Ownership(times, from_ms, until_ms, len(lines), about + cut)
 
 
 def _fair(times: list[Row]) -> list[Row]:
-    """The periods to draw: the longest, because those can be seen."""
+    """Return the longest periods, because short ones are invisible."""
     if len(times) <= OWNED_TIMES_MAX:
         return times
 

@@ -1,7 +1,8 @@
-"""Places the numbers of dots so that none covers another number or an important dot.
+"""Places the numbers of dots so that they cover no other numbers or important dots.
 
-Each label takes the nearest free of a few places around its dot, in the order given: with a dozen
-dots this reads as well as methods that move all labels at once, and the result is deterministic.
+Each label takes the nearest free of a few places around its dot, in the given order. With a dozen
+dots the result is as readable as with methods that move all labels at once, and it is
+deterministic.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The middle of a text, and whether it is so far from its dot that a line is needed."""
+    """The middle of a text; `is_far` if a line must connect it to its dot."""
 
     x: float
     y: float
@@ -44,7 +45,7 @@ class Label:
 def place(
     texts: Sequence[str], dots: Sequence[Dot], others: Sequence[Dot], room: Point
 ) -> list[Label]:
-    """Place a label for each of `dots`, within a plot of size `room`, clear of `others`."""
+    """Place a label for each of `dots`, within a plot of size `room`, without covering `others`."""
     taken: list[tuple[Label, float]] = []
     for text, dot in zip(texts, dots, strict=True):
         width = WIDTH_OF_DIGIT * len(text)
@@ -77,7 +78,7 @@ def _is_within(label: Label, width: float, room: Point) -> bool:
 def _covered(
     label: Label, width: float, taken: Sequence[tuple[Label, float]], dots: Sequence[Dot]
 ) -> int:
-    """The number of labels and dots that the label would cover."""
+    """Return the number of labels and dots that the label would cover."""
     labels = sum(
         abs(label.x - other.x) < (width + other_width) / 2 and abs(label.y - other.y) < HEIGHT
         for other, other_width in taken

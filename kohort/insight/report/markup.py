@@ -1,8 +1,8 @@
 """HTML and SVG as a tree of elements, in which text is always escaped.
 
 Names of groups and members are chosen by peers. Each is escaped where it enters the page, and
-characters that are not printable are written as escapes, so that a name cannot be markup, change
-the text direction or end the file early.
+unprintable characters are written as escapes, so that a name cannot become markup, change the text
+direction or end the file early.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 from kohort.formats.text import shown
 
 NBSP: Final = "\u00a0"
-"""The space at which a line does not break: between a number and its unit."""
+"""No-break space, between a number and its unit."""
 TEXT_CHARS_MAX: Final = 2_000
-"""Bound on a text; the longest sentence of the broker is shorter."""
+"""Maximum length of a text; the longest sentence of the broker is shorter."""
 _VOID: Final = frozenset({"meta", "br", "col", "wbr"})
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
@@ -31,10 +31,10 @@ Attribute: TypeAlias = str | float | bool | None
 
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
-    """Make an element. Children that are not Markup are escaped, and None is left out.
+    """Make an element. Children that are not Markup are escaped, and None is omitted.
 
-    Attributes: `class_` and `for_` are `class` and `for`, other underscores are hyphens; None and
-    False are left out, and True stands without a value.
+    Attributes: `class_` and `for_` become `class` and `for`, other underscores become hyphens; None
+    and False are omitted, and True has no value.
     """
     opened = f"<{name}{''.join(_attributes(attributes))}>"
     return Markup(opened if name in _VOID else f"{opened}{join(children)}</{name}>")
@@ -46,7 +46,7 @@ def join(children: Iterable[Child]) -> Markup:
 
 
 def text(value: str) -> Markup:
-    """The text in printable form, on one line; spaces of our own that do not break stay."""
+    """Return the text in printable form, on one line; no-break spaces are preserved."""
     if len(value) > TEXT_CHARS_MAX:
         value = value[:TEXT_CHARS_MAX] + "…"
     return Markup(escape(NBSP.join(map(shown, value.split(NBSP)))))

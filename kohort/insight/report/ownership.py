@@ -1,4 +1,4 @@
-"""The plot of partition owners over time, and of when partitions had no owner."""
+"""Draws the owners of partitions over time."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from kohort.insight.report.svg import (
     box,
     figure,
     line,
+    svg_text,
     time_axis,
-    words,
 )
-from kohort.insight.report.words import NOTHING, cause, clock, duration, moment, name
+from kohort.insight.report.text import NOTHING, cause, clock, duration, moment, name
 
 COLOURS: Final = 8
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ROW: Final = 18
 _PIXELS_LEAST: Final = 0.4
-"""Shorter periods are not drawn: another one covers them."""
+"""Shorter periods are not drawn, because they would be invisible."""
 
 
 def owners(times: Sequence[Row]) -> dict[str, str]:
-    """The label of each owner: the client id of its member, which is the same after a restart; the
-    client id and member id if several members share the client id at the same time.
+    """Return the label of each owner: the client id, which is stable across restarts; client id and
+    member id if several members use the client id at the same time.
     """
     clients: dict[str, set[str]] = defaultdict(set)
     for row in times:
@@ -62,10 +62,10 @@ def _overlap(times: Sequence[Row], members: set[str]) -> bool:
     return any(before[1] > after[0] for before, after in pairwise(spans))
 
 
-def letters(times: Sequence[Row], called: dict[str, str]) -> dict[str, str]:
-    """The letter of each owner in the plot, by the owner's label."""
-    owned = Counter(called[row["owner"]] for row in times if row["state"] == "owned")
-    return {named: _letter(place) for place, named in enumerate(sorted(owned))}
+def letters(times: Sequence[Row], labels: dict[str, str]) -> dict[str, str]:
+    """Return the letter of each owner in the plot, by the owner's label."""
+    owned = Counter(labels[row["owner"]] for row in times if row["state"] == "owned")
+    return {label: _letter(place) for place, label in enumerate(sorted(owned))}
 
 
 def _letter(place: int) -> str:
@@ -77,27 +77,29 @@ def _letter(place: int) -> str:
 class _Key:
     """The labels and letters that distinguish owners."""
 
-    called: dict[str, str]
+    labels: dict[str, str]
     """Labels by member."""
     letters: dict[str, str]
     """Letters by label."""
 
     def letter(self, owner: str) -> str:
-        return self.letters[self.called[owner]]
+        return self.letters[self.labels[owner]]
 
     def colour(self, owner: str) -> int:
-        return list(self.letters).index(self.called[owner]) % COLOURS
+        return list(self.letters).index(self.labels[owner]) % COLOURS
 
 
 def ownership(page: GroupPage) -> Markup:
-    """Draw a line for each partition, with colour and letter of its owner; dashed without owner."""
+    """Draw a line for each partition, with the colour and letter of its owner; dashed without an
+    owner.
+    """
     times = page.ownership.times
-    called = owners(times)
-    key = _Key(called, letters(times, called))
+    labels = owners(times)
+    key = _Key(labels, letters(times, labels))
     drawn = figure(lambda width: _draw(page, width, key), _alt(page, len(key.letters)))
     legend = [
-        element("li", element("b", letter, class_=f"key owner-{place % COLOURS}"), " ", named)
-        for place, (named, letter) in enumerate(key.letters.items())
+        element("li", element("b", letter, class_=f"key owner-{place % COLOURS}"), " ", label)
+        for place, (label, letter) in enumerate(key.letters.items())
     ]
     unread = element("li", element("b", "", class_="key unread"), " no reader")
     return Markup(drawn + element("ul", legend, unread, class_="legend"))
@@ -113,7 +115,9 @@ def _alt(page: GroupPage, owner_count: int) -> str:
     )
     ended = [row for row in unread if row["until_at_ms"] is not None]
     if ended:
-        row = max(ended, key=lambda one: one["until_at_ms"] - one["from_at_ms"])
+        row = max(
+            ended, key=lambda unread_row: unread_row["until_at_ms"] - unread_row["from_at_ms"]
+        )
         took = duration(row["until_at_ms"] - row["from_at_ms"])
         partition = f"{name(row['topic'])}-{row['partition']}"
         text += (
@@ -127,7 +131,7 @@ def _draw(page: GroupPage, width: int, key: _Key) -> Drawing:
     shown = page.ownership
     topics = {row["topic"] for row in shown.times}
     lines = sorted({(row["topic"], row["partition"]) for row in shown.times})
-    # With one topic, its name is written once, above.
+    # With a single topic, its name is written once, above.
     names = [
         str(number) if len(topics) == 1 else f"{name(topic)}-{number}" for topic, number in lines
     ]
@@ -136,16 +140,16 @@ def _draw(page: GroupPage, width: int, key: _Key) -> Drawing:
     bottom = LINE + len(lines) * _ROW
     # Drawn behind the periods.
     parts = time_axis(times.ticks(8 if width == WIDE else 4), LINE - 3, bottom + 2, width)
-    for place, named in enumerate(names):
+    for place, label in enumerate(names):
         most = int(left / LETTER)
-        cut = named if len(named) <= most else f"…{named[1 - most :]}"
-        parts.append(words(left - 6, LINE + place * _ROW + 13, cut, "end"))
-    places = {one: place for place, one in enumerate(lines)}
+        cut = label if len(label) <= most else f"…{label[1 - most :]}"
+        parts.append(svg_text(left - 6, LINE + place * _ROW + 13, cut, "end"))
+    places = {line_key: place for place, line_key in enumerate(lines)}
     for row in shown.times:
         top = LINE + places[row["topic"], row["partition"]] * _ROW + 1
         parts += _time(row, times, top, key)
-    said = f"Partitions of {name(next(iter(topics)))}" if len(topics) == 1 else "Partitions"
-    parts.append(words(0, 13, said, class_="title"))
+    title = f"Partitions of {name(next(iter(topics)))}" if len(topics) == 1 else "Partitions"
+    parts.append(svg_text(0, 13, title, class_="title"))
     return Drawing(parts, bottom + LINE + 2)
 
 
@@ -161,17 +165,17 @@ def _time(row: Row, times: Times, top: float, key: _Key) -> list[Markup]:
     parts = [box(x, top, across, tall, f"owner-{key.colour(row['owner'])}")]
     letter = key.letter(row["owner"])
     if across > LETTER * len(letter) + 4:
-        parts.append(words(x + across / 2, top + 12.5, letter, "middle", "letter"))
+        parts.append(svg_text(x + across / 2, top + 12.5, letter, "middle", "letter"))
     return parts
 
 
 def table_rows(page: GroupPage) -> list[Row]:
-    """The content of the plot in words, for the table below it."""
-    called = owners(page.ownership.times)
+    """Return the content of the plot as text, for the table below it."""
+    labels = owners(page.ownership.times)
     return [
         {
             "partition": f"{name(row['topic'])}-{row['partition']}",
-            "owner": called[row["owner"]] if row["state"] == "owned" else "no reader",
+            "owner": labels[row["owner"]] if row["state"] == "owned" else "no reader",
             "from": clock(row["from_at_ms"]),
             "for": NOTHING
             if row["until_at_ms"] is None

@@ -1,4 +1,4 @@
-"""Renders the page: one file without scripts, which needs no other file and no network."""
+"""Renders the page: a single file without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kohort.insight.report.first_screen import (
 from kohort.insight.report.markup import Child, Markup, element, join
 from kohort.insight.report.narrative import narrative
 from kohort.insight.report.ownership import ownership, table_rows
+from kohort.insight.report.text import duration, name
 from kohort.insight.report.timeline import timeline
-from kohort.insight.report.words import duration, name
 
 STYLE: Final = "page.css"
 _OWNED_ROWS_MAX: Final = 100
@@ -47,8 +47,8 @@ def render(contents: Contents, source: str, made_at: datetime | None = None) -> 
         element("h1", title),
         _overview(contents, answers) if _are_several(contents) else None,
         [
-            _group(page, found, place, is_alone=not _are_several(contents))
-            for place, (page, found) in enumerate(
+            _group(page, summary, place, is_alone=not _are_several(contents))
+            for place, (page, summary) in enumerate(
                 zip(contents.groups, answers, strict=True), start=1
             )
         ],
@@ -58,7 +58,7 @@ def render(contents: Contents, source: str, made_at: datetime | None = None) -> 
 
 
 def style() -> str:
-    """The style of the page, as CSS; the console has the same colours."""
+    """Return the page's style sheet; the console has the same colours."""
     colors = files("kohort.groups.history").joinpath("colors.css").read_text(encoding="utf-8")
     return colors + files(__package__).joinpath(STYLE).read_text(encoding="utf-8")
 
@@ -75,7 +75,7 @@ def _title(contents: Contents) -> str:
 
 
 def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
-    """The table of groups, a line with the summary of each."""
+    """Render the table of groups, with a summary of each."""
     titles = (
         "Group",
         "Costliest cause",
@@ -85,14 +85,14 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
         "Stopped",
     )
     rows: list[tables.Cells] = []
-    for place, (page, found) in enumerate(zip(contents.groups, answers, strict=True), start=1):
+    for place, (page, summary) in enumerate(zip(contents.groups, answers, strict=True), start=1):
         link = element("a", name(page.group), href=f"#g{place}")
         rows.append(
             (
                 link,
-                mostly(page, found),
-                slowest(page, found),
-                change(found),
+                mostly(page, summary),
+                slowest(page, summary),
+                change(summary),
                 f"{page.figures['rebalance_count']:,}",
                 duration(page.figures["stopped_total_ms"]),
             )
@@ -104,24 +104,24 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
     more = None
     if others:
         shown = tables.table(("Group", "Rebalances", "Stopped"), others)
-        more = tables.listed("Groups that stood still for less", contents.others, shown)
+        more = tables.listed("Groups with less stopped time", contents.others, shown)
     return join((tables.table(titles, rows, texts=4), more))
 
 
-def _group(page: GroupPage, found: FirstScreen, place: int, *, is_alone: bool) -> Markup:
+def _group(page: GroupPage, summary: FirstScreen, place: int, *, is_alone: bool) -> Markup:
     anchor = f"g{place}"
-    advice = choices(page, found)
+    advice = choices(page, summary)
     return element(
         "main" if is_alone else "article",
         None if is_alone else element("h2", name(page.group)),
         element("p", headline(page), class_="headline"),
-        in_short(page, found, anchor) if is_alone else None,
-        first_screen(page, found, anchor),
-        element("h3", "How good the advice is, and other choices", id=f"{anchor}-advice"),
-        advice if advice is not None else element("p", "No advice was worked out.", class_="muted"),
+        in_short(page, summary, anchor) if is_alone else None,
+        first_screen(page, summary, anchor),
+        element("h3", "Quality of the advice, and other settings", id=f"{anchor}-advice"),
+        advice if advice is not None else element("p", "No advice was computed.", class_="muted"),
         element("h3", "When"),
         timeline(page),
-        tables.behind("The bars as a table", tables.by_time(page.by_time)),
+        tables.folded("The bars as a table", tables.by_time(page.by_time)),
         element("h3", "Each rebalance, and why"),
         narrative(page),
         _owners(page),
@@ -136,32 +136,32 @@ def _owners(page: GroupPage) -> Child:
     if not shown.times:
         return None
     drawn = len({(row["topic"], row["partition"]) for row in shown.times})
-    said = shown.about
+    about = shown.about
     if shown.partitions > drawn:
-        said += f" {drawn} of {shown.partitions:,} partitions are drawn."
+        about += f" {drawn} of {shown.partitions:,} partitions are drawn."
     rows = table_rows(page)
     cut = f" (the first {_OWNED_ROWS_MAX} of {len(rows):,})" if len(rows) > _OWNED_ROWS_MAX else ""
     titles = ("Partition", "Owner", "From", "For", "Because")
-    behind = tables.table(
+    folded = tables.table(
         titles,
         [tuple(row.values()) for row in rows[:_OWNED_ROWS_MAX]],
         texts=len(titles),
     )
     return [
         element("h3", "Who owned what"),
-        element("p", said, class_="muted") if said else None,
+        element("p", about, class_="muted") if about else None,
         ownership(page),
-        tables.behind(f"The owners as a table{cut}", behind),
+        tables.folded(f"The owners as a table{cut}", folded),
     ]
 
 
 def _details(page: GroupPage) -> Child:
-    parts = [tables.behind("All causes", tables.causes(page.causes), is_open=len(page.causes) > 3)]
+    parts = [tables.folded("All causes", tables.causes(page.causes), is_open=len(page.causes) > 3)]
     for title, rows, shown in (
         ("Members that were waited for", page.slow_members, tables.slow_members),
-        ("How long until members are heard of", page.heartbeat_gaps, tables.heartbeat_gaps),
+        ("How quickly members are notified", page.heartbeat_gaps, tables.heartbeat_gaps),
         ("Partitions without a reader", page.unavailability, tables.unavailability),
-        ("Partitions that kept changing hands", page.flapping, tables.flapping),
+        ("Partitions that changed owners often", page.flapping, tables.flapping),
         ("Rebalances that moved nothing", page.needless, tables.needless),
     ):
         if rows.total:

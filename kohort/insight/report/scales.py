@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from kohort.insight.report.words import DAY_MS, MINUTE_MS, SECOND_MS
+from kohort.insight.report.text import DAY_MS, MINUTE_MS, SECOND_MS
 
 Tick = tuple[float, str]
-"""A position, and its text."""
+"""A position and its text."""
 
 SPREAD_MAX: Final = 20
-"""The largest ratio of the largest value to the smallest for which an axis is linear."""
+"""Axes are linear up to this ratio of the largest to the smallest value."""
 _INTERVALS_MS: Final = tuple(
     SECOND_MS * seconds
     for seconds in (
@@ -36,7 +36,7 @@ class Times:
 
     @classmethod
     def around(cls, from_ms: int, until_ms: int, left: float, right: float) -> Times:
-        """An axis with a small margin, so that what lies at the ends is visible."""
+        """Return an axis with a small margin, so that marks at its ends are visible."""
         room_ms = max((until_ms - from_ms) // 50, 20)
         return cls(from_ms - room_ms, until_ms + room_ms, left, right)
 
@@ -45,9 +45,11 @@ class Times:
         return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
 
     def ticks(self, most: int) -> list[Tick]:
-        """Make at most `most` ticks, at full seconds, minutes, hours or days of UTC."""
+        """Make at most `most` ticks, at full seconds, minutes, hours or days in UTC."""
         span_ms = self.until_ms - self.from_ms
-        interval_ms = next((one for one in _INTERVALS_MS if span_ms <= one * most), None)
+        interval_ms = next(
+            (interval for interval in _INTERVALS_MS if span_ms <= interval * most), None
+        )
         if interval_ms is None:
             interval_ms = -(-span_ms // most // DAY_MS) * DAY_MS
         first_ms = -(-self.from_ms // interval_ms) * interval_ms
@@ -64,29 +66,27 @@ def _named(at_ms: int, interval_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An axis from 0: linear, or in powers of ten if a few large values would press all others
-    into a corner.
-    """
+    """An axis from 0: linear, or logarithmic if a few large values would squeeze the others."""
 
     highest: float
     start: float
     end: float
-    is_even: bool = True
+    is_linear: bool = True
 
     @classmethod
-    def of(cls, values: list[float], start: float, end: float) -> Values:
+    def covering(cls, values: list[float], start: float, end: float) -> Values:
         known = values or [0.0]
-        is_even = max(known) <= SPREAD_MAX * max(min(known), 1)
-        return cls(max(*known, 1.0) * (1.08 if is_even else 1.3), start, end, is_even)
+        is_linear = max(known) <= SPREAD_MAX * max(min(known), 1)
+        return cls(max(*known, 1.0) * (1.08 if is_linear else 1.3), start, end, is_linear)
 
     def place(self, value: float) -> float:
         share = value / self.highest
-        if not self.is_even:
+        if not self.is_linear:
             share = math.log10(1 + value) / math.log10(1 + self.highest)
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int) -> list[Tick]:
-        if self.is_even:
+        if self.is_linear:
             interval = nice_interval(self.highest, most)
             count = int(self.highest / interval + 1e-9)
             values = [interval * place for place in range(count + 1)]
@@ -101,7 +101,7 @@ class Values:
 
 
 def nice_interval(highest: float, most: int) -> float:
-    """An interval of 1, 2 or 5 times a power of ten that gives at most `most` intervals."""
+    """Return 1, 2 or 5 times a power of ten, so that there are at most `most` intervals."""
     least = highest / max(most, 1)
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     return max(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least), 1.0)

@@ -1,8 +1,7 @@
-"""Parts common to all plots: two drawings of each, for wide pages and for phones.
+"""SVG parts of all plots, each drawn twice: for wide pages and for phones.
 
-A plot that is only scaled has letters of seven pixels on a phone. So each is drawn twice, and the
-page's style shows the one that fits. Colours come from the style, by class, for light and dark
-mode; text stays text.
+A scaled plot would have text of seven pixels on a phone, so the style sheet shows the drawing that
+fits. It also sets the colours by class, for light and dark mode; text is not converted to paths.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Drawing:
 
 
 def figure(draw: Callable[[int], Drawing], alt: str, caption: Child = None) -> Markup:
-    """The plot in both widths. `alt` is the text for readers who cannot see it."""
+    """Return the plot in both widths. `alt` is the text for screen readers."""
     drawings = [_svg(draw(width), width, alt) for width in (WIDE, NARROW)]
     note = element("figcaption", caption) if caption is not None else None
     return element("figure", drawings, note)
@@ -51,11 +50,11 @@ def _svg(drawing: Drawing, width: int, alt: str) -> Markup:
     )
 
 
-def words(
-    x: float, y: float, said: Child, anchor: Anchor = "start", class_: str | None = None
+def svg_text(
+    x: float, y: float, content: Child, anchor: Anchor = "start", class_: str | None = None
 ) -> Markup:
     place = None if anchor == "start" else anchor
-    return element("text", said, x=x, y=y, text_anchor=place, class_=class_)
+    return element("text", content, x=x, y=y, text_anchor=place, class_=class_)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
@@ -69,17 +68,17 @@ def box(x: float, y: float, width: float, height: float, class_: str) -> Markup:
 def time_axis(ticks: Sequence[Tick], top: float, bottom: float, right: float) -> list[Markup]:
     """Draw vertical lines, with the time below each."""
     parts = []
-    for x, named in ticks:
-        half = len(named) * DIGIT / 2
+    for x, label in ticks:
+        half = len(label) * DIGIT / 2
         parts.append(line(x, top, x, bottom, "grid"))
-        parts.append(words(min(max(x, half), right - half), bottom + LINE - 4, named, "middle"))
+        parts.append(svg_text(min(max(x, half), right - half), bottom + LINE - 4, label, "middle"))
     return parts
 
 
 def value_axis(ticks: Sequence[Tick], left: float, right: float) -> list[Markup]:
     """Draw horizontal lines, with the value to the left of each."""
     parts = []
-    for y, named in ticks:
+    for y, label in ticks:
         parts.append(line(left, y, right, y, "grid"))
-        parts.append(words(left - 6, y + 4, named, "end"))
+        parts.append(svg_text(left - 6, y + 4, label, "end"))
     return parts

@@ -1,4 +1,4 @@
-"""Tables that fit on a phone: there, each row is a block in which each value has its title."""
+"""Tables that fit on a phone: there, each row is a block, and each value has its title."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from kohort.insight.report.contents import Listed, Row
 from kohort.insight.report.markup import Child, Markup, element
-from kohort.insight.report.words import NOTHING, cause, clock, duration, name, seconds
+from kohort.insight.report.text import NOTHING, cause, clock, duration, name, seconds
 
 Cells: TypeAlias = Sequence[Child]
 
@@ -35,16 +35,16 @@ def _cells(titles: Sequence[str], row: Cells, texts: int) -> Iterable[Markup]:
             yield element("td", value, class_=style, data_label=title)
 
 
-def behind(summary: str, *content: Child, is_open: bool = False) -> Markup:
-    """Content that is folded until the reader opens it."""
+def folded(summary: str, *content: Child, is_open: bool = False) -> Markup:
+    """Return content that is folded until the reader opens it."""
     return element("details", element("summary", summary), content, open=is_open)
 
 
 def listed(what: str, rows: Listed, shown: Markup) -> Markup:
-    """A folded table, with the number of its rows and how many are left out."""
+    """Return a folded table, with the number of its rows and of the rows shown."""
     left = f" The first {len(rows.rows):,} of {rows.total:,} are shown." if rows.left_out else ""
     note = element("p", left, class_="muted") if left else None
-    return behind(f"{what} ({rows.total:,})", note, shown)
+    return folded(f"{what} ({rows.total:,})", note, shown)
 
 
 def number(value: int | None) -> str:
@@ -86,7 +86,7 @@ def slow_members(rows: Sequence[Row]) -> Markup:
 def heartbeat_gaps(rows: Sequence[Row]) -> Markup:
     titles = (
         "Member",
-        "Told of rebalances",
+        "Notifications",
         "After, usually",
         "99 % within",
         "Longest",
@@ -113,11 +113,11 @@ def heartbeat_gaps(rows: Sequence[Row]) -> Markup:
 def unavailability(rows: Sequence[Row]) -> Markup:
     titles = (
         "Partition",
-        "Taken because",
+        "Lost because",
         "Times",
         "Without a reader, s",
         "Longest, s",
-        "Not over",
+        "Ongoing",
     )
     return table(
         titles,
@@ -156,7 +156,7 @@ def flapping(rows: Sequence[Row]) -> Markup:
 
 def needless(rows: Sequence[Row]) -> Markup:
     return table(
-        ("Began", "Cause", "Whose doing", "Stopped, s"),
+        ("Started", "Cause", "Caused by", "Stopped, s"),
         (
             (
                 clock(row["started_at_ms"]),

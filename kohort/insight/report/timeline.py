@@ -1,4 +1,4 @@
-"""The plot of a group's history over time: cost, number and causes of rebalances."""
+"""Plots a group's history over time: cost, number and causes of rebalances."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from kohort.insight.report.svg import (
     Drawing,
     box,
     figure,
+    svg_text,
     time_axis,
     value_axis,
-    words,
 )
-from kohort.insight.report.words import cause, duration, family, moment, period
+from kohort.insight.report.text import cause, duration, family, moment, period
 
 _LEFT: Final = 46
 _TITLE: Final = 26
 _PANELS: Final = (
-    ("Seconds that members stood still", "stopped_total_ms", 1_000, "stopped"),
+    ("Seconds that members were stopped", "stopped_total_ms", 1_000, "stopped"),
     ("Rebalances", "rebalance_count", 1, "count"),
 )
 _PANEL: Final = {True: 84, False: 64}
 _LANE: Final = 22
 _MARK_LEAST: Final = 5.0
 _BARS_LEAST: Final = 12
-"""How many bars have room at least: a single one would fill the plot and look like a plateau."""
+"""Minimum number of bars that fit: a single bar would fill the plot."""
 
 
 def timeline(page: GroupPage) -> Markup:
@@ -50,7 +50,7 @@ def alt(page: GroupPage) -> str:
         worst = max(page.by_time, key=lambda row: row["stopped_total_ms"])
         if worst["stopped_total_ms"]:
             text += (
-                f" Members stood still for longest, {duration(worst['stopped_total_ms'])} in "
+                f" Members were stopped longest, {duration(worst['stopped_total_ms'])} in "
                 f"{counted(worst['rebalance_count'], 'rebalance')}, from {moment(worst['at_ms'])}."
             )
     return text
@@ -79,7 +79,7 @@ def _draw(page: GroupPage, width: int) -> Drawing:
     top = 0.0
     for title, column, scale, style in _PANELS:
         if not any(row[column] for row in page.by_time):
-            # A log does not say for how long members were stopped.
+            # A log does not contain stopped times.
             continue
         values = [row[column] / scale for row in page.by_time]
         parts += _panel(page, times, values, top, title, style, _PANEL[is_wide])
@@ -105,7 +105,7 @@ def _panel(
     bottom = top + _TITLE + height
     # Linear from 0: bars are compared by their length.
     scale = Values(max([*values, 1.0]) * 1.05, bottom, top + _TITLE)
-    parts = [words(0, top + 13, title, class_="title")]
+    parts = [svg_text(0, top + 13, title, class_="title")]
     parts += value_axis(scale.ticks(3), times.left, times.right)
     for row, value in zip(page.by_time, values, strict=True):
         x = times.place(row["at_ms"])
@@ -119,7 +119,7 @@ def _panel(
 def _lane(page: GroupPage, times: Times, kind: str, count: int, top: float) -> list[Markup]:
     most = max((row["stopped_total_ms"] or 0 for row in page.marks.rows), default=0)
     base = top + LINE + _LANE - 4
-    parts = [words(0, top + 13, f"{cause(kind)}: {count:,}", class_="title")]
+    parts = [svg_text(0, top + 13, f"{cause(kind)}: {count:,}", class_="title")]
     for row in page.marks.rows:
         if row["trigger_kind"] == kind:
             share = (row["stopped_total_ms"] or 0) / most if most else 0.5

@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from kohort.insight.advisor.pieces import Key
 from kohort.insight.advisor.setting import known_settings
-from kohort.insight.advisor.words import nothing_better
+from kohort.insight.advisor.tasks import Key
+from kohort.insight.advisor.text import nothing_better
 from kohort.insight.console import announce
 from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError, UsageError

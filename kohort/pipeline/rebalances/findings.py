@@ -204,14 +204,14 @@ class Findings:
             wanted = READ[MEMBERS.name].names
             rows = self._read(MEMBERS.name, wanted, [group], (first, last))
             members = members_in(rows, first, last)
-            found = finder.take(members, is_last=number == len(parts))
+            found = finder.add(members, is_last=number == len(parts))
             if found:
                 yield {PARTITIONS.name: as_arrow(PARTITIONS, history, found)}
-        rest = finder.rest()
+        other_rows = finder.finish()
         yield {
-            table.name: as_arrow(table, history, rest[table.name])
+            table.name: as_arrow(table, history, other_rows[table.name])
             for table in FINDINGS
-            if rest.get(table.name)
+            if other_rows.get(table.name)
         }
 
     def _read(

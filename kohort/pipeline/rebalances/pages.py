@@ -25,10 +25,10 @@ from kohort.insight.report.contents import (
     Ownership,
     Row,
     costliest,
-    told_max,
+    sentences_max,
 )
 from kohort.insight.report.events import process_of
-from kohort.insight.report.from_history import drawn, drawn_part, in_words, page_of
+from kohort.insight.report.from_history import drawn, drawn_part, page_of, with_sentence
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas import EVENT_KEY, FINDINGS, GROUPS, PARTITIONS, REBALANCES, Table
@@ -85,7 +85,7 @@ def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) ->
     pages = []
     for number, row in enumerate(shown, 1):
         report(f"group {row['group']}, {number} of {len(shown)}")
-        pages.append(_page(tables, (row["cluster_id"], row["group"]), told_max(len(shown))))
+        pages.append(_page(tables, (row["cluster_id"], row["group"]), sentences_max(len(shown))))
     listed = totals[GROUPS_SHOWN:GROUPS_LISTED]
     return Contents(pages, Listed(listed, len(totals) - len(shown)))
 
@@ -140,8 +140,11 @@ def _page(tables: _Tables, key: Key, told: int) -> GroupPage:
         for row in tables.rows(REBALANCES, _OF_REBALANCES, key)
     ]
     page = page_of(*key, found, rebalances)
-    page.told = Listed(
-        [in_words(row, event) for row, event in _events(tables, key, costliest(rebalances, told))],
+    page.sentences = Listed(
+        [
+            with_sentence(row, event)
+            for row, event in _events(tables, key, costliest(rebalances, told))
+        ],
         len(rebalances),
     )
     page.ownership = _ownership(tables, key, page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kohort.insight.advisor.pieces import SETTING
+from kohort.insight.advisor.tasks import SETTING
 from kohort.pipeline.transformations.common import GROUP
 
 

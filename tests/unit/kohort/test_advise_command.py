@@ -90,7 +90,7 @@ def test_a_table_tells_what_settings_come_to_and_what_to_set_without_spark(histo
     (static,) = [line for line in told[4:-1] if line[2:].startswith("static membership  ")]
     assert static[1:].split()[2] == "2"
     assert "  Java (properties of the consumer)" in told
-    assert any(line.startswith("check: with the settings of the time") for line in told)
+    assert any(line.startswith("check: under the recorded settings") for line in told)
     assert any(line.startswith("not known: max.poll.interval.ms") for line in told)
 
 
@@ -118,7 +118,7 @@ def test_what_rests_on_a_session_that_the_history_does_not_have_is_not_ranked(
     told = advise("billing", "--from", history).out.splitlines()
 
     assert not any(line[2:].startswith("static membership") for line in told)
-    assert "nothing that could be ranked would have been better than what there is" in told
+    assert "nothing that could be ranked would have been better than the recorded settings" in told
     (line,) = (one for one in told if one.endswith("session.timeout.ms is not in the history"))
     assert line.startswith("not ranked: ")
 

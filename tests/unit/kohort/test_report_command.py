@@ -65,8 +65,8 @@ def test_a_page_of_one_group_is_made_without_spark(history: Path, tmp_path: Path
     text = output.read_text(encoding="utf-8")
     assert "Why billing rebalanced, and what to change" in text
     assert "because member b-1 joined" in text
-    assert "How good the advice is, and other choices" in text
-    assert "check: with the settings of the time" in text.lower()
+    assert "Quality of the advice, and other settings" in text
+    assert "check: under the recorded settings" in text.lower()
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kohort.insight.advisor.advice import advise, pareto_front
-from kohort.insight.advisor.computation import beyond_the_grid
+from kohort.insight.advisor.computation import predict_beyond_grid
 from kohort.insight.advisor.grid import grid
 from kohort.insight.advisor.prediction import Prediction, predict
 from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.text import describe
 from kohort.insight.advisor.trace import Delays, End, Rejoin, Run, Slot, Trace, Uncertainty
-from kohort.insight.advisor.weighing import twins_of
-from kohort.insight.advisor.words import words
+from kohort.insight.advisor.weighing import ablations
 from kohort.protocol.join_reason import JoinReason
 
 RECORDED = Setting(static=False, session_timeout_ms=6_000)
@@ -72,7 +72,7 @@ def test_the_words_say_what_is_gained_and_what_it_costs() -> None:
     recorded = prediction(RECORDED, 41, 310)
     tried = replace(RECORDED, static=True, session_timeout_ms=45_000)
 
-    assert words(recorded, prediction(tried, 3, 22)) == (
+    assert describe(recorded, prediction(tried, 3, 22)) == (
         "static membership with a 45 s session: 41 -> 3 rebalances, 310 -> 22 s stopped; "
         "a crash is noticed 39 s later"
     )
@@ -82,14 +82,14 @@ def test_the_words_say_how_much_chance_has_a_say_in_it_where_it_is_much() -> Non
     recorded = prediction(RECORDED, 41, 310)
     tried = prediction(replace(RECORDED, static=True), 3, 22)
 
-    assert "22 s stopped;" in words(recorded, replace(tried, stopped_spread_ms=2_100))
-    assert "22 s stopped, give or take 2.5 s;" in words(
+    assert "22 s stopped;" in describe(recorded, replace(tried, stopped_spread_ms=2_100))
+    assert "22 s stopped, give or take 2.5 s;" in describe(
         recorded, replace(tried, stopped_spread_ms=2_500)
     )
 
 
 def test_the_words_count_one_rebalance_and_round_to_whole_seconds_where_it_is_one() -> None:
-    told = words(prediction(RECORDED, 41, 310), prediction(RECORDED, 1, 4.96))
+    told = describe(prediction(RECORDED, 41, 310), prediction(RECORDED, 1, 4.96))
     assert "41 -> 1 rebalance, 310 -> 5 s stopped" in told
 
 
@@ -97,11 +97,11 @@ def test_the_words_name_the_time_without_a_reader_where_it_differs() -> None:
     recorded = prediction(RECORDED, 41, 310, unread_s=900)
     tried = prediction(replace(RECORDED, session_timeout_ms=45_000), 3, 22)
 
-    assert words(recorded, replace(tried, unread_ms=1_400_000)).endswith(
+    assert describe(recorded, replace(tried, unread_ms=1_400_000)).endswith(
         "; a crash is noticed 39 s later; "
         "partitions without a reader for 900 -> 1400 s, all together"
     )
-    assert words(recorded, replace(tried, unread_ms=980_000)).endswith("39 s later")
+    assert describe(recorded, replace(tried, unread_ms=980_000)).endswith("39 s later")
 
 
 def test_fewer_rebalances_do_not_make_up_for_partitions_that_no_one_reads() -> None:
@@ -151,8 +151,8 @@ def test_session_and_heartbeat_are_one_part_of_a_choice() -> None:
     both = prediction(longer, 3, 22)
     static = replace(longer, static=True)
 
-    assert set(twins_of(longer, RECORDED)) == {RECORDED}
-    assert set(twins_of(static, RECORDED)) == {longer, replace(RECORDED, static=True)}
+    assert set(ablations(longer, RECORDED)) == {RECORDED}
+    assert set(ablations(static, RECORDED)) == {longer, replace(RECORDED, static=True)}
     told = advise(trace(like=recorded), [recorded, both, prediction(static, 3, 22)])
     assert told.front == (both,)
 
@@ -185,12 +185,12 @@ def test_the_words_tell_of_a_crash_that_is_noticed_sooner_or_as_soon() -> None:
     sooner = prediction(replace(RECORDED, heartbeat_interval_ms=2_000), 4, 1)
     as_soon = prediction(replace(recorded.setting, initial_rebalance_delay_ms=0), 4, 1)
 
-    assert words(recorded, sooner) == (
+    assert describe(recorded, sooner) == (
         "a 6 s session and heartbeats every 2 s: 5 -> 4 rebalances, 1.2 -> 1 s stopped; "
-        "a crash is noticed 38 s sooner, and a pause of 6 s is taken for one"
+        "a crash is noticed 38 s sooner, and a pause of 6 s counts as one"
     )
-    assert words(recorded, as_soon).endswith("a crash is noticed as soon as now")
-    assert words(recorded, as_soon).startswith("an initial delay of 0 s: ")
+    assert describe(recorded, as_soon).endswith("a crash is noticed as soon as now")
+    assert describe(recorded, as_soon).startswith("an initial delay of 0 s: ")
 
 
 def test_the_front_has_only_what_nothing_else_beats() -> None:
@@ -226,7 +226,7 @@ def test_advice_names_what_gains_most_and_says_what_is_not_known() -> None:
     assert told.best.setting == static
     assert [one.setting for one in told.front] == [static]
     assert told.lines()[1] == (
-        "check: with the settings of the time the replay has 41 rebalances, the history 40; "
+        "check: under the recorded settings the replay has 41 rebalances, the history 40; "
         "310 s stopped, the history 300 s"
     )
     assert told.lines()[2:] == ["not known: something"]
@@ -241,12 +241,15 @@ def test_where_nothing_gains_that_is_said() -> None:
         ],
     )
     assert told.best is None
-    assert told.lines()[0] == "nothing that was tried would have been better than what there is"
+    assert (
+        told.lines()[0]
+        == "nothing that was tried would have been better than the recorded settings"
+    )
 
     shorter = prediction(replace(RECORDED, session_timeout_ms=3_000), 1, 1)
     told = advise(trace(), [prediction(RECORDED, 2, 3), shorter])
     assert told.lines()[0] == (
-        "nothing that could be ranked would have been better than what there is"
+        "nothing that could be ranked would have been better than the recorded settings"
     )
 
 
@@ -275,7 +278,7 @@ def test_nothing_is_advised_where_the_replay_is_another_life_than_the_history() 
 
     assert near.best == tried
     assert (fewer.best, fewer.front, longer.best) == (None, (tried,), None)
-    assert fewer.check.endswith("; too far off for anything to be advised")
+    assert fewer.check.endswith("; too far off to recommend anything")
 
 
 @pytest.mark.parametrize(
@@ -342,9 +345,9 @@ def test_what_waits_for_members_of_whom_it_is_not_known_how_long_they_take_is_no
     assert set(told.front) <= {little, much}
     assert not told.unranked
 
-    told = advise(trace(like=recorded, doubts=(Uncertainty.UNTOLD,)), [recorded, little, much])
+    told = advise(trace(like=recorded, doubts=(Uncertainty.SOME_JOINS,)), [recorded, little, much])
     assert told.front == (little,)
-    assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.UNTOLD.value}",)
+    assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.SOME_JOINS.value}",)
 
 
 def test_eager_members_that_were_never_seen_to_give_up_are_not_ranked() -> None:
@@ -352,13 +355,13 @@ def test_eager_members_that_were_never_seen_to_give_up_are_not_ranked() -> None:
     recorded = prediction(was, 41, 310)
     eager = replace(prediction(RECORDED, 20, 22), guessed=3)
     cooperative = replace(prediction(replace(was, static=True), 20, 22), guessed=3)
-    doubts = (Uncertainty.UNGIVEN,)
+    doubts = (Uncertainty.SOME_REVOCATIONS,)
 
     told = advise(
         replace(trace(like=recorded, doubts=doubts), recorded=was), [recorded, eager, cooperative]
     )
     assert told.front == (cooperative,)
-    assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.UNGIVEN.value}",)
+    assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.SOME_REVOCATIONS.value}",)
 
 
 def test_stopped_times_weigh_nothing_where_no_join_is_known() -> None:
@@ -460,7 +463,7 @@ def test_a_member_that_all_wait_for_is_tried_as_quick_as_the_others() -> None:
         waited_by_slot=(30_000, 200, 100, 0),
     )
     recorded = predict(group, group.recorded)
-    (found,) = beyond_the_grid(group, [recorded])
+    (found,) = predict_beyond_grid(group, [recorded])
     told = advise(group, [recorded, found])
 
     assert found.quicker == "slow"
@@ -468,6 +471,6 @@ def test_a_member_that_all_wait_for_is_tried_as_quick_as_the_others() -> None:
     assert found.stopped_ms < recorded.stopped_ms / 2
     assert told.quicker == found
     assert told.front == ()
-    assert words(recorded, found).startswith("slow as quick as the others: ")
+    assert describe(recorded, found).startswith("slow as quick as the others: ")
 
-    assert beyond_the_grid(replace(group, waited_by_slot=(0, 0, 0, 0)), [recorded]) == []
+    assert predict_beyond_grid(replace(group, waited_by_slot=(0, 0, 0, 0)), [recorded]) == []

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kohort.insight.advisor.beats import LOOK_LEAST_MS, LOOK_MS, look_ms
+from kohort.insight.advisor.heartbeat_times import LOOK_LEAST_MS, LOOK_MS, look_ms
 from kohort.insight.advisor.member import SimulatedMember
 from kohort.insight.advisor.outcome import ReplayOutcome
 from kohort.insight.advisor.prediction import predict
@@ -182,7 +182,7 @@ def test_a_group_that_is_calm_for_a_year_takes_no_longer_than_one_that_is_calm_f
 
 
 def test_a_delay_is_that_of_the_moment_or_one_of_those_that_are_nearest() -> None:
-    delays = Delays.of([(minute * MINUTE, minute) for minute in range(20)])
+    delays = Delays.from_samples([(minute * MINUTE, minute) for minute in range(20)])
     chance = Random(1)
 
     def seen(at_ms: int) -> set[int]:
@@ -197,7 +197,9 @@ def test_a_delay_is_that_of_the_moment_or_one_of_those_that_are_nearest() -> Non
 
 
 def test_replays_differ_where_a_member_took_now_this_long_and_now_that_long() -> None:
-    uneven = Delays.of([(minute * MINUTE, 100 + minute % 2 * 4_000) for minute in range(8)])
+    uneven = Delays.from_samples(
+        [(minute * MINUTE, 100 + minute % 2 * 4_000) for minute in range(8)]
+    )
     given = trace(
         replace(slot(0), join=uneven),
         *others(2),
@@ -230,9 +232,9 @@ def _death_ms(given: Trace, seed: int) -> int:
     at_ms: list[int] = []
 
     class Watched(Replay):
-        def silent(self, member: SimulatedMember) -> None:
+        def stop_heartbeats(self, member: SimulatedMember) -> None:
             at_ms.append(self.now_ms)
-            super().silent(member)
+            super().stop_heartbeats(member)
 
     Watched(given, DYNAMIC, seed=seed).run()
     return at_ms[0]

@@ -9,14 +9,14 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kohort.insight.advisor.words import TOO_FAR
+from kohort.insight.advisor.text import TOO_FAR
 from kohort.insight.report.answer import answer, numbered
 from kohort.insight.report.contents import Contents, GroupPage, Listed
 from kohort.insight.report.events import History
 from kohort.insight.report.from_history import group_page
 from kohort.insight.report.markup import NBSP
 from kohort.insight.report.page import render
-from kohort.insight.report.words import days, duration, period
+from kohort.insight.report.text import days, duration, period
 from tests.unit.insight.report.pages import BEGIN_MS, advice, event, page, worked_out
 
 PACKAGE = "org.apache.kafka.clients.consumer."
@@ -71,7 +71,7 @@ def words(text: str) -> str:
 
 def test_the_first_screen_says_why_who_and_what_to_change() -> None:
     said = words(billing())
-    first = said[: said.index("How good the advice is, and other choices")]
+    first = said[: said.index("Quality of the advice, and other settings")]
     assert "Why billing rebalanced, and what to change" in first
     # The costliest causes, by their stopped time.
     assert "10 deploys, in which members left and came back: 115 of the 141 rebalances" in first
@@ -81,24 +81,24 @@ def test_the_first_screen_says_why_who_and_what_to_change() -> None:
     # By name.
     assert "billing-4: waited for in 114 of 141 rebalances (81 %)" in first
     assert (
-        "24 min in all, each wait counted once; it joins 14 s after it hears of a rebalance, the "
+        "24 min in all, each wait counted once; it joins 14 s after a rebalance begins, the "
         "others 207 ms."
     ) in first
     assert "14 sessions expired, 4 of them of billing-5, which was silent for 10 s." in first
-    assert "16 partitions kept changing hands: billing-events-4 108 times" in first
+    assert "16 partitions changed owners often: billing-events-4 108 times" in first
     # What to set, and what it would come to.
     assert (
-        "Static membership and a cooperative assignor with a 30 s session would have gained most, "
+        "Static membership and a cooperative assignor with a 30 s session would have helped most, "
         "replayed: 1 h 48 min → 9 min stopped, 141 → 28 rebalances; a crash is noticed after "
         "8.5 s → 48 s"
     ) in first
     for title in ("Setting", "Rebalances, replayed", "Stopped", "No reader", "Crash noticed"):
         assert f">{title}</th>" in billing()
-    assert "As it is: eager assignor, 10 s session1411 h 48 min" in first
+    assert "As recorded: eager assignor, 10 s session1411 h 48 min" in first
     assert "1. ★ Static membership and a cooperative assignor with a 30 s session289 min" in first
     assert "session.timeout.ms=30000" in first
     without = words(re.sub("<code>.*?</code>", "", billing(), flags=re.DOTALL))
-    assert without.index("How good the advice is, and other choices") < 2_500
+    assert without.index("Quality of the advice, and other settings") < 2_500
 
 
 def test_advice_is_a_table_with_lines_to_paste_for_each_client() -> None:
@@ -113,7 +113,7 @@ def test_advice_is_a_table_with_lines_to_paste_for_each_client() -> None:
     ):
         assert f">{title}</th>" in text
     # Those of the one that gains most are on the first screen, those of the others below.
-    first, below = said.split("How good the advice is, and other choices")
+    first, below = said.split("Quality of the advice, and other settings")
     assert "Java (properties)" in first
     assert "Lines to paste for 2: " in below
     assert "Lines to paste for 1: " not in said
@@ -145,9 +145,9 @@ def test_what_is_found_of_members_and_partitions_is_in_tables() -> None:
     said = words(billing())
     for title in (
         "Members that were waited for (6)",
-        "How long until members are heard of (6)",
+        "How quickly members are notified (6)",
         "Partitions without a reader (72)",
-        "Partitions that kept changing hands (16)",
+        "Partitions that changed owners often (16)",
     ):
         assert title in said
     assert "The first 20 of 72 are shown." in said
@@ -208,9 +208,9 @@ def test_names_are_shown_and_not_obeyed(name: str) -> None:
 def test_a_group_of_which_next_to_nothing_is_known_has_a_page_too() -> None:
     bare = event(1, 0, stopped={}, waited_for={}, members=[], timeline={})
     said = words(html(group_page(History("g", [bare]))))
-    assert "No advice was worked out for this group." in said
-    assert "No member made the others wait" in said
-    assert "1 rebalance, Mon 5 Jan 2026, 10:00:00 UTC; for how long" in said
+    assert "No advice was computed for this group." in said
+    assert "The history shows no member that the others waited for." in said
+    assert "1 rebalance, Mon 5 Jan 2026, 10:00:00 UTC; no stopped time is recorded" in said
 
 
 def test_a_cause_of_a_later_version_is_told_by_its_name() -> None:
@@ -230,7 +230,7 @@ def test_several_groups_have_an_overview_that_answers_for_each() -> None:
     assert "A member left: 29 of 90 rebalances, 74 % of the stopped time" in first
     assert "billing-4, in 114 of 141" in first
     assert "1 h 48 min → 9 min stopped, 141 → 28 rebalances" in first
-    assert "Groups that stood still for less (188)" in first
+    assert "Groups with less stopped time (188)" in first
     assert "The first 1 of 188 are shown." in first
 
 
@@ -242,7 +242,7 @@ def test_a_long_history_makes_a_bounded_page_that_says_what_is_cut() -> None:
     events = [event(number, 30 * number, f"app-{number % 400}") for number in range(1, 1_201)]
     made = group_page(History("g", events), advice())
     text = html(made)
-    assert "The 200 costliest of 1,200 rebalances are told; 1,000 are left out here." in words(text)
+    assert "The 200 costliest of 1,200 rebalances are listed; 1,000 are omitted." in words(text)
     assert "Marks are of the 1,000 costliest of 1,200." in words(text)
     assert "24 of 400 partitions are drawn." in words(text)
     assert len(text) < 1_500_000
@@ -266,7 +266,7 @@ def test_what_one_slow_member_costs_is_told_where_it_is_named() -> None:
     }
     text = html(page(advice=[*advice(), quicker]))
     said = words(text)
-    both = "neither needs the other; together they were not replayed."
+    both = "they are independent; the combination was not replayed."
     assert (
         "If billing-4 were as quick as the others, replayed: 1 h 48 min → 5 min stopped. "
         f"Do both, this and ★: {both}"
@@ -304,8 +304,8 @@ def test_a_quicker_member_and_the_best_setting_are_told_together() -> None:
     rows[-1] = {**rows[-1], "stopped_ms": 510_000}
     little = words(html(page(advice=rows)))
     assert (
-        "A quicker member adds little to what is advised: together 1 h 48 min → 8 min stopped."
-        in little
+        "A quicker member adds little to the recommended setting: together 1 h 48 min → 8 min "
+        "stopped." in little
     )
     assert "Do both" not in little
     assert "If billing-4 were as quick as the others, and ★" in said
@@ -329,7 +329,7 @@ def test_without_a_best_setting_none_is_called_so() -> None:
     rows = [{**row, "is_best": False} for row in advice()]
     found = answer(page(advice=rows))
     assert found.best is None
-    assert "No choice is better in all: 2 settings to weigh" in words(html(page(advice=rows)))
+    assert "no setting is clearly better; 2 settings to compare" in words(html(page(advice=rows)))
     assert "Check: setting 0." in words(html(page(advice=rows)))
     # The table is there to weigh them, and nothing is open to be pasted.
     assert ">2. " in html(page(advice=rows))
@@ -339,7 +339,7 @@ def test_without_a_best_setting_none_is_called_so() -> None:
     assert "settings that were tried" not in alone
     why = "not ranked: 22 settings, since session.timeout.ms is not in the history"
     said = words(html(page(advice=[{**rows[0], "unranked": [why]}])))
-    first = said[: said.index("How good the advice is")]
+    first = said[: said.index("Quality of the advice")]
     assert "Nothing that could be ranked would have been better" in first
     assert f"N{why[1:]}." in first
 
@@ -416,8 +416,8 @@ def test_lines_to_paste_break_only_between_their_parts() -> None:
 def test_the_table_says_what_its_columns_are() -> None:
     said = words(billing())
     assert (
-        "Stopped: all members added up. No reader: of all partitions, added up. Crash noticed: "
-        "how long after it. All lines are replays; what was recorded is 141 rebalances, "
+        "Stopped: sum over all members. No reader: sum over all partitions. Crash noticed: the "
+        "delay until detection. All lines are replays; the history has 141 rebalances, "
         "1 h 48 min stopped." in said
     )
     assert "All 141 by cause; a restart is two: a member left, and one joined." in said
@@ -428,26 +428,28 @@ def test_the_table_says_what_its_columns_are() -> None:
 def test_settings_that_are_not_known_are_not_told_as_what_there_is() -> None:
     rows = advice()
     rows[0]["unknown"] = [
-        "session.timeout.ms is not in the history; taken to be 45 s",
+        "session.timeout.ms is not in the history; assumed to be 45 s",
         "whether members were eager or cooperative is not in the history",
     ]
-    assert "As it is: as far as it is known141" in words(html(page(advice=rows)))
+    assert "As recorded: unknown141" in words(html(page(advice=rows)))
     rows[0] |= {"unknown": [], "static": True, "cooperative": True}
     said = words(html(page(advice=rows)))
-    assert "As it is: static members, cooperative assignor, 10 s session141" in said
+    assert "As recorded: static members, cooperative assignor, 10 s session141" in said
 
 
 def test_a_replay_that_does_not_fit_is_why_nothing_is_advised() -> None:
     rows = [{**row, "is_best": False} for row in advice()]
     rows[0]["text"] = f"check: 300 rebalances, the history 141; {TOO_FAR}"
-    why = "Nothing is advised, as the replay does not fit the history; how good this is."
+    why = (
+        "No recommendation, because the replay does not match the history; quality of this advice."
+    )
     said = words(html(page(advice=rows)))
     assert why in said
-    assert "No choice is better" not in said
-    assert "To change: nothing is advised, as the replay does not fit the history" in said
+    assert "No setting is clearly better" not in said
+    assert "To change: no recommendation, because the replay does not match the history" in said
     alone = words(html(page(advice=rows[:1])))
-    first = alone[: alone.index("How good")]
-    assert "Nothing is advised, as the replay does not fit the history." in first
+    first = alone[: alone.index("Quality of")]
+    assert "No recommendation, because the replay does not match the history." in first
     assert f"Check: 300 rebalances, the history 141; {TOO_FAR}." in first
     # Nor is it told what a member would come to that is as quick as the others.
     quick = {

@@ -56,7 +56,7 @@ def test_where_no_stopped_time_is_known_none_is_drawn() -> None:
     made = group_page(History("g", [event(n, n, stopped={}) for n in (1, 2, 3)]))
     drawn = timeline(made)
     assert ">Rebalances<" in drawn
-    assert "stood still" not in drawn
+    assert "were stopped" not in drawn
 
 
 def test_one_rebalance_is_a_plot_too() -> None:
@@ -78,9 +78,12 @@ def test_an_even_axis_counts_in_round_steps(highest: float) -> None:
 
 
 def test_a_few_costly_settings_do_not_press_the_others_into_a_corner() -> None:
-    even, spread = Values.of([30.0, 90.0], 0, 100), Values.of([0.0, 9.0, 9_000.0], 0, 100)
-    assert even.is_even
-    assert not spread.is_even
+    even, spread = (
+        Values.covering([30.0, 90.0], 0, 100),
+        Values.covering([0.0, 9.0, 9_000.0], 0, 100),
+    )
+    assert even.is_linear
+    assert not spread.is_linear
     assert spread.place(0) == 0
     assert spread.place(9) > 20
     assert 0 < len(spread.ticks(8)) <= 8
@@ -98,8 +101,8 @@ def test_each_plot_says_in_words_what_it_shows() -> None:
     assert f"10{NBSP}min in 11 rebalances" in time
     assert "Owners of 24 partitions" in owners
     assert "6 owners" in owners
-    assert "As it is: 141 rebalances, 6,500 s stopped" in settings
-    assert "gains most: 28 rebalances, 519 s stopped" in settings
+    assert "As recorded: 141 rebalances, 6,500 s stopped" in settings
+    assert "The best one: 28 rebalances, 519 s stopped" in settings
 
 
 def test_each_plot_is_drawn_for_wide_pages_and_for_telephones() -> None:
@@ -133,7 +136,7 @@ def test_colours_never_stand_alone() -> None:
     assert set(re.findall(r'class="letter">(\w)<', owners)) == set("ABCDEF")
     assert '<b class="key owner-4">E</b> billing-4' in owners
     assert "no reader" in owners
-    assert ">as it is<" in front(advice(), answer(made))
+    assert ">as recorded<" in front(advice(), answer(made))
 
 
 def test_members_that_share_a_client_id_are_told_apart() -> None:

@@ -1,4 +1,4 @@
-"""Durations, times, causes and shares in the words of the page."""
+"""Formats durations, times, causes and shares for the page."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ CAUSES: Final = {
     "member_left": "A member left",
     "removed_by_admin": "An administrator removed a member",
     "session_expired": "A session expired",
-    "new_member_expired": "A new member did not come back",
+    "new_member_expired": "A new member did not join in time",
     "sync_expired": "A member did not fetch its assignment",
     "leader_rejoined": "The leader joined again",
     "follower_rejoined": "A follower joined again",
     "protocols_changed": "A member changed its subscription or assignors",
-    "forced_by_reason": "A member asked for it",
+    "forced_by_reason": "A member forced a rebalance",
     "store_failed": "The assignment could not be stored",
     "over_capacity": "The group was too large",
-    "size_refused": "A member was turned away",
+    "size_refused": "A member was rejected",
 }
 FAMILIES: Final = {
     "member_added": "came",
@@ -48,24 +48,24 @@ FAMILIES: Final = {
     "protocols_changed": "again",
     "forced_by_reason": "again",
 }
-"""Causes that share a colour; the text beside it always says which one it is."""
+"""Causes that share a colour; the text beside it names the cause."""
 STARTED_BY: Final = {
     "deploy": ("deploy", "in which members left and came back"),
-    "member": ("burst", "most of it one client's doing"),
-    "scale_out": ("burst", "in which members only came"),
+    "member": ("burst", "mostly caused by one client"),
+    "scale_out": ("burst", "in which members only joined"),
     "scale_in": ("burst", "in which members only left"),
     "several": ("burst", "of several causes"),
 }
-"""Names of storms by what started them, with what each name means."""
+"""Names of storms by their origin, with a description."""
 
 
 def cause(kind: str) -> str:
-    """The cause in words; an unknown one as it is written."""
+    """Return the text of a cause; unknown causes are shown with spaces for underscores."""
     return CAUSES.get(kind, kind.replace("_", " "))
 
 
 def storms_of(started_by: str, count: int) -> str:
-    """The number and kind of storms: ``10 deploys, in which members left and came back``."""
+    """Return the number and kind of storms: ``10 deploys, in which members left and came back``."""
     noun, meaning = STARTED_BY.get(started_by, ("burst", f"started by {started_by}"))
     return f"{'a ' + noun if count == 1 else counted(count, noun)}, {meaning}"
 
@@ -75,7 +75,7 @@ def family(kind: str) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """The duration in words: 850 ms, 3.2 s, 45 s, 5 min, 2 h 5 min, 3 d 4 h; on one line."""
+    """Format a duration: 850 ms, 3.2 s, 45 s, 5 min, 2 h 5 min, 3 d 4 h; with no-break spaces."""
     return NOTHING if ms is None else _duration(ms).replace(" ", NBSP)
 
 
@@ -100,7 +100,7 @@ def _duration(ms: int) -> str:
 
 
 def seconds(ms: int | None) -> str:
-    """The duration in seconds, so that a column can be compared: 6,500 or 2.4."""
+    """Format a duration in seconds, so that a column can be compared: 6,500 or 2.4."""
     if ms is None:
         return NOTHING
     value = ms / SECOND_MS
@@ -110,7 +110,7 @@ def seconds(ms: int | None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """The share in whole percent."""
+    """Format a share in whole percent."""
     if not whole:
         return NOTHING
     share = 100 * part / whole
@@ -118,8 +118,8 @@ def percent(part: int, whole: int) -> str:
 
 
 def name(value: str | None) -> str:
-    """The name of a group or a member, with characters that are not printable as escapes; of a long
-    name both ends, which distinguish it from others.
+    """Return a group's or member's name with unprintable characters escaped; long names are
+    shortened in the middle, because their ends distinguish them.
     """
     if value is None:
         return NOTHING
@@ -131,20 +131,20 @@ def name(value: str | None) -> str:
 
 
 def moment(ms: int) -> str:
-    """The date and time: Mon 5 Jan 2026, 10:00:01."""
+    """Format a date and time: Mon 5 Jan 2026, 10:00:01."""
     at = _utc(ms)
     return f"{at:%a} {at.day} {at:%b %Y, %H:%M:%S}"
 
 
 def clock(ms: int) -> str:
-    """The time within a sentence, as the page says the year: Mon 5 Jan 10:00:01."""
+    """Format a time without the year, which the page states once: Mon 5 Jan 10:00:01."""
     at = _utc(ms)
     return f"{at:%a} {at.day} {at:%b %H:%M:%S}"
 
 
 def period(first_ms: int, last_ms: int) -> str:
-    """The text of a period, with the date once if both ends have the same: Mon 5 Jan 2026, 10:00:01
-    to 10:04:30.
+    """Format a period, with the date once if both ends are on the same day: Mon 5 Jan 2026,
+    10:00:01 to 10:04:30.
     """
     first, last = _utc(first_ms), _utc(last_ms)
     if first.date() != last.date():
@@ -154,7 +154,7 @@ def period(first_ms: int, last_ms: int) -> str:
 
 
 def days(first_ms: int, last_ms: int) -> str:
-    """The text of a range of days, 5 Jan to 11 Jan 2026; within one day with the time."""
+    """Format a range of days, 5 Jan to 11 Jan 2026; within one day with the time."""
     first, last = _utc(first_ms), _utc(last_ms)
     if first.date() == last.date():
         return f"{period(first_ms, last_ms)} UTC"
@@ -163,5 +163,5 @@ def days(first_ms: int, last_ms: int) -> str:
 
 
 def _utc(ms: int) -> datetime:
-    # A history may hold any number; a date cannot be later than the year 9999.
+    # A history may contain any number; a date must not be later than the year 9999.
     return datetime.fromtimestamp(min(max(ms, 0), 253_402_300_799_000) / SECOND_MS, UTC)
