@@ -35,7 +35,7 @@ Events = Mapping[Key, list[str]]
 EVENTS_AT_ONCE: Final = 20_000
 """How many events are in memory together; more, if a single group has more."""
 
-FAILED_TOLD: Final = 20
+FAILED_SHOWN: Final = 20
 
 TASKS_PER_CORE: Final = 4
 """Several tasks for each core, so that long and short work items even out."""
@@ -43,7 +43,9 @@ TASKS_PER_CORE: Final = 4
 _ITEMS: Final = pa.schema([("place", pa.int64()), ("item", pa.binary())])
 
 
-def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -> Iterator[Events]:
+def events_in_lake(
+    lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()
+) -> Iterator[Events]:
     """The events of the tables that `kohort pipeline rebalances` has made, so many groups at a time
     as fit into memory, in the order of their names.
 
@@ -57,11 +59,11 @@ def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -
     counts: dict[Key, int] = {}
     for name in (REBALANCES.name, AVOIDED.name):
         table = REBALANCES if name == REBALANCES.name else AVOIDED
-        with explained(lake.called(name)):
+        with explained(lake.label(name)):
             change = lake.begin(name)
             if change.is_new and table is REBALANCES:
                 raise ReportedError(
-                    f"the lake {lake.root} has no table {name}; has the job run that makes it?"
+                    f"the lake {lake.root} has no table {name}; run the job that creates it first"
                 )
             rows = change.read(schema_of(table, EVENT_KEY[:2]))
         for key in zip(*map(values_of, rows.columns), strict=True):
@@ -71,21 +73,21 @@ def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -
         for key, count in sorted(counts.items())
         if cluster_id in {"", key[0]} and (not groups or key[1] in groups)
     }
-    for some in batched(wanted, EVENTS_AT_ONCE):
-        found: dict[Key, list[str]] = {key: [] for key in some}
+    for keys in batched(wanted, EVENTS_AT_ONCE):
+        events: dict[Key, list[str]] = {key: [] for key in keys}
         for table in (REBALANCES, AVOIDED):
-            with explained(lake.called(table.name)):
+            with explained(lake.label(table.name)):
                 rows = lake.begin(table.name).read(
-                    schema_of(table, [*EVENT_KEY[:2], "event"]), some
+                    schema_of(table, [*EVENT_KEY[:2], "event"]), keys
                 )
             for cluster, group, text in zip(*map(values_of, rows.columns), strict=True):
-                found[cluster, group].append(text)
-        yield found
+                events[cluster, group].append(text)
+        yield events
 
 
-def in_lines(cluster_id: str, lines: Iterable[bytes]) -> tuple[dict[Key, list[str]], int]:
+def events_in_lines(cluster_id: str, lines: Iterable[bytes]) -> tuple[dict[Key, list[str]], int]:
     """The events of a file's lines, and how many lines are none."""
-    found: dict[Key, list[str]] = {}
+    events: dict[Key, list[str]] = {}
     bad = 0
     for line in lines:
         text = line.decode(errors="replace")
@@ -94,19 +96,19 @@ def in_lines(cluster_id: str, lines: Iterable[bytes]) -> tuple[dict[Key, list[st
         except (ValueError, KeyError, TypeError):
             group = None
         if isinstance(group, str):
-            found.setdefault((cluster_id, group), []).append(text)
+            events.setdefault((cluster_id, group), []).append(text)
         else:
             bad += 1
-    return found, bad
+    return events, bad
 
 
-def in_parts(events: Events) -> Iterator[Events]:
+def in_batches(events: Events) -> Iterator[Events]:
     """The same, so many groups at a time as are worked out together, in order of their names."""
-    for some in batched({key: len(events[key]) for key in sorted(events)}, EVENTS_AT_ONCE):
-        yield {key: events[key] for key in some}
+    for keys in batched({key: len(events[key]) for key in sorted(events)}, EVENTS_AT_ONCE):
+        yield {key: events[key] for key in keys}
 
 
-class Advising:
+class Advisor:
     """Works out the rows of the table ADVICE."""
 
     def __init__(
@@ -140,30 +142,35 @@ class Advising:
                     if texts
                 ],
             )
-        found: list[GroupTrace] = [pickle.loads(one) for one in read]  # noqa: S301 - made by `pieces.read`.
-        failed = [one for one in found if one.error]
-        for one in failed[: max(FAILED_TOLD - self.failed, 0)]:
-            self._report(f"group {one.key[1]}: {one.error}")
+        traces: list[GroupTrace] = [pickle.loads(group_trace) for group_trace in read]  # noqa: S301 - made by `pieces.read`.
+        failed = [group_trace for group_trace in traces if group_trace.error]
+        for group_trace in failed[: max(FAILED_SHOWN - self.failed, 0)]:
+            self._report(f"group {group_trace.key[1]}: {group_trace.error}")
         self.failed += len(failed)
-        found = [one for one in found if one.trace is not None]
-        self.groups += len(found)
-        count = sum(one.settings for one in found)
-        groups, replays = counted(len(found), "group"), counted(count, "replay")
+        traces = [group_trace for group_trace in traces if group_trace.trace is not None]
+        self.groups += len(traces)
+        count = sum(group_trace.settings for group_trace in traces)
+        groups, replays = counted(len(traces), "group"), counted(count, "replay")
         self._report(f"{groups}, {replays} of a group under a setting")
-        parts = [tasks.to_replay(one) for one in found]
+        parts = [tasks.to_replay(group_trace) for group_trace in traces]
         with explained("replaying"):
             replayed = iter(
-                run_on_cores(self._spark, tasks.replay, [one for of in parts for one in of])
+                run_on_cores(
+                    self._spark,
+                    tasks.replay,
+                    [group_trace for group_tasks in parts for group_trace in group_tasks],
+                )
             )
             weighed = run_on_cores(
                 self._spark,
                 tasks.weigh,
                 [
-                    tasks.to_weigh(one, [next(replayed) for _ in of])
-                    for one, of in zip(found, parts, strict=True)
+                    tasks.to_weigh(group_trace, [next(replayed) for _ in group_tasks])
+                    for group_trace, group_tasks in zip(traces, parts, strict=True)
                 ],
             )
-        return from_rows(ADVICE, (row for one in weighed for row in pickle.loads(one)))  # noqa: S301 - as above.
+        rows = (row for result in weighed for row in pickle.loads(result))  # noqa: S301 - as above.
+        return from_rows(ADVICE, rows)
 
 
 def run_on_cores(

@@ -62,8 +62,8 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         # Python's own datetimes take ten times as long, and end with the year 9999.
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    found: list[Any] = column.to_pylist()
-    return found
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -33,19 +33,19 @@ with a stack trace, on each stop.
 class Batches:
     """The function that one query gives to `foreachBatch`, and what came of its batches."""
 
-    def __init__(self, what: str, take: Callable[[DataFrame, int], None]) -> None:
+    def __init__(self, what: str, handle_batch: Callable[[DataFrame, int], None]) -> None:
         """`take` gets each batch and its number; `what` is what its failures are about."""
         self._what = what
-        self._take = take
+        self._handle_batch = handle_batch
         self._is_stopped = False
         self._failure: ReportedError | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Raises a line for Spark, out of any context: py4j would send that along."""
         try:
-            self._take(frame, batch_id)
+            self._handle_batch(frame, batch_id)
         except Exception as error:  # noqa: BLE001 - told by `failure`, whatever it is.
-            text = self._keep(error)
+            text = self._store_failure(error)
         else:
             return
         raise RuntimeError(text)
@@ -69,7 +69,7 @@ class Batches:
             return None if self._is_stopped else error
         return None
 
-    def _keep(self, error: Exception) -> str:
+    def _store_failure(self, error: Exception) -> str:
         """Returns what Spark is told."""
         if self._is_stopped:
             return _INTERRUPTED

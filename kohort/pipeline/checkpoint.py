@@ -69,19 +69,19 @@ class Checkpoint:
                 )
             return None
         try:
-            said = json.loads(self._files.read(path))
-            begin = {int(index): int(offset) for index, offset in said["begin"].items()}
-            owner = CheckpointOwner(Claim(**said["claim"]), said["app_id"], begin)
+            content = json.loads(self._files.read(path))
+            begin = {int(index): int(offset) for index, offset in content["begin"].items()}
+            owner = CheckpointOwner(Claim(**content["claim"]), content["app_id"], begin)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ReportedError(f"{path} cannot be understood: {error}") from error
         self._compare(owner.claim, claim)
         return owner
 
-    def begin_of_any(self) -> Offsets:
+    def stored_begin(self) -> Offsets:
         """Where it began, whichever job it belongs to; nothing if that is not known."""
         try:
-            said = json.loads(self._files.read(f"{self.path}/{_OWNER_FILE}"))
-            return {int(index): int(offset) for index, offset in said["begin"].items()}
+            content = json.loads(self._files.read(f"{self.path}/{_OWNER_FILE}"))
+            return {int(index): int(offset) for index, offset in content["begin"].items()}
         except (ReportedError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
@@ -116,19 +116,19 @@ class Checkpoint:
         done = [name for name in self._files.names(f"{self.path}/commits") if name.isdigit()]
         return max(map(int, done), default=-1)
 
-    def _compare(self, found: Claim, wanted: Claim) -> None:
-        if found.job != wanted.job:
-            reason = f"of the job {found.job!r}, not {wanted.job!r}"
-        elif found.cluster_id != wanted.cluster_id:
-            reason = f"for the cluster {found.cluster_id}, and this one is {wanted.cluster_id}"
-        elif (found.topic, found.topic_id) != (wanted.topic, wanted.topic_id):
+    def _compare(self, stored: Claim, wanted: Claim) -> None:
+        if stored.job != wanted.job:
+            reason = f"of the job {stored.job!r}, not {wanted.job!r}"
+        elif stored.cluster_id != wanted.cluster_id:
+            reason = f"for the cluster {stored.cluster_id}, and this one is {wanted.cluster_id}"
+        elif (stored.topic, stored.topic_id) != (wanted.topic, wanted.topic_id):
             reason = (
-                f"for the topic {found.topic} with id {found.topic_id}, "
+                f"for the topic {stored.topic} with id {stored.topic_id}, "
                 f"not {wanted.topic} with id {wanted.topic_id}"
             )
-        elif found.table_id != wanted.table_id:
+        elif stored.table_id != wanted.table_id:
             reason = (
-                f"for the table with id {found.table_id}, and the one of this lake is "
+                f"for the table with id {stored.table_id}, and the one of this lake is "
                 f"{wanted.table_id}: it was removed, or it is another lake"
             )
         else:
@@ -146,7 +146,7 @@ class Files:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._jvm = jvm.of(spark)
+        self._jvm = jvm.packages(spark)
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory exists."""

@@ -75,17 +75,19 @@ def read(record: Record) -> Read | Refused:
     text = ""
     try:
         text = record.value.decode()
-        said = json.loads(text, parse_constant=_refuse) if text.lstrip()[:1] == "{" else None
+        content = (
+            json.loads(text, parse_constant=_reject_constant) if text.lstrip()[:1] == "{" else None
+        )
     except (ValueError, RecursionError):
-        said = None
-    if said is None:
+        content = None
+    if content is None:
         return Refused(record, "not_json", "no object of JSON")
-    version = said.get("schema")
+    version = content.get("schema")
     if type(version) is int and version != SCHEMA_VERSION:
         detail = f"schema {version}, and only {SCHEMA_VERSION} is understood"
         return Refused(record, "schema_version", detail)
     try:
-        event = _TYPED(said)
+        event = _TYPED(content)
     except _TypeError:
         return Refused(record, "not_of_the_schema", _NOT_OF_THE_SCHEMA)
     wrong = _wrong(event)
@@ -134,7 +136,7 @@ def _missing(event: dict[str, Any]) -> str | None:
     return None
 
 
-def _refuse(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     """NaN and Infinity, which JSON does not have."""
     raise ValueError(name)
 
@@ -167,20 +169,22 @@ def _typed_struct(kind: StructType) -> _Typed:
         if type(value) is not dict:
             raise _TypeError
         get = value.get
-        return {name: None if (one := get(name)) is None else of(one) for name, of in fields}
+        return {
+            name: None if (item := get(name)) is None else convert(item) for name, convert in fields
+        }
 
     return struct
 
 
 def _typed_array(kind: ArrayType) -> _Typed:
-    of = _typed(kind.elementType)
+    convert = _typed(kind.elementType)
 
     def array(value: Any) -> list[Any] | None:  # noqa: ANN401 - JSON.
         if value is None:
             return None
         if type(value) is not list:
             raise _TypeError
-        return [None if one is None else of(one) for one in value]
+        return [None if item is None else convert(item) for item in value]
 
     return array
 

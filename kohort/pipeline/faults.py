@@ -52,14 +52,14 @@ def explained(what: str) -> Iterator[None]:
 
 def explain(what: str, error: Exception) -> ReportedError:
     """The cause of `error`, which befell `what`."""
-    text = _words(error)
+    text = _error_text(error)
     if any(sign in text for sign in _FULL_DISK):
         return UnavailableError(
             f"{what}: the disk is full. Nothing half-written counts; make room and run it again."
         )
     if any(sign in text for sign in _CONFLICT):
         return ConflictError(
-            f"{what}: another run changed it at the same time, and this one nothing of it"
+            f"{what}: another run changed it at the same time; nothing was written"
         )
     if any(sign in text for sign in _NO_ANSWER):
         return UnavailableError(f"{what}: no broker answers in time ({_first_line(text)})")
@@ -78,22 +78,22 @@ def causes(error: BaseException | None) -> Iterator[str]:
     for _ in range(_CAUSES_MAX):
         if error is None:
             return
-        yield _words(error)
+        yield _error_text(error)
         origin = getattr(error, "_origin", None)
         if origin is not None:
-            yield from _of_java(origin)
+            yield from _java_causes(origin)
         error = error.__cause__ or error.__context__
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Java's causes from the outside in, instead of "An error occurred while calling"."""
     if not isinstance(error, Py4JJavaError):
         is_of_spark = isinstance(error, (PySparkException, Py4JError))
         return str(error) if is_of_spark else f"{type(error).__name__}: {error}"
-    return "\n".join(_of_java(error.java_exception))
+    return "\n".join(_java_causes(error.java_exception))
 
 
-def _of_java(cause: Any) -> Iterator[str]:  # noqa: ANN401 - py4j's view of a Throwable.
+def _java_causes(cause: Any) -> Iterator[str]:  # noqa: ANN401 - py4j's view of a Throwable.
     for number in range(_CAUSES_MAX):
         if cause is None:
             return
@@ -112,10 +112,10 @@ def _reason(text: str) -> str:
         return "no topic can be called so"
     if _OF_WORKER in text and (raised := _RAISED.findall(text)):
         # Python's tracebacks end with what was raised; Java's go on behind it.
-        told = raised[-1].strip()[:_TEXT_MAX]
-        name, _, words = told.partition(": ")
+        raised_text = raised[-1].strip()[:_TEXT_MAX]
+        name, _, message = raised_text.partition(": ")
         # What our own code raises there is written for the user.
-        return words if name == _REGISTRY else f"a Python worker raised {told}"
+        return message if name == _REGISTRY else f"a Python worker raised {raised_text}"
     lines = (line.strip() for line in text.splitlines())
     causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
     # A cause that names the record is more useful than the innermost one.

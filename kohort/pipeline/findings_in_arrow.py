@@ -34,19 +34,19 @@ def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
     """The groups in the order of their names, of tables with the columns of READ."""
     groups: dict[Group, GroupHistory] = {}
 
-    def of(group: Group) -> GroupHistory:
+    def history_of(group: Group) -> GroupHistory:
         if group not in groups:
             groups[group] = GroupHistory(*group)
         return groups[group]
 
     for group, rebalance in _rows(tables[REBALANCES.name], Rebalance):
-        of(group).rebalances.append(rebalance)
+        history_of(group).rebalances.append(rebalance)
     for group, member in _rows(tables[MEMBERS.name], Member):
-        of(group).members.append(member)
+        history_of(group).members.append(member)
     for group, avoided in _rows(tables[AVOIDED.name], Avoided):
-        of(group).avoided.append(avoided)
+        history_of(group).avoided.append(avoided)
     for group, running in _rows(tables[RUNNING.name], Running):
-        of(group).running.append(running)
+        history_of(group).running.append(running)
     for group in sorted(groups):
         groups[group].sort()
         yield groups[group]
@@ -60,11 +60,13 @@ def members_in(rows: pa.Table, first: int, last: int) -> list[Member]:
 
 def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str, pa.Table]:
     """The rows of each table of FINDINGS, by its name, in the order of the groups."""
-    found: dict[str, list[tuple[GroupHistory, Rows]]] = {table.name: [] for table in FINDINGS}
+    rows_by_table: dict[str, list[tuple[GroupHistory, Rows]]] = {
+        table.name: [] for table in FINDINGS
+    }
     for history in histories:
         for name, rows in compute_findings(history, limits).items():
-            found[name].append((history, rows))
-    return {table.name: _as_arrow(table, found[table.name]) for table in FINDINGS}
+            rows_by_table[name].append((history, rows))
+    return {table.name: _as_arrow(table, rows_by_table[table.name]) for table in FINDINGS}
 
 
 def as_arrow(table: Table, history: GroupHistory, rows: Rows) -> pa.Table:
@@ -72,13 +74,13 @@ def as_arrow(table: Table, history: GroupHistory, rows: Rows) -> pa.Table:
     return _as_arrow(table, [(history, rows)])
 
 
-def _as_arrow(table: Table, found: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
+def _as_arrow(table: Table, group_rows: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
     """The same of several groups: to make columns for each would take longer than its rows."""
-    columns = list(zip(*(row for _, rows in found for row in rows), strict=True))
+    columns = list(zip(*(row for _, rows in group_rows for row in rows), strict=True))
     if not columns:
         return SCHEMAS[table.name].empty_table()
-    clusters = [history.cluster_id for history, rows in found for _ in rows]
-    groups = [history.group for history, rows in found for _ in rows]
+    clusters = [history.cluster_id for history, rows in group_rows for _ in rows]
+    groups = [history.group for history, rows in group_rows for _ in rows]
     return from_columns(table, [clusters, groups, *columns])
 
 
@@ -90,5 +92,5 @@ def _rows(table: pa.Table, row: type[_Row]) -> Iterator[tuple[Group, _Row]]:
         return
     groups = zip(values_of(table["cluster_id"]), values_of(table["group"]), strict=True)
     values = zip(*(values_of(table[name]) for name in row._fields), strict=True)
-    for group, of in zip(groups, values, strict=True):
-        yield group, row._make(of)
+    for group, values_of_row in zip(groups, values, strict=True):
+        yield group, row._make(values_of_row)

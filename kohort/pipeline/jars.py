@@ -62,13 +62,13 @@ class Jar:
 
 def locked(lock: Path = LOCK) -> list[Jar]:
     """The lines of a lock."""
-    found = []
+    jars = []
     for line in lock.read_text().splitlines():
         if line and not line.startswith("#"):
             coordinates, size, sha256 = line.split()
             group, artifact, version = coordinates.split(":")
-            found.append(Jar(group, artifact, version, int(size), sha256))
-    return found
+            jars.append(Jar(group, artifact, version, int(size), sha256))
+    return jars
 
 
 def default_directory() -> Path:
@@ -100,14 +100,14 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
     total = sum(jar.size for jar in missing)
     announce(f"fetching {counted(len(missing), 'jar')} ({total / 1e6:.0f} MB) into {place}")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place) as scratch:
-        arrived = Path(scratch, "arrived")
-        arrived.mkdir()
-        still = _take_from_maven(missing, arrived)
-        said = _run_ivy(still, Path(scratch), arrived) if still else ""
+        downloads = Path(scratch, "arrived")
+        downloads.mkdir()
+        remaining = _copy_from_maven(missing, downloads)
+        output = _run_ivy(remaining, Path(scratch), downloads) if remaining else ""
         for jar in missing:
-            path = arrived / jar.file_name
+            path = downloads / jar.file_name
             if not path.exists():
-                raise UnavailableError(_advice(jar, said))
+                raise UnavailableError(_advice(jar, output))
             if not jar.is_at(path):
                 raise UnavailableError(
                     f"{jar.file_name} is not the file that was expected: it has {_size(path)} "
@@ -118,20 +118,20 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
     announce("all jars are there")
 
 
-def _take_from_maven(missing: Sequence[Jar], arrived: Path) -> list[Jar]:
+def _copy_from_maven(missing: Sequence[Jar], downloads: Path) -> list[Jar]:
     """Copies what Maven has fetched on this machine before; returns the others."""
     repository = Path.home() / ".m2" / "repository"
-    still = []
+    remaining = []
     for jar in missing:
         path = repository.joinpath(*jar.group.split("."), jar.artifact, jar.version, jar.file_name)
         if jar.is_at(path):
-            shutil.copyfile(path, arrived / jar.file_name)
+            shutil.copyfile(path, downloads / jar.file_name)
         else:
-            still.append(jar)
-    return still
+            remaining.append(jar)
+    return remaining
 
 
-def _run_ivy(missing: Sequence[Jar], scratch: Path, arrived: Path) -> str:
+def _run_ivy(missing: Sequence[Jar], scratch: Path, downloads: Path) -> str:
     """Fetches with several Ivies at a time and shows how far they are; returns what they said."""
     # The largest first, each to the process that has least to do.
     shares: list[list[Jar]] = [[] for _ in range(min(_PROCESSES, len(missing)))]
@@ -139,7 +139,7 @@ def _run_ivy(missing: Sequence[Jar], scratch: Path, arrived: Path) -> str:
         min(shares, key=lambda share: sum(jar.size for jar in share)).append(jar)
     logs = [scratch / f"ivy-{index}.log" for index in range(len(shares))]
     processes = [
-        _start_ivy(share, scratch / f"ivy-{index}", arrived, logs[index])
+        _start_ivy(share, scratch / f"ivy-{index}", downloads, logs[index])
         for index, share in enumerate(shares)
     ]
     deadline = time.monotonic() + _TIMEOUT_S
@@ -162,7 +162,7 @@ def _run_ivy(missing: Sequence[Jar], scratch: Path, arrived: Path) -> str:
 
 
 def _start_ivy(
-    share: Sequence[Jar], scratch: Path, arrived: Path, log: Path
+    share: Sequence[Jar], scratch: Path, downloads: Path, log: Path
 ) -> subprocess.Popen[bytes]:
     scratch.mkdir()
     module = scratch / "ivy.xml"
@@ -178,7 +178,7 @@ def _start_ivy(
         "-ivy",
         str(module),
         "-retrieve",
-        f"{arrived}/[artifact]-[revision].[ext]",
+        f"{downloads}/[artifact]-[revision].[ext]",
     ]
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 - Java and Spark's own Ivy, with what the lock says.
@@ -201,10 +201,10 @@ def _ivy_module(share: Sequence[Jar]) -> str:
 
 
 def _ivy_jar() -> Path:
-    found = sorted(Path(pyspark.__file__).with_name("jars").glob("ivy-*.jar"))
-    if not found:
+    ivy_jars = sorted(Path(pyspark.__file__).with_name("jars").glob("ivy-*.jar"))
+    if not ivy_jars:
         raise UnavailableError("this Spark has no Ivy among its jars; see docs/pipeline.md")
-    return found[-1]
+    return ivy_jars[-1]
 
 
 def _size(path: Path) -> int:
@@ -220,8 +220,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _advice(jar: Jar, said: str) -> str:
-    hints = [line.strip() for line in said.splitlines() if "ERROR" in line or "timed out" in line]
+def _advice(jar: Jar, output: str) -> str:
+    hints = [line.strip() for line in output.splitlines() if "ERROR" in line or "timed out" in line]
     return (
         f"{jar.group}:{jar.artifact}:{jar.version} could not be fetched. {' '.join(hints[:3])}\n"
         f"Behind a mirror, {IVY_SETTINGS} names an ivysettings.xml; jars that were fetched "

@@ -15,7 +15,7 @@ from kohort.pipeline.errors import UnavailableError
 _ENDING_S: Final = 2.0
 
 
-def of(spark: SparkSession) -> Any:  # noqa: ANN401 - packages and classes of the JVM, by name.
+def packages(spark: SparkSession) -> Any:  # noqa: ANN401 - packages and classes of the JVM, by name.
     """The root of all Java packages.
 
     Raises:
@@ -64,8 +64,8 @@ def _is_silence(error: BaseException | None) -> bool:
 
 def is_observed(observation: Observation) -> bool:
     """Whether an action has told of it; Python's own way to ask waits until one does, for ever."""
-    made = observation._jo  # noqa: SLF001 - as above.
-    return made is not None and bool(made.future().isCompleted())
+    java_observation = observation._jo  # noqa: SLF001 - as above.
+    return java_observation is not None and bool(java_observation.future().isCompleted())
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.
@@ -76,4 +76,4 @@ def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above
 def delta_log(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - as above.
     """Delta's own view of the table at a path."""
     session = spark._jsparkSession  # noqa: SLF001 - as above.
-    return of(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, path)
+    return packages(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, path)

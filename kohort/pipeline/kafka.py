@@ -93,7 +93,7 @@ class Kafka:
             UnavailableError: the brokers sent nothing in time.
             ReportedError: the brokers refused the request.
         """
-        java = jvm.of(spark)
+        java = jvm.packages(spark)
         settings = java.java.util.HashMap()
         for name, value in self.client_settings().items():
             settings.put(name, value)
@@ -103,14 +103,14 @@ class Kafka:
         consumer = java.org.apache.kafka.clients.consumer.KafkaConsumer(
             settings, as_bytes, as_bytes
         )
-        found: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         try:
             consumer.assign(java.java.util.List.of(place))
             consumer.seek(place, first)
             deadline_s = time.monotonic() + self.timeout_s
             while (at := consumer.position(place)) < end:
                 records = consumer.poll(java.java.time.Duration.ofMillis(_POLL_MS))
-                found += map(_row, records.records(place))
+                rows += map(_row, records.records(place))
                 if consumer.position(place) > at:
                     deadline_s = time.monotonic() + self.timeout_s
                 elif time.monotonic() > deadline_s:
@@ -119,7 +119,7 @@ class Kafka:
             raise ReportedError(f"{self.servers} refuses: {_reason(error)}") from error
         finally:
             consumer.close()
-        return [row for row in found if row[_OFFSET] < end]
+        return [row for row in rows if row[_OFFSET] < end]
 
     def client_settings(self) -> dict[str, str]:
         """Settings for an admin client."""
@@ -140,7 +140,7 @@ class Admin:
     """
 
     def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
-        self._jvm = jvm.of(spark)
+        self._jvm = jvm.packages(spark)
         self._servers = kafka.servers
         settings = self._jvm.java.util.HashMap()
         for name, value in kafka.client_settings().items():
@@ -181,7 +181,7 @@ class Admin:
             if "UnknownTopicOrPartition" in str(error) or "InvalidTopic" in str(error):
                 raise TopicMissingError(f"there is no topic {name} at {self._servers}") from error
             raise
-        indexes = sorted(one.partition() for one in described.partitions())
+        indexes = sorted(partition.partition() for partition in described.partitions())
         return Topic(name, str(described.topicId()), tuple(indexes))
 
     def starts(self, topic: Topic) -> Offsets:
@@ -196,8 +196,8 @@ class Admin:
         """The first records of that time or later; where there is none yet, the next ones."""
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(moment_ms)
         ends = self.ends(topic)
-        found = self._offsets(topic, spec)
-        return {index: at if at >= 0 else ends[index] for index, at in found.items()}
+        offsets = self._offsets(topic, spec)
+        return {index: at if at >= 0 else ends[index] for index, at in offsets.items()}
 
     def names(self, pattern: re.Pattern[str]) -> list[str]:
         """The topics whose whole names match, those of the brokers' own left out; in order."""
@@ -236,15 +236,15 @@ class Admin:
         self._get(self._client.alterConsumerGroupOffsets(group, commits).all())
 
     def _offsets(self, topic: Topic, spec: object) -> Offsets:
-        asked = self._jvm.java.util.HashMap()
+        specs = self._jvm.java.util.HashMap()
         for partition in topic.partitions:
-            asked.put(self._partition(topic.name, partition), spec)
-        found = self._get(self._client.listOffsets(asked).all())
-        return {partition.partition(): at.offset() for partition, at in found.items()}
+            specs.put(self._partition(topic.name, partition), spec)
+        listed = self._get(self._client.listOffsets(specs).all())
+        return {partition.partition(): at.offset() for partition, at in listed.items()}
 
     def _partition(self, topic: str, index: int) -> object:
-        made: object = self._jvm.org.apache.kafka.common.TopicPartition(topic, index)
-        return made
+        topic_partition: object = self._jvm.org.apache.kafka.common.TopicPartition(topic, index)
+        return topic_partition
 
     def _get(self, future: Any) -> Any:  # noqa: ANN401 - a Java future and what it holds.
         try:

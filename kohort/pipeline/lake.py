@@ -100,7 +100,7 @@ class Lake(Protocol):
         """
         ...
 
-    def create(self, name: str, schema: StructType, cut_by: Sequence[str] = ()) -> str:
+    def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
         """Makes an empty table if there is none; returns the id that the table keeps for life.
 
         A table that is made is cut into partitions by the values of the columns `cut_by`.
@@ -163,6 +163,6 @@ class Lake(Protocol):
         """The lake's tables, in the order of the alphabet."""
         ...
 
-    def called(self, name: str) -> str:
+    def label(self, name: str) -> str:
         """The table, in a sentence."""
         ...

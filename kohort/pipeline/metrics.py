@@ -77,13 +77,13 @@ class Metrics:
 
     def batch(self, topic: str, rows: int, seconds: float, behind: int | None = None) -> None:
         """A batch was taken; `behind` is None where that is not known."""
-        of = (self._job, topic)
-        self._rows.labels(*of).inc(rows)
-        self._batches.labels(*of).inc()
-        self._seconds.labels(*of).inc(seconds)
-        self._last.labels(*of).set(time.time())
+        labels = (self._job, topic)
+        self._rows.labels(*labels).inc(rows)
+        self._batches.labels(*labels).inc()
+        self._seconds.labels(*labels).inc(seconds)
+        self._last.labels(*labels).set(time.time())
         if behind is not None:
-            self._behind.labels(*of).set(behind)
+            self._behind.labels(*labels).set(behind)
         # A failure shows in the age of the file.
         with suppress(OSError):
             self._write()

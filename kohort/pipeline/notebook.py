@@ -23,7 +23,7 @@ from kohort.insight.advisor.tasks import Key
 from kohort.insight.analysis.finder import Thresholds
 from kohort.insight.analysis.rows import read_histories
 from kohort.insight.errors import ReportedError, UsageError
-from kohort.pipeline.advising import Advising
+from kohort.pipeline.advising import Advisor
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.events import Read, read, typed
 from kohort.pipeline.findings_in_arrow import tables_of
@@ -70,27 +70,27 @@ def history(
         ReportedError: neither is given, or both, or there is no such history.
         UsageError: a file cannot be read; format or catalog are none.
     """
-    is_kept = lake is not None or catalog is not None
-    if is_kept == bool(paths):
+    in_lake = lake is not None or catalog is not None
+    if in_lake == bool(paths):
         raise ReportedError("a history is in files or in a lake: name one of both")
-    if is_kept:
+    if in_lake:
         if lake is None and format == DELTA:
             raise UsageError("Delta's tables are read where they lie: which lake=?")
-        kept = open_lake(spark, lake or "", format, _namespace(catalog))
-        rebalances = kept.read(REBALANCES.name).select(*EVENTS.names)
-        return rebalances.unionByName(kept.read(AVOIDED.name).select(*EVENTS.names))
-    said = [
-        one
-        for piece in files.pieces(paths, timezone)
-        for one in map(read, piece.records(cluster_id))
-        if isinstance(one, Read)
+        lake_tables = open_lake(spark, lake or "", format, _namespace(catalog))
+        rebalances = lake_tables.read(REBALANCES.name).select(*EVENTS.names)
+        return rebalances.unionByName(lake_tables.read(AVOIDED.name).select(*EVENTS.names))
+    parsed_records = [
+        record
+        for chunk in files.chunks(paths, timezone)
+        for record in map(read, chunk.records(cluster_id))
+        if isinstance(record, Read)
     ]
     first: dict[tuple[str, str, int], Read] = {}
-    for one in said:
+    for record in parsed_records:
         # What is told before its end is told again at its end.
-        if one.event.get("outcome") != "running":
-            first.setdefault(one.key, one)
-    rows = [(*key[:2], one.text) for key, one in first.items()]
+        if record.event.get("outcome") != "running":
+            first.setdefault(record.key, record)
+    rows = [(*key[:2], record.text) for key, record in first.items()]
     return spark.createDataFrame(rows, EVENTS)
 
 
@@ -109,9 +109,10 @@ def findings(
         for cluster_id in sorted(by_cluster)
         for group in read_histories(cluster_id, by_cluster[cluster_id])
     ]
-    found = tables_of(groups, thresholds or Thresholds())
+    rows_by_table = tables_of(groups, thresholds or Thresholds())
     return {
-        table.name: spark.createDataFrame(found[table.name], table.schema) for table in FINDINGS
+        table.name: spark.createDataFrame(rows_by_table[table.name], table.schema)
+        for table in FINDINGS
     }
 
 
@@ -130,7 +131,7 @@ def advise(
     by_group: dict[Key, list[str]] = {}
     for row in events.select("cluster_id", "group", "event").toLocalIterator():
         by_group.setdefault((row["cluster_id"], row["group"]), []).append(row["event"])
-    rows = Advising(spark, days=days, known=known or {}).rows(by_group)
+    rows = Advisor(spark, days=days, known=known or {}).rows(by_group)
     return spark.createDataFrame(rows, ADVICE.schema)
 
 

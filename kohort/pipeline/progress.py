@@ -37,11 +37,11 @@ class Progress(StreamingQueryListener):
         self._metrics = metrics
         self.rows: dict[str, int] = {}
         """All rows so far, by the name of the query."""
-        self.aside: dict[str, int] = {}
+        self.quarantined: dict[str, int] = {}
         """How many of them are in quarantine, by topic."""
-        self._read_again: dict[tuple[str, int], int] = {}
+        self._uncounted: dict[tuple[str, int], int] = {}
         """Rows by topic and batch, of batches whose progress is not reported yet."""
-        self._told_s = time.monotonic()
+        self._announced_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
 
@@ -55,16 +55,16 @@ class Progress(StreamingQueryListener):
             # The session may be the caller's, who goes on with it.
             spark.streams.removeListener(self)
 
-    def wait_told(self, query: StreamingQuery) -> None:
+    def wait_reported(self, query: StreamingQuery) -> None:
         """Returns when all has been told of a query that has ended: its news come a bit later."""
         with self._has_ended:
             self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
 
     def announce_if_quiet(self, spark: SparkSession, doing: str) -> None:
         """What the job is at and how far the stages are, if nothing was told for a while."""
-        if time.monotonic() - self._told_s < QUIET_S_MAX:
+        if time.monotonic() - self._announced_s < QUIET_S_MAX:
             return
-        self._told_s = time.monotonic()
+        self._announced_s = time.monotonic()
         announce_stages(spark, doing)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
@@ -74,11 +74,11 @@ class Progress(StreamingQueryListener):
         progress = event.progress
         name = progress.name or str(progress.id)
         topic = name.rpartition(" ")[2]
-        rows = self._read_again.pop((topic, progress.batchId), progress.numInputRows)
+        rows = self._uncounted.pop((topic, progress.batchId), progress.numInputRows)
         if not rows:
             return
         self.rows[name] = self.rows.get(name, 0) + rows
-        self._told_s = time.monotonic()
+        self._announced_s = time.monotonic()
         announce(line(name, progress, rows))
         if self._metrics is not None:
             self._metrics.batch(
@@ -88,15 +88,15 @@ class Progress(StreamingQueryListener):
                 behind(progress),
             )
 
-    def put_aside(self, topic: str, count: int) -> None:
+    def add_quarantined(self, topic: str, count: int) -> None:
         """Count records of a batch whose values could not be decoded: they are in quarantine."""
-        self.aside[topic] = self.aside.get(topic, 0) + count
+        self.quarantined[topic] = self.quarantined.get(topic, 0) + count
         if self._metrics is not None:
             self._metrics.quarantined(topic, "undecodable", count)
 
-    def read_again(self, topic: str, batch_id: int, count: int) -> None:
+    def add_uncounted(self, topic: str, batch_id: int, count: int) -> None:
         """Note the rows of a batch that the job has read by itself, which Spark does not count."""
-        self._read_again[topic, batch_id] = count
+        self._uncounted[topic, batch_id] = count
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -151,21 +151,19 @@ def announce_stages(spark: SparkSession, doing: str = "") -> None:
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
     tasks = sum(stage.numTasks for stage in stages if stage is not None)
-    told = f"{done} of {tasks} tasks are done" if tasks else ""
-    if doing or told:
-        announce("working: " + ", ".join(part for part in (doing, told) if part))
+    tasks_text = f"{done} of {tasks} tasks are done" if tasks else ""
+    if doing or tasks_text:
+        announce("working: " + ", ".join(part for part in (doing, tasks_text) if part))
 
 
 def line(name: str, progress: StreamingQueryProgress, row_count: int) -> str:
     """One batch in one line."""
     seconds = progress.batchDuration / 1000
     count = behind(progress)
-    told = "how far behind is unknown" if count is None else f"{counted(count, 'offset')} behind"
+    lag = "how far behind is unknown" if count is None else f"{counted(count, 'offset')} behind"
     rows = counted(row_count, "row")
     rate = row_count / max(seconds, 0.001)
-    return (
-        f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s, {rate:,.0f} rows/s, {told}"
-    )
+    return f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s, {rate:,.0f} rows/s, {lag}"
 
 
 def behind(progress: StreamingQueryProgress) -> int | None:

@@ -150,10 +150,10 @@ def set_log_level(spark: SparkSession, level: str) -> None:
     spark.sparkContext.setLogLevel(level)
     if is_submitted() or level not in _TALKATIVE:
         return
-    log4j = jvm.of(spark).org.apache.logging.log4j
+    log4j = jvm.packages(spark).org.apache.logging.log4j
     configuration = log4j.core.LoggerContext.getContext(False).getConfiguration()
     loggers = dict(configuration.getLoggers())
-    for name in [name for name, one in loggers.items() if one.getLevel().name() == "OFF"]:
+    for name in [name for name, logger in loggers.items() if logger.getLevel().name() == "OFF"]:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.getLevel(level))
 
 

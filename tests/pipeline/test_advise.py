@@ -16,10 +16,10 @@ from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.grid import grid
 from kohort.insight.advisor.tasks import Key
 from kohort.insight.errors import UsageError
-from kohort.pipeline.advising import Advising, in_lake
+from kohort.pipeline.advising import Advisor, events_in_lake
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.jobs import advise as job
-from kohort.pipeline.rebalances.files import Piece
+from kohort.pipeline.rebalances.files import Chunk
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
 from kohort.pipeline.rebalances.ingest import Ingest
 from kohort.pipeline.schemas import REBALANCES
@@ -70,7 +70,7 @@ def by_group(records: list[Json]) -> dict[Key, list[str]]:
 
 
 def worked_out(spark: SparkSession, *given: list[Json], days: int = 35) -> list[Json]:
-    advising = Advising(spark, days=days, known=KNOWN)
+    advising = Advisor(spark, days=days, known=KNOWN)
     rows = [advising.rows(by_group(records)) for records in given]
     assert all(one.column_names == ADVICE.names for one in rows)
     found: list[Json] = pa.concat_tables(rows).to_pylist()
@@ -80,7 +80,7 @@ def worked_out(spark: SparkSession, *given: list[Json], days: int = 35) -> list[
 @pytest.fixture(scope="module")
 def advised(spark: SparkSession) -> pa.Table:
     """Advice for the groups a and b, worked out once: a replay of all settings costs seconds."""
-    advising = Advising(spark, days=35, known=KNOWN)
+    advising = Advisor(spark, days=35, known=KNOWN)
     return advising.rows(by_group(deploy("a", 2) + deploy("b", 3)))
 
 
@@ -108,7 +108,7 @@ def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSess
     broken = [{"group": "x", "kind": "rebalance", "sequence": 1, "trigger": "?"}]
     only_avoided = [{"group": "y", "kind": "avoided", "sequence": 1, "at_ms": 0}]
     told: list[str] = []
-    advising = Advising(spark, days=35, known={}, report=told.append)
+    advising = Advisor(spark, days=35, known={}, report=told.append)
 
     rows = advising.rows(by_group(deploy("a", 2) + broken + only_avoided))
 
@@ -158,16 +158,16 @@ def test_events_of_a_lake_come_so_many_groups_at_a_time_as_fit(
     lake = DeltaLake(spark, str(tmp_path / "lake"))
     given = {name: deploy(name, 2) for name in "cab"}
     lines = [json.dumps(record).encode() for of in given.values() for record in of]
-    Ingest(lake).take(Piece("history", list(enumerate(lines))).records("c"))
+    Ingest(lake).write_all(Chunk("history", list(enumerate(lines))).records("c"))
     monkeypatch.setattr("kohort.pipeline.advising.EVENTS_AT_ONCE", 2 * len(given["a"]))
 
-    parts = list(in_lake(lake))
+    parts = list(events_in_lake(lake))
 
     assert [list(part) for part in parts] == [[("c", "a"), ("c", "b")], [("c", "c")]]
     told = [json.loads(text) for text in parts[1]["c", "c"]]
     assert [one["sequence"] for one in told] == [one["sequence"] for one in given["c"]]
-    assert list(in_lake(lake, groups=["b"])) == [{("c", "b"): parts[0]["c", "b"]}]
-    assert not list(in_lake(lake, cluster_id="d"))
+    assert list(events_in_lake(lake, groups=["b"])) == [{("c", "b"): parts[0]["c", "b"]}]
+    assert not list(events_in_lake(lake, cluster_id="d"))
 
 
 @pytest.mark.long
@@ -226,7 +226,7 @@ def test_the_command_reads_a_file_writes_table_and_topic_and_says_it_in_words(
     assert "\n  * " in out
     assert " static membership" in out
     assert "not known: the members' partitions" in out
-    assert "left out: 1 line without an event" in err
+    assert "skipped 1 line without a history event" in err
     assert DeltaLake(spark, str(lake)).read("advice").count() > 20
     (sent,) = (
         spark.read.format("kafka")
@@ -250,8 +250,8 @@ def test_the_report_of_a_lake_is_one_page(
     pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: pa.Table
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
-    raw = Piece("history", [(n, json.dumps(r).encode()) for n, r in enumerate(deploy("a", 2))])
-    Ingest(lake).take(raw.records("c"))
+    raw = Chunk("history", [(n, json.dumps(r).encode()) for n, r in enumerate(deploy("a", 2))])
+    Ingest(lake).write_all(raw.records("c"))
     Findings(lake, Thresholds()).renew()
     lake.overwrite(spark.createDataFrame(advised, ADVICE.schema), ADVICE.name)
 

@@ -99,7 +99,7 @@ def test_all_jobs_run_on_a_cluster_whose_executors_have_an_archive(
     week = ROOT / "examples" / "rebalance-week" / "week.jsonl.gz"
     code, told = submit("rebalances", "--from", str(week), "--cluster-id", "example")
     assert code == 0, told[-3000:]
-    assert "findings of 3 groups made again" in told
+    assert "findings of 3 groups renewed" in told
     # Without the archive it says what an executor lacks.
     advise = ("advise", "--topic", "", "--group", "billing")
     code, told = submit(*advise, with_archive=False)

@@ -156,9 +156,9 @@ def test_a_table_that_is_another_one_is_not_taken_for_the_lakes(
 ) -> None:
     frame = spark.createDataFrame([(1,)], "number int")
     lake.append_once(frame, "land/orders.eu", app_id="a", batch_id=0)
-    with pytest.raises(ReportedError, match=r"is called as the lake's land/orders\.eu is"):
+    with pytest.raises(ReportedError, match=r"is used by the lake's table land/orders\.eu"):
         lake.append_once(frame, "land/orders-eu", app_id="b", batch_id=0)
-    with pytest.raises(ReportedError, match="has no table nothing; has the job run"):
+    with pytest.raises(ReportedError, match="has no table nothing; run the job"):
         lake.read("nothing")
 
 
@@ -178,7 +178,7 @@ def test_a_history_is_in_iceberg_as_it_is_in_delta(spark: SparkSession, tmp_path
     ]
     for lake in lakes:
         for part in (lines[:2], lines, lines):
-            Ingest(lake).take(records(part))
+            Ingest(lake).write_all(records(part))
             Findings(lake, Thresholds()).renew()
     for table in (*HISTORY, *FINDINGS):
         one, other = (lake.read(table.name).select(*table.names) for lake in lakes)

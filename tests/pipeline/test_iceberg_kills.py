@@ -53,7 +53,7 @@ def work(root: str, values: list[bytes], first: int, batch: int = BATCH) -> None
         for number, value in enumerate(values)
     ]
     for at in range(0, len(records), batch):
-        ingest.take(records[at : at + batch])
+        ingest.write_all(records[at : at + batch])
         findings.renew()
 
 

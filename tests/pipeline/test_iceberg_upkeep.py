@@ -255,7 +255,7 @@ def test_a_night_goes_over_all_tables_of_the_lake_and_no_other(
     for sequence, ago in days.items():
         now_ms = round((datetime.now(UTC) - timedelta(days=ago)).timestamp() * 1_000)
         event = rebalance(sequence, 0, member("a-1", join=0, sync=10, gained=["t-0"]))
-        Ingest(lake).take(records([line(replace(event, started_at_ms=now_ms))]))
+        Ingest(lake).write_all(records([line(replace(event, started_at_ms=now_ms))]))
     Findings(lake, Thresholds()).renew()
     # Somebody else's, in the same namespace.
     catalog = lake._tables._opened()

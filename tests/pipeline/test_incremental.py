@@ -74,13 +74,13 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
 ) -> None:
     from kohort.pipeline.arrow import schema_of  # noqa: PLC0415
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
-    from kohort.pipeline.delta.transaction import in_order  # noqa: PLC0415
+    from kohort.pipeline.delta.transaction import sorted_by_group  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
     from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
     from kohort.pipeline.schemas import FINDINGS  # noqa: PLC0415
 
     def take(lake: DeltaLake, values: list[bytes]) -> None:
-        Ingest(lake).take(records(values))
+        Ingest(lake).write_all(records(values))
         Findings(lake, Thresholds()).renew()
 
     filled: set[str] = set()
@@ -100,7 +100,7 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
                 lake.begin(table.name).read(schema_of(table)) for lake in (bit_by_bit, at_once)
             )
             # Files come in any order.
-            assert in_order(found).equals(in_order(expected)), table.name
+            assert sorted_by_group(found).equals(sorted_by_group(expected)), table.name
             if expected.num_rows:
                 filled.add(table.name)
         if not seed:
@@ -121,7 +121,7 @@ def test_a_group_that_is_too_large_is_worked_out_in_parts(
     from kohort.pipeline.schemas import FINDINGS  # noqa: PLC0415
 
     def take(lake: Lake, values: list[bytes]) -> None:
-        Ingest(lake).take(records(values))
+        Ingest(lake).write_all(records(values))
         findings.Findings(lake, findings.Thresholds()).renew()
 
     lines = [line(record) for record in history(random.Random(1))]
@@ -134,17 +134,17 @@ def test_a_group_that_is_too_large_is_worked_out_in_parts(
         from kohort.pipeline.iceberg import change  # noqa: PLC0415 - an extra.
 
         monkeypatch.setattr(change, "HELD_ROWS_MAX", 5)
-    in_parts = lake_of(spark, tmp_path / "in-parts", kind)
+    in_batches = lake_of(spark, tmp_path / "in-parts", kind)
     for values in (lines[:-1], lines[-1:]):
-        take(in_parts, values)
-    versions = [in_parts.version(table.name) for table in FINDINGS]
-    assert findings.Findings(in_parts, findings.Thresholds()).renew() == 0
+        take(in_batches, values)
+    versions = [in_batches.version(table.name) for table in FINDINGS]
+    assert findings.Findings(in_batches, findings.Thresholds()).renew() == 0
     for table in FINDINGS:
-        found, expected = (lake.read(table.name) for lake in (in_parts, at_once))
+        found, expected = (lake.read(table.name) for lake in (in_batches, at_once))
         if table.name == "partitions":
             found, expected = (
                 frame.withColumn("partitions", f.explode("partitions"))
                 for frame in (found, expected)
             )
         assertDataFrameEqual(found, expected)
-    assert versions == [in_parts.version(table.name) for table in FINDINGS]
+    assert versions == [in_batches.version(table.name) for table in FINDINGS]

@@ -81,9 +81,9 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
     for turn in range(4):
         commits.left = min(turn, 1)
         with pytest.raises(PowerCutError):
-            ingest.take(records(VALUES))
+            ingest.write_all(records(VALUES))
     commits.left = None
-    tally = ingest.take(records(VALUES))
+    tally = ingest.write_all(records(VALUES))
     assert (tally.rebalances, tally.avoided, tally.quarantined) == (2, 1, 1)
     counts = {
         name: lake.read(name).count() for name in ("rebalances", "avoided", "members", "quarantine")
@@ -115,7 +115,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
         ]
         commits.table = table
         commits.others.append(partial(Ingest(quick).take, records(values)))
-        mine.take(records(values))
+        mine.write_all(records(values))
         assert not commits.others
         assert f"the table {table} of" in capsys.readouterr().err
     for table, count in {"rebalances": 3, "members": 3, "avoided": 3}.items():
@@ -125,7 +125,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
 
     def take_more(sequence: int) -> None:
         more = rebalance(sequence, 5 * sequence, member("a-1", join=0, sync=10, kept=1))
-        Ingest(quick).take(records([line(more)]))
+        Ingest(quick).write_all(records([line(more)]))
 
     def find_more() -> None:
         take_more(99)
@@ -137,7 +137,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     commits.others.append(find_more)
     findings.renew()
     assert not commits.others
-    assert "another run renewed them meanwhile; doing it again" in capsys.readouterr().err
+    assert "another run renewed them meanwhile; trying again" in capsys.readouterr().err
     assert Findings(quick, Thresholds()).renew() == 0
     causes = quick.read("causes").where("trigger_kind = 'member_added'")
     assert_rows(causes.select("rebalance_count"), [(5,)])
@@ -153,11 +153,11 @@ def test_an_event_is_there_once_and_what_contradicts_it_in_quarantine(
     collects: set[bool] = set()
     for _ in range(2):
         # Rows are many, and none is in a cycle.
-        tally = ingest.take(one for one in records(told) if noted(collects, gc.isenabled()))
+        tally = ingest.write_all(one for one in records(told) if noted(collects, gc.isenabled()))
         assert tally.reasons == {"sequence_taken": 1}
     assert (collects, gc.isenabled()) == ({False}, True)
     # In a batch of its own, beside one that is new.
-    tally = ingest.take(records([line(other), line(avoided(3, 90)), b"{}"]))
+    tally = ingest.write_all(records([line(other), line(avoided(3, 90)), b"{}"]))
     assert tally.reasons == {"sequence_taken": 1, "missing_field": 1}
     assert_rows(lake.read("rebalances").select("sequence", "offset"), [(1, 0)])
     assert lake.read("running").count() == 1

@@ -325,9 +325,9 @@ def test_tables_are_entered_in_a_catalog_and_others_there_are_left_alone(
         lake.append_once(spark.range(3), "land/orders.eu", app_id="a", batch_id=0)
         assert spark.table("spark_catalog.lake_of_tests.land_orders_eu").count() == 3
         other = DeltaLake(spark, str(tmp_path / "other"), namespace)
-        with pytest.raises(ReportedError, match="is another one, at"):
+        with pytest.raises(ReportedError, match="is another table, at"):
             other.create("land/orders.eu", spark.range(1).schema)
-        with pytest.raises(ReportedError, match="is another one, at"):
+        with pytest.raises(ReportedError, match="is another table, at"):
             lake.create("land/orders-eu", spark.range(1).schema)
     finally:
         spark.sql("DROP DATABASE IF EXISTS spark_catalog.lake_of_tests CASCADE")
@@ -344,7 +344,7 @@ def test_old_rows_are_forgotten_by_their_moment(spark: SparkSession, lake: Delta
 
 def test_a_table_that_is_missing_is_named(lake: DeltaLake) -> None:
     assert not lake.exists("rebalances")
-    with pytest.raises(ReportedError, match=r"has no table rebalances; has the job run"):
+    with pytest.raises(ReportedError, match=r"has no table rebalances; run the job"):
         lake.read("rebalances")
 
 

@@ -111,7 +111,7 @@ def test_topics_that_match_are_landed_from_a_time_on_and_what_was_before_later(
 
 def test_which_topics_has_to_be_said(land: Land, capfd: pytest.CaptureFixture[str]) -> None:
     assert land() == 2
-    assert "which topics?" in capfd.readouterr().err
+    assert "no topic given" in capfd.readouterr().err
 
 
 def test_records_that_were_deleted_before_they_were_landed_end_the_job_by_name(

@@ -187,7 +187,7 @@ def test_a_schema_that_comes_amid_a_batch_leaves_its_records_where_they_were_put
     reasons = put_aside(lake, topic).select("offset", "undecodable").where("offset IN (7, 9)")
     unknown, later = (
         "the registry has no schema 6",
-        "it could not be decoded when its batch was landed",
+        "could not be decoded when its batch was landed",
     )
     assert_rows(reasons, [(7, unknown), (9, later)])
 

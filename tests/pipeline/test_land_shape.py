@@ -79,14 +79,14 @@ def test_avro_is_decoded_by_the_schemas_of_a_registry(
     )
     job = (*job, "--lake", tmp_path / "lake", "--value", "avro")
     assert pipeline(*job) == 2
-    assert "where are the schemas? --registry" in capfd.readouterr().err
+    assert "needs a schema registry: --registry" in capfd.readouterr().err
     with registered() as schemas:
         schemas.answers["/schemas/ids/5"] = {"schema": json.dumps(schema)}
         assert pipeline(*job, "--registry", schemas.registry.url) == 0
     landed = table(spark, tmp_path / "lake", topic)
     assert_rows(decoded(landed), [(0, '{"n": 7}'), (2, '{"n": 7}')])
     bad = spark.read.format("delta").load(str(tmp_path / "lake/quarantined" / topic))
-    assert_rows(bad.select("undecodable"), [("it does not begin with the id of a schema",)])
+    assert_rows(bad.select("undecodable"), [("the value does not begin with a schema id",)])
     # Without a registry nothing can be said of a value, and nothing is landed.
     produce(topics, topic, b"\x00\x00\x00\x00\x06x")
     assert pipeline(*job, "--registry", "http://127.0.0.1:1") == 1

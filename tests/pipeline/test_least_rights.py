@@ -90,7 +90,7 @@ def lander(pipeline: Pipeline) -> Client:
                 *("land", names["TOPIC"], "--available-now", *where, "--lake", directory / "lake")
             )
         said = out.getvalue()
-        return ProgramResult(code == 0 and "nothing was committed" not in said, said)
+        return ProgramResult(code == 0 and "the commit to the group" not in said, said)
 
     return Client(LANDS, work, filled=["TOPIC"])
 

@@ -39,7 +39,7 @@ def test_a_history_is_the_same_out_of_files_and_out_of_a_lake(
     lines = [line(record) for record in EVENTS]
     file = tmp_path / "history.jsonl"
     file.write_bytes(b"\n".join([lines[0], b"no event", lines[0], *lines[1:]]))
-    Ingest(DeltaLake(spark, str(tmp_path / "lake"))).take(records(lines))
+    Ingest(DeltaLake(spark, str(tmp_path / "lake"))).write_all(records(lines))
 
     of_file = history(spark, str(file), cluster_id=CLUSTER)
     of_lake = history(spark, lake=str(tmp_path / "lake"))
@@ -72,7 +72,7 @@ def test_a_history_is_read_out_of_iceberg_in_a_lake_and_in_a_catalog(
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     lake, place = str(tmp_path / "lake"), "prod.kafka"
     for one in (IcebergLake(spark, lake), IcebergLake(spark, lake, Namespace.parse(place))):
-        Ingest(one).take(records(lines))
+        Ingest(one).write_all(records(lines))
     for found in (
         history(spark, lake=lake, format="iceberg"),
         history(spark, format="iceberg", catalog=place),

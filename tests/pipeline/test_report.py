@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaLake:
     """The recorded week, with its findings."""
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
-    from kohort.pipeline.rebalances.files import Piece  # noqa: PLC0415
+    from kohort.pipeline.rebalances.files import Chunk  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
     from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     made = DeltaLake(spark, str(tmp_path_factory.mktemp("lake")))
     records = [record for group in week().values() for record in group]
     lines = [(number, json.dumps(record).encode()) for number, record in enumerate(records)]
-    Ingest(made).take(Piece("week", lines).records(CLUSTER))
+    Ingest(made).write_all(Chunk("week", lines).records(CLUSTER))
     Findings(made, Thresholds()).renew()
     return made
 

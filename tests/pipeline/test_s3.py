@@ -73,11 +73,11 @@ def test_a_lake_on_s3_takes_a_history_and_one_event_more(
     first, more = tmp_path / "first.jsonl", tmp_path / "more.jsonl"
     first.write_bytes(b"\n".join(lines[:2]))
     more.write_bytes(b"\n".join(lines))
-    assert "findings of 1 group made again" in run("rebalances", "--from", str(first))
+    assert "findings of 1 group renewed" in run("rebalances", "--from", str(first))
     # Read back, and changed, by the commits that are there.
     told = run("rebalances", "--from", str(more))
     assert "2 rebalances, 1 avoided" in told
-    assert "findings of 1 group made again" in told
+    assert "findings of 1 group renewed" in told
     assert "findings of" not in run("rebalances", "--from", str(more))
     assert "tables" in run("tidy")
 
@@ -104,7 +104,7 @@ def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
     )
     values = [line(record) for record in EVENTS]
     for end in (2, 3, 3):
-        Ingest(lake).take(records(values[:end]))
+        Ingest(lake).write_all(records(values[:end]))
         Findings(lake, Thresholds()).renew()
     assert not Findings(lake, Thresholds()).renew()
 

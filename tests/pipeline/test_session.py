@@ -31,7 +31,7 @@ def test_spark_leaves_failures_to_the_job_unless_more_is_asked_for(spark: SparkS
     from kohort.pipeline import jvm  # noqa: PLC0415
     from kohort.pipeline.session import set_log_level  # noqa: PLC0415
 
-    log4j = jvm.of(spark).org.apache.logging.log4j
+    log4j = jvm.packages(spark).org.apache.logging.log4j
 
     def speaks(name: str) -> bool:
         return bool(log4j.LogManager.getLogger(f"org.apache.spark.{name}").isErrorEnabled())

@@ -37,7 +37,7 @@ def test_small_files_are_put_together_and_old_events_forgotten(
         line(replace(first, group=group, sequence=number, started_at_ms=now_ms - days * 86_400_000))
         for group, number, days in [("old", 1, 90), ("both", 1, 90), ("both", 2, 1)]
     ]
-    Ingest(lake).take(records(lines))
+    Ingest(lake).write_all(records(lines))
     Findings(lake, Thresholds()).renew()
     assert lake.read("groups").count() == 2
 

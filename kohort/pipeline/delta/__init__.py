@@ -1,7 +1,7 @@
-"""Delta tables changed by rows that Python holds, without a query of Spark.
+"""Changes Delta tables by rows in Python memory, without a Spark query.
 
-A query costs a second of planning before its first row. What a table's files are is in its log,
-which Python reads as well; files are Parquet, which Arrow writes; the commit is Delta's own, with
-all that it checks. Tables that use more of Delta than this (deletion vectors, column mapping) are
-read and written by Spark, as everything is that is too much for the driver.
+A query needs a second of planning before its first row. So Python reads the table's log to find its
+files, Arrow reads and writes the Parquet files, and Delta performs the commit with all its checks.
+Tables that use more features of Delta (deletion vectors, column mapping) are read and written by
+Spark, and so is everything too large for the driver.
 """

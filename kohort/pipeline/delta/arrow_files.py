@@ -1,4 +1,4 @@
-"""Rows in and out of the Parquet files of a table, by Arrow."""
+"""Reads and writes rows in a table's Parquet files with Arrow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kohort.pipeline.delta.storage import Storage
 
 ROW_GROUP_ROWS: Final = 20_000
-"""Rows that are read, or passed over, together."""
+"""Rows that are read or skipped together."""
 
 
 def read(
@@ -29,9 +29,10 @@ def read(
     schema: pa.Schema,
     wanted: Wanted | None = None,
 ) -> pa.Table:
-    """The rows of these files, in the columns of `schema`; null where a file lacks one.
+    """Return the rows of these files in the columns of `schema`; null if a file lacks a column.
 
-    With `wanted`, only parts of files that may have such rows are read: others may be among them.
+    With `wanted`, only row groups that may contain such rows are read; the result may have others
+    too.
     """
     parts = [part for file in files for part in _read(storage, _at(root, file), schema, wanted)]
     return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -40,9 +41,9 @@ def read(
 def write(
     storage: Storage, root: str, rows: pa.Table, indexed: Collection[str], now_ms: int
 ) -> dict[str, Any]:
-    """One file with these rows; returns the action that adds it to the table.
+    """Write the rows to a new file; return the action that adds it to the table.
 
-    The least and the greatest value of the `indexed` columns are noted with it.
+    The action contains the minimum and maximum of the `indexed` columns.
     """
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
     content = io.BytesIO()
@@ -66,8 +67,8 @@ def _at(root: str, file: DataFile) -> str:
 def _read(storage: Storage, path: str, schema: pa.Schema, wanted: Wanted | None) -> list[pa.Table]:
     with storage.open(path) as file:
         parquet = pq.ParquetFile(file)
-        there = set(parquet.schema_arrow.names)
-        names = [name for name in schema.names if name in there]
+        present = set(parquet.schema_arrow.names)
+        names = [name for name in schema.names if name in present]
         parts = [
             index
             for index in range(parquet.num_row_groups)
@@ -80,7 +81,7 @@ def _read(storage: Storage, path: str, schema: pa.Schema, wanted: Wanted | None)
 
 
 def _bounds(part: pq.RowGroupMetaData) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The least and the greatest value of the columns by which rows are looked for."""
+    """Return the minimum and maximum of the columns used to select rows."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     for number in range(part.num_columns):
@@ -102,7 +103,7 @@ def _stats(rows: pa.Table, indexed: Collection[str]) -> dict[str, Any]:
         nulls[name] = column.null_count
         bounds = pc.min_max(column).as_py()
         if bounds["min"] is not None:
-            least[name], greatest[name] = _noted(bounds["min"]), _noted(bounds["max"])
+            least[name], greatest[name] = _statistic(bounds["min"]), _statistic(bounds["max"])
     return {
         "numRecords": rows.num_rows,
         "minValues": least,
@@ -111,8 +112,8 @@ def _stats(rows: pa.Table, indexed: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _noted(value: Any) -> Any:  # noqa: ANN401 - whatever a column has.
-    """The value as Delta notes it: moments to the millisecond, which its readers know."""
+def _statistic(value: Any) -> Any:  # noqa: ANN401 - any column value.
+    """Return the value as in Delta's statistics: times with milliseconds."""
     if hasattr(value, "isoformat"):
         return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
     return value

@@ -1,4 +1,4 @@
-"""What `Transaction` does by queries of Spark, for tables that are more than files of rows."""
+"""The operations of `Transaction` as Spark queries, for tables that need more features of Delta."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class SparkTransaction:
-    """See `Transaction`. Appends are merges: what another run has added meanwhile is there once."""
+    """Like `Transaction`. Appends are merges, so rows that another run has added are not
+    duplicated.
+    """
 
     is_new = False
 
@@ -29,7 +31,7 @@ class SparkTransaction:
         self._spark, self._root = spark, root
 
     def fits(self, table: Table) -> bool:
-        """Whether it has these columns and no others."""
+        """Whether the table has exactly these columns."""
         return set(self._frame().columns) == set(table.names)
 
     def read(
@@ -38,23 +40,23 @@ class SparkTransaction:
         groups: Collection[tuple[str, str]] | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
-        """The rows, of these groups or of all, in these columns."""
+        """Return the rows of these groups, or all rows, in these columns."""
         frame = self._frame()
         if groups is not None:
             frame = frame.where(_in_groups(groups))
         if sequences is not None:
             frame = frame.where(f.col("sequence").between(*sequences))
-        there = [name for name in schema.names if name in frame.columns]
-        return conformed(frame.select(*there).toArrow(), schema)
+        present = [name for name in schema.names if name in frame.columns]
+        return conformed(frame.select(*present).toArrow(), schema)
 
     def replacing(
         self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
     ) -> SparkReplacement:
-        """Rows in the place of all rows of these groups, or of all rows."""
+        """Return a replacement for the rows of these groups, or for all rows."""
         return SparkReplacement(self._spark, self._root, groups, table)
 
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
-        """Add rows whose key the table does not have."""
+        """Add the rows whose key is not in the table."""
         same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in key)
         (
             DeltaTable.forPath(self._spark, self._root)
@@ -69,7 +71,7 @@ class SparkTransaction:
 
 
 class SparkReplacement:
-    """See `Replacement`."""
+    """Implements `Replacement` with Spark."""
 
     def __init__(
         self,
@@ -83,11 +85,11 @@ class SparkReplacement:
         self._held: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Some of the rows."""
+        """Add some of the rows."""
         self._held.append(rows)
 
     def commit(self, schema: pa.Schema) -> bool:
-        """Returns whether anything is different now, as far as is known."""
+        """Return whether the table changed, as far as is known."""
         rows = pa.concat_tables([schema.empty_table(), *self._held])
         writer = self._spark.createDataFrame(rows).write.format("delta").mode("overwrite")
         if self._table is not None:

@@ -1,7 +1,7 @@
-"""A lake of Delta tables under one root; see `Lake`.
+"""A lake of Delta tables under one root; implements `Lake`.
 
-A root is a directory, or whatever Hadoop's file systems can name; a table lies under its name. A
-catalog may know the tables as well, each as an external one.
+The root is a directory or any URL that Hadoop supports; a table is stored under its name. A catalog
+may list the tables too, as external ones.
 """
 
 import json
@@ -29,56 +29,54 @@ from kohort.pipeline.faults import explained
 _FORMAT: Final = "delta"
 
 _LOG: Final = "_delta_log"
-"""Alone, it is of a table that is being created, or that a kill has kept from it."""
+"""A directory with only this entry belongs to a table whose creation is in progress, or was
+killed."""
 
 _BEGUN: Final = "_first_write"
-"""A file that lies where a table is to be while it is made by writing rows: what is beside it is
-ours. It may be what a kill has left, of which Delta's VACUUM takes care, or what another run is
-writing just now. Delta leaves alone what begins so.
-"""
+"""Marker file in the directory of a table whose first rows are being written: the other files there
+are ours. They were left by a killed run, in which case Delta's VACUUM removes them, or another run
+is writing them. Delta ignores names that begin with an underscore."""
 
 
 class DeltaLake:
-    """See the module and `Lake`."""
-
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """Open a lake. If there is a `namespace`, tables are entered there when they are made or
+        """Open a lake. With a `namespace`, tables are registered there when they are created or
         found.
         """
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
         self._known: set[str] = set()
         self._namespace = namespace
-        self._entered: set[str] = set()
+        self._registered: set[str] = set()
 
     def path(self, name: str) -> str:
-        """Where a table lies."""
+        """Return the path of a table."""
         return f"{self.root}/{name}"
 
     def exists(self, name: str) -> bool:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             return DeltaTable.isDeltaTable(self.spark, self.path(name))
 
     def read(self, name: str) -> DataFrame:
         if not self.exists(name):
             raise ReportedError(
-                f"the lake {self.root} has no table {name}; has the job run that makes it?"
+                f"the lake {self.root} has no table {name}; run the job that creates it first"
             )
         return self.spark.read.format(_FORMAT).load(self.path(name))
 
-    def create(self, name: str, schema: StructType, cut_by: Sequence[str] = ()) -> str:
-        with explained(self.called(name)):
+    def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
+        with explained(self.label(name)):
             if not self._check_place(name):
-                self._make(name, schema, cut_by)
-            elif self._is_short_of(name, schema):
+                self._make(name, schema, partition_by)
+            elif self._lacks_columns(name, schema):
                 self._add_columns(name, schema)
-            self._enter(name)
-            # DeltaTable.detail() says it too, by a query that takes seconds.
+            self._register(name)
+            # DeltaTable.detail() returns it too, but by a query that takes seconds.
             return str(jvm.delta_log(self.spark, self.path(name)).unsafeVolatileTableId())
 
     def version(self, name: str) -> int:
-        with explained(self.called(name)):
-            nothing = jvm.of(self.spark).scala.Option.empty()
+        with explained(self.label(name)):
+            nothing = jvm.packages(self.spark).scala.Option.empty()
             log = jvm.delta_log(self.spark, self.path(name))
             return int(log.update(False, nothing, nothing).version())
 
@@ -94,12 +92,12 @@ class DeltaLake:
             writer.save(self.path(name))
 
     def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             log = jvm.delta_log(self.spark, self.path(name))
             return int(log.startTransaction().txnVersion(app_id)) >= batch_id
 
     def begin(self, name: str) -> Transaction | SparkTransaction:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             self._check_place(name)
             transaction = Transaction(self.spark, self.path(name))
             if transaction.is_plain:
@@ -111,7 +109,7 @@ class DeltaLake:
     ) -> None:
         same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
         rows = frame if is_unique else frame.dropDuplicates(list(on))
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             self.create(name, frame.schema)
             (
                 DeltaTable.forPath(self.spark, self.path(name))
@@ -128,22 +126,22 @@ class DeltaLake:
             writer.save(self.path(name))
 
     def forget(self, name: str, column: str, before: datetime) -> None:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             DeltaTable.forPath(self.spark, self.path(name)).delete(f.col(column) < f.lit(before))
 
     def compact(self, name: str) -> None:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
 
     def vacuum(self, name: str, hours: int) -> None:
-        # A query for each that has nothing to be done would be most of the time.
+        # Skip tables without stale files: a query for each would dominate the run time.
         if not self._has_stale_files(name, hours):
             return
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             DeltaTable.forPath(self.spark, self.path(name)).vacuum(hours)
 
     def file_count(self, name: str) -> int:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             change = self.begin(name)
             if isinstance(change, Transaction):
                 return len(change.files)
@@ -151,8 +149,8 @@ class DeltaLake:
             return int(log.unsafeVolatileSnapshot().numOfFiles())
 
     def _has_stale_files(self, name: str, hours: int) -> bool:
-        """Whether files may be there that have not belonged to the table for so many hours."""
-        with explained(self.called(name)):
+        """Whether there may be files that have not belonged to the table for `hours`."""
+        with explained(self.label(name)):
             change = self.begin(name)
             if not isinstance(change, Transaction):
                 return True
@@ -160,14 +158,14 @@ class DeltaLake:
             before_ms = (time.time() - hours * 3600) * 1000
             place = self._place(self.path(name))
             return any(
-                one.isFile()
-                and one.getModificationTime() < before_ms
-                and str(one.getPath().getName()) not in live
-                for one in self._files(place).listStatus(place)
+                status.isFile()
+                and status.getModificationTime() < before_ms
+                and str(status.getPath().getName()) not in live
+                for status in self._files(place).listStatus(place)
             )
 
     def names(self) -> list[str]:
-        # In the root and in the directories in it.
+        # Tables are in the root and in its directories.
         with explained(f"the lake {self.root}"):
             return sorted(
                 table
@@ -182,16 +180,16 @@ class DeltaLake:
         if not files.exists(place):
             return []
         prefix = f"{below}/" if below else ""
-        found = [one for one in files.listStatus(place) if one.isDirectory()]
-        return [f"{prefix}{one.getPath().getName()}" for one in found]
+        directories = [status for status in files.listStatus(place) if status.isDirectory()]
+        return [f"{prefix}{status.getPath().getName()}" for status in directories]
 
-    def _enter(self, name: str) -> None:
-        """Let the catalog know the table, as one that lies here.
+    def _register(self, name: str) -> None:
+        """Register the table in the catalog as an external one at this path.
 
         Raises:
-            ReportedError: under its name the catalog knows another one.
+            ReportedError: the catalog has another table with this name.
         """
-        if self._namespace is None or name in self._entered:
+        if self._namespace is None or name in self._registered:
             return
         table = self._namespace.table(name)
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._namespace.quoted}")
@@ -199,16 +197,16 @@ class DeltaLake:
         self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING {_FORMAT} LOCATION {where}")
         rows = self.spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
         known = next((row["data_type"] for row in rows if row["col_name"] == "Location"), None)
-        if known is None or self._whole(known) != self._whole(self.path(name)):
+        if known is None or self._qualified(known) != self._qualified(self.path(name)):
             raise ReportedError(
-                f"{self.called(name)}: the catalog's {table} is another one, at {known}"
+                f"{self.label(name)}: {table} in the catalog is another table, at {known}"
             )
-        self._entered.add(name)
+        self._registered.add(name)
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """Rows are written, by which the table may come to be."""
-        with explained(self.called(name)):
+        """Mark the table's directory while rows are written that may create it."""
+        with explained(self.label(name)):
             if self._check_place(name):
                 yield
                 return
@@ -218,27 +216,27 @@ class DeltaLake:
             yield
             files.delete(begun, False)
 
-    def _is_short_of(self, name: str, schema: StructType) -> bool:
+    def _lacks_columns(self, name: str, schema: StructType) -> bool:
         return not _lowered(schema.names) <= self._columns(name)
 
     def _columns(self, name: str) -> set[str]:
         snapshot = jvm.delta_log(self.spark, self.path(name)).unsafeVolatileSnapshot()
-        return _lowered(one["name"] for one in json.loads(snapshot.schema().json())["fields"])
+        return _lowered(field["name"] for field in json.loads(snapshot.schema().json())["fields"])
 
-    def _make(self, name: str, schema: StructType, cut_by: Sequence[str]) -> None:
-        if self._is_begun(name) and not cut_by:
-            # Delta creates tables only where nothing is at all.
+    def _make(self, name: str, schema: StructType, partition_by: Sequence[str]) -> None:
+        if self._is_begun(name) and not partition_by:
+            # Delta creates tables only in empty directories.
             self._add_columns(name, schema)
             return
         transaction = Transaction(self.spark, self.path(name))
         try:
-            transaction.declare(schema, cut_by)
+            transaction.declare(schema, partition_by)
             transaction.commit([], [], mode="Append")
         except (PySparkException, Py4JError) as error:
-            # There was nothing just before.
+            # The directory was empty before.
             if DeltaTable.isDeltaTable(self.spark, self.path(name)):
                 raise ConflictError(
-                    f"{self.called(name)}: another run is making it at the same time"
+                    f"{self.label(name)}: another run is creating it at the same time"
                 ) from error
             raise
 
@@ -247,10 +245,10 @@ class DeltaLake:
         nothing.option("mergeSchema", "true").save(self.path(name))
 
     def _check_place(self, name: str) -> bool:
-        """Whether the table is there.
+        """Whether the table exists.
 
         Raises:
-            ReportedError: files of something else are: Delta would make a table around them.
+            ReportedError: the directory has other files; Delta would create a table around them.
         """
         if name in self._known:
             return True
@@ -259,10 +257,10 @@ class DeltaLake:
             files = self._files(place)
             if not files.exists(place) or not len(files.listStatus(place)) or self._is_begun(name):
                 return False
-            # Another run may have ended its first write since the first look.
+            # Another run may have finished its first write meanwhile.
             if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
                 raise ReportedError(
-                    f"{self.called(name)}: files are there that are not a table's. "
+                    f"{self.label(name)}: the directory contains files of something else. "
                     "Is that directory a lake of this pipeline?"
                 )
         self._known.add(name)
@@ -273,24 +271,26 @@ class DeltaLake:
         files = self._files(place)
         if not files.exists(place):
             return False
-        names = {str(one.getPath().getName()) for one in files.listStatus(place)}
+        names = {str(status.getPath().getName()) for status in files.listStatus(place)}
         return _BEGUN in names or names == {_LOG}
 
-    def _place(self, path: str) -> Any:  # noqa: ANN401 - of the JVM.
-        return jvm.of(self.spark).org.apache.hadoop.fs.Path(path)
+    def _place(self, path: str) -> Any:  # noqa: ANN401 - a Java object.
+        return jvm.packages(self.spark).org.apache.hadoop.fs.Path(path)
 
-    def _files(self, place: Any) -> Any:  # noqa: ANN401 - of the JVM, both.
+    def _files(self, place: Any) -> Any:  # noqa: ANN401 - Java objects.
         return place.getFileSystem(jvm.hadoop_configuration(self.spark))
 
-    def _whole(self, path: str) -> str:
-        """The path with its file system, which a catalog notes and a lake's root may leave out."""
+    def _qualified(self, path: str) -> str:
+        """Return the path with its file system, which the catalog stores and a lake's root may
+        omit.
+        """
         place = self._place(path)
         return str(self._files(place).makeQualified(place).toString())
 
-    def called(self, name: str) -> str:
+    def label(self, name: str) -> str:
         return f"the table {name} of {self.root}"
 
 
 def _lowered(names: Iterable[str]) -> set[str]:
-    """The names as Delta compares them."""
+    """Return the names in lower case, as Delta compares them."""
     return {name.lower() for name in names}

@@ -1,7 +1,7 @@
-"""Which files a version of a table has, by its log, as Delta's protocol describes it.
+"""Finds the files of a table's version from its log, as specified by Delta's protocol.
 
-Delta itself says which log files make up the version; they are replayed here: files that were added
-and not removed again. A table whose protocol asks for more than that is left to Spark.
+Delta lists the log files of the version; they are replayed here: files that were added and not
+removed. Tables whose protocol has more features are left to Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 READER_VERSION: Final = 1
 WRITER_VERSION: Final = 2
-"""Tables of these protocols, or lower ones, are files of rows and nothing else."""
+"""Tables up to these protocol versions consist of data files only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class DataFile:
     """A file of a table."""
 
     action: dict[str, Any]
-    """What the log says of it: Delta's `add`."""
+    """Delta's `add` action."""
 
     @property
     def path(self) -> str:
@@ -36,12 +36,12 @@ class DataFile:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """The file's number of rows and the bounds of its columns; empty if they were not noted."""
-        found: dict[str, Any] = json.loads(self.action.get("stats") or "{}")
-        return found
+        """The file's number of rows and the bounds of its columns; empty if missing."""
+        stats: dict[str, Any] = json.loads(self.action.get("stats") or "{}")
+        return stats
 
     def removal(self, now_ms: int) -> dict[str, Any]:
-        """The action that takes it out of the table."""
+        """Return the action that removes the file from the table."""
         return {
             "path": self.action["path"],
             "deletionTimestamp": now_ms,
@@ -54,21 +54,21 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Rows that are looked for."""
+    """A condition on rows."""
 
     groups: Collection[str]
     sequences: tuple[int, int] | None = None
-    """The first and the last number of them; None: any."""
+    """The first and the last sequence number; None: any."""
 
     def may_be_in(self, stats: Mapping[str, Any]) -> bool:
-        """Whether a file with these statistics may have some. Bounds of long texts are shortened
-        in a way that keeps them below and above what they stand for.
+        """Whether a file with these statistics may contain such rows. Truncated bounds of long
+        texts are still lower and upper bounds.
         """
         least, greatest = stats.get("minValues") or {}, stats.get("maxValues") or {}
         return stats.get("numRecords") != 0 and self.may_be_between(least, greatest)
 
     def may_be_between(self, least: Mapping[str, Any], greatest: Mapping[str, Any]) -> bool:
-        """Whether rows may be among those with these least and greatest values."""
+        """Whether such rows may be between these minimum and maximum values."""
         if self.sequences is not None and "sequence" in least and "sequence" in greatest:
             first, last = self.sequences
             if last < least["sequence"] or first > greatest["sequence"]:
@@ -78,8 +78,8 @@ class Wanted:
         return any(least["group"] <= group <= greatest["group"] for group in self.groups)
 
 
-def is_plain(snapshot: Any) -> bool:  # noqa: ANN401 - of the JVM.
-    """Whether the table's files are its rows, so that Python may read and write them."""
+def is_plain(snapshot: Any) -> bool:  # noqa: ANN401 - a Java object.
+    """Whether the table consists of data files only, so that Python can read and write it."""
     protocol = snapshot.protocol()
     return bool(
         protocol.minReaderVersion() <= READER_VERSION
@@ -88,27 +88,27 @@ def is_plain(snapshot: Any) -> bool:  # noqa: ANN401 - of the JVM.
     )
 
 
-def live_files(java: Any, snapshot: Any, storage: Storage) -> list[DataFile]:  # noqa: ANN401 - of the JVM.
-    """The files of a version of a plain table, in the order in which they were added."""
+def live_files(java: Any, snapshot: Any, storage: Storage) -> list[DataFile]:  # noqa: ANN401 - a Java object.
+    """Return the files of a plain table's version, in the order in which they were added."""
     if snapshot.version() < 0:
         return []
     segment = snapshot.logSegment()
     lists = java.scala.jdk.javaapi.CollectionConverters
     checkpoints = [
-        str(one.getPath().toString())
-        for one in lists.asJava(segment.checkpointProvider().topLevelFiles())
+        str(status.getPath().toString())
+        for status in lists.asJava(segment.checkpointProvider().topLevelFiles())
     ]
     if any(path.endswith(".json") or ".checkpoint.parquet" not in path for path in checkpoints):
-        # Checkpoints of several parts, or with files beside them: Delta's own reading of them.
+        # Multi-part checkpoints, or checkpoints with sidecar files, are read by Delta.
         actions = (json.loads(file.json()) for file in snapshot.allFiles().collect())
         return [DataFile(action["add"]) for action in actions]
-    found: dict[str, dict[str, Any]] = {}
+    live: dict[str, dict[str, Any]] = {}
     for path in checkpoints:
         for action in _checkpoint(storage, path):
-            found[action["path"]] = action
+            live[action["path"]] = action
     for delta in lists.asJava(segment.deltas()):
-        _replay(storage.read(str(delta.getPath().toString())), found)
-    return [DataFile(action) for action in found.values()]
+        _replay(storage.read(str(delta.getPath().toString())), live)
+    return [DataFile(action) for action in live.values()]
 
 
 def _checkpoint(storage: Storage, path: str) -> Iterator[dict[str, Any]]:
@@ -121,10 +121,10 @@ def _checkpoint(storage: Storage, path: str) -> Iterator[dict[str, Any]]:
             yield action | {"partitionValues": dict(action.get("partitionValues") or [])}
 
 
-def _replay(commit: bytes, found: dict[str, dict[str, Any]]) -> None:
+def _replay(commit: bytes, live: dict[str, dict[str, Any]]) -> None:
     for line in commit.splitlines():
         action = json.loads(line)
         if "add" in action:
-            found[action["add"]["path"]] = action["add"]
+            live[action["add"]["path"]] = action["add"]
         elif "remove" in action:
-            found.pop(action["remove"]["path"], None)
+            live.pop(action["remove"]["path"], None)

@@ -1,4 +1,4 @@
-"""Whole files and parts of them, on this machine or wherever Hadoop's file systems reach."""
+"""Reads and writes files on local disks or any file system that Hadoop supports."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AT_ONCE: Final = 1 << 20
-"""Bytes that are asked of a file elsewhere at a time, at least: each question is a round trip."""
+"""Minimum number of bytes read from a remote file at once, because each read is a round trip."""
 
 
 class Storage:
-    """Opens and writes by path or URL. Raises OSError, or what py4j raises."""
+    """Opens and writes files by path or URL. Raises OSError, or py4j's errors."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm = jvm.of(spark)
+        self._jvm = jvm.packages(spark)
         self._configuration = jvm.hadoop_configuration(spark)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file for reading at any place; the caller closes it."""
+        """Open a file for reading; the caller closes it."""
         local = _local(path)
         if local is not None:
             return local.open("rb")
@@ -34,12 +34,12 @@ class Storage:
         return io.BufferedReader(_Remote(self._jvm, files.open(place), size), AT_ONCE)
 
     def read(self, path: str) -> bytes:
-        """All of a file."""
+        """Return the content of a file."""
         with closing(self.open(path)) as file:
             return file.read()
 
     def write(self, path: str, content: bytes) -> None:
-        """A file that is not there yet."""
+        """Create a file, which must not exist."""
         local = _local(path)
         if local is not None:
             local.parent.mkdir(parents=True, exist_ok=True)
@@ -56,9 +56,9 @@ class Storage:
 
 
 class _Remote(io.RawIOBase):
-    """A stream of Hadoop's."""
+    """A Hadoop input stream."""
 
-    def __init__(self, java: Any, stream: Any, size: int) -> None:  # noqa: ANN401 - of the JVM.
+    def __init__(self, java: Any, stream: Any, size: int) -> None:  # noqa: ANN401 - Java objects.
         self._utilities = java.org.apache.commons.io.IOUtils
         self._stream = stream
         self._size = size
@@ -78,7 +78,7 @@ class _Remote(io.RawIOBase):
         self._position = start + offset
         return self._position
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - whatever has room.
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer.
         count = min(len(buffer), self._size - self._position)
         if count <= 0:
             return 0
@@ -94,7 +94,7 @@ class _Remote(io.RawIOBase):
 
 
 def _local(path: str) -> Path | None:
-    """The path of a file on this machine, None for one elsewhere."""
+    """Return the path of a local file; None for a remote one."""
     if path.startswith("/"):
         return Path(path)
     parts = urlsplit(path)

@@ -1,7 +1,7 @@
-"""One change of a Delta table: read as it was at the beginning, written in one commit.
+"""A change of a Delta table: reads one version, and writes the next one in a single commit.
 
-The commit is Delta's. It fails as a conflict if another run has changed the table since the
-transaction began, and then nothing of it is there.
+Delta performs the commit. If another run has changed the table since the transaction began, the
+commit fails as a conflict and nothing is changed.
 """
 
 from __future__ import annotations
@@ -29,43 +29,42 @@ if TYPE_CHECKING:
     from kohort.pipeline.schemas import Table
 
 FILE_ROWS: Final = 20_000
-"""Maximum rows of a file. A change to one group rewrites up to so many rows of other groups."""
+"""Maximum number of rows in a file. A change of one group rewrites up to this many rows of
+others."""
 
 SMALL_FILES_MAX: Final = 8
-"""Files that are less than half full, above which a change merges them."""
+"""If a table has more files that are less than half full, a change merges them."""
 
 SMALL_BYTES_MAX: Final = 4 << 20
-"""A file of half as many rows as one may have is small as long as it has no more bytes."""
+"""A file with less than half of FILE_ROWS is small if it also has at most this many bytes."""
 
 APPENDED_FILES_MAX: Final = 32
-"""Small files above which an append merges them: a job that runs for weeks adds some a minute, and
-each is opened for each batch."""
+"""If a table has more small files, an append merges them: a job that runs for weeks adds some per
+minute, and each batch opens all of them."""
 
 HELD_ROWS_MAX: Final = 10 * FILE_ROWS
-"""Rows that are kept in memory before they are written."""
+"""Maximum number of rows held in memory before they are written."""
 
 INDEX: Final = "delta.dataSkippingStatsColumns"
 INDEXED: Final = ("cluster_id", "group", "sequence", "started_at", "at")
-"""Columns whose smallest and greatest values are noted for each file of the history and of what is
-found in it: those by which rows are looked for. Without a word it would be the first 32 columns,
-which costs a small write more than its rows do.
-"""
+"""The columns with statistics in each file of the history and findings, because rows are
+selected by them. Delta's default is the first 32 columns, which would cost a small write more
+than its rows."""
 
 CHECKPOINT: Final = "delta.checkpointInterval"
 CHECKPOINT_LEAST: Final = 20
 CHECKPOINT_SPREAD: Final = 23
-"""Commits between two checkpoints of a table's log: so many, and up to so many more by the table's
-name. A batch changes most tables of a lake; every tenth would wait for a checkpoint of each, as
-Delta has it without a word.
-"""
+"""Commits between checkpoints of a table's log: CHECKPOINT_LEAST and up to CHECKPOINT_SPREAD more,
+depending on the table's name. With Delta's default, every tenth batch would write the checkpoints
+of almost all tables."""
 
 
 class Transaction:
-    """See the module. Raises what py4j and Arrow raise, and OSError."""
+    """A transaction of one table. Raises py4j's and Arrow's errors, and OSError."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """What is read of the table after this may decide what is written."""
-        self._java = jvm.of(spark)
+        """Begin the transaction; rows read from now on may decide what is written."""
+        self._java = jvm.packages(spark)
         self._storage = Storage(spark)
         self.root = root
         self._transaction = jvm.delta_log(spark, root).startTransaction()
@@ -75,12 +74,12 @@ class Transaction:
 
     @property
     def is_new(self) -> bool:
-        """Whether the table is not there yet."""
+        """Whether the table does not exist yet."""
         return int(self._snapshot.version()) < 0
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether Python can do it; Spark can in any case."""
+        """Whether Python can read and write the table, without Spark."""
         return self.is_new or is_plain(self._snapshot)
 
     @cached_property
@@ -94,7 +93,7 @@ class Transaction:
         return live_files(self._java, self._snapshot, self._storage)
 
     def fits(self, table: Table) -> bool:
-        """Whether the table is there, with these columns and no others."""
+        """Whether the table exists with exactly these columns."""
         return not self.is_new and self.names == set(table.names)
 
     def read(
@@ -103,40 +102,40 @@ class Transaction:
         groups: Collection[tuple[str, str]] | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
-        """The rows, of these groups or of all, in these columns.
+        """Return the rows of these groups, or all rows, in these columns.
 
-        With `sequences`, rows whose number is not within may be missing.
+        With `sequences`, rows with other sequence numbers may be missing.
         """
         if groups is None:
             return self.rows_of(self.files, schema)
         wanted = Wanted({name for _, name in groups}, sequences)
         files = [file for file in self.files if wanted.may_be_in(file.stats)]
         rows = arrow_files.read(self._storage, self.root, files, schema, wanted)
-        return rows.filter(is_of(rows, groups))
+        return rows.filter(group_mask(rows, groups))
 
     def replacing(
         self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
     ) -> Replacement:
-        """Rows in the place of all rows of these groups, or of all rows without a word.
+        """Return a replacement for the rows of these groups, or for all rows if None.
 
-        With `table`, its columns become those of the table here, which is made if there is none.
+        With `table`, the table gets its columns, and is created if it does not exist.
         """
         return Replacement(self, groups, table)
 
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
-        """Add rows whose `key` the table did not have when the transaction began."""
-        del key  # The commit makes sure that no other writer has added them since.
+        """Add rows whose `key` was not in the table when the transaction began."""
+        del key  # The commit fails if another writer has added them since.
         small = self._small(rows)
-        added = [self.write(rows), *self._together(small, rows.schema)]
+        added = [self.write(rows), *self._merged(small, rows.schema)]
         self.commit(added, small, mode="Append", is_change=False)
 
     def write(self, rows: pa.Table) -> dict[str, Any]:
-        """A file with these rows; returns what adds it to the table."""
+        """Write the rows to a file; return the action that adds it."""
         return arrow_files.write(self._storage, self.root, rows, INDEXED, self._now_ms)
 
     def _small(self, rows: pa.Table) -> list[DataFile]:
-        """Files that `rows` are the last of many to be added beside; nothing if they are few."""
-        # A column that is not known here would be lost.
+        """Return the small files to merge with `rows`; empty if they are few."""
+        # Columns unknown to this version would be lost.
         if self.names != set(rows.column_names):
             return []
         small = [
@@ -147,22 +146,24 @@ class Transaction:
         ]
         return small if len(small) > APPENDED_FILES_MAX else []
 
-    def _together(self, files: Sequence[DataFile], schema: pa.Schema) -> list[dict[str, Any]]:
-        """Write the rows of these files to few new ones, marked as no change of data for readers
-        that follow the table.
+    def _merged(self, files: Sequence[DataFile], schema: pa.Schema) -> list[dict[str, Any]]:
+        """Merge these files into few new ones, marked as not changing data for readers that follow
+        the table.
         """
         if not files:
             return []
-        rows = in_order(self.rows_of(files, schema))
+        rows = sorted_by_group(self.rows_of(files, schema))
         parts = [rows.slice(at, FILE_ROWS) for at in range(0, rows.num_rows, FILE_ROWS)]
         return [self.write(part) | {"dataChange": False} for part in parts]
 
     def rows_of(self, files: Sequence[DataFile], schema: pa.Schema) -> pa.Table:
-        """All rows of these files."""
+        """Return all rows of these files."""
         return arrow_files.read(self._storage, self.root, files, schema)
 
     def touched(self, groups: Collection[tuple[str, str]]) -> list[DataFile]:
-        """The files that may have rows of these groups, and small ones if there are many."""
+        """Return the files that may have rows of these groups; and the small files, if there are
+        many.
+        """
         wanted = Wanted({name for _, name in groups})
         chosen = [file for file in self.files if wanted.may_be_in(file.stats)]
         small = [
@@ -172,13 +173,13 @@ class Transaction:
         ]
         return chosen + small if len(small) > SMALL_FILES_MAX else chosen
 
-    def declare(self, schema: StructType, cut_by: Sequence[str] = ()) -> None:
-        """Make the table, or give it these columns; `commit` has to follow."""
+    def declare(self, schema: StructType, partition_by: Sequence[str] = ()) -> None:
+        """Create the table, or change its columns; requires a `commit`."""
         metadata: dict[str, Any] = {
             "id": str(uuid.uuid4()) if self.is_new else self._snapshot.metadata().id(),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema.json(),
-            "partitionColumns": list(cut_by),
+            "partitionColumns": list(partition_by),
             "configuration": _configuration(schema.names, self.root),
             "createdTime": self._now_ms,
         }
@@ -196,25 +197,25 @@ class Transaction:
         mode: str,
         is_change: bool = True,
     ) -> None:
-        """Let the table have the one and not the other any more: all of it, or nothing.
+        """Add and remove these files in one commit.
 
-        Without `is_change`, the rows that are removed are among those that are added.
+        Without `is_change`, the added files contain all rows of the removed ones.
         """
         actions = self._java.java.util.ArrayList()
-        for one in added:
-            actions.add(self._action({"add": one}))
+        for action in added:
+            actions.add(self._action({"add": action}))
         for file in removed:
             removal = file.removal(self._now_ms) | {"dataChange": is_change}
             actions.add(self._action({"remove": removal}))
         converters = self._java.scala.jdk.javaapi.CollectionConverters
         self._transaction.commit(converters.asScala(actions).toSeq(), self._operation(mode))
 
-    def _action(self, said: dict[str, Any]) -> Any:  # noqa: ANN401 - of the JVM.
+    def _action(self, action: dict[str, Any]) -> Any:  # noqa: ANN401 - a Java object.
         actions = self._java.org.apache.spark.sql.delta.actions
-        return actions.Action.fromJson(json.dumps(said))
+        return actions.Action.fromJson(json.dumps(action))
 
     def _operation(self, mode: str) -> object:
-        """What the table's own history calls it."""
+        """Return the operation for the table's history."""
         nothing = self._java.scala.Option.empty()
         save_mode = getattr(self._java.org.apache.spark.sql.SaveMode, mode)
         delta = self._java.org.apache.spark.sql.delta
@@ -222,9 +223,7 @@ class Transaction:
 
 
 class Replacement:
-    """Rows of some groups that take the place of others; only files are written again that have
-    rows of these groups.
-    """
+    """Replaces the rows of some groups; rewrites only files that contain rows of these groups."""
 
     def __init__(
         self,
@@ -238,61 +237,57 @@ class Replacement:
         self._held_rows = 0
 
     def add(self, rows: pa.Table) -> None:
-        """Some of the rows; groups come in order, and the rows of one behind each other."""
+        """Add some of the rows, sorted by group."""
         self._held.append(rows)
         self._held_rows += rows.num_rows
-        # `commit` compares the rest with what is there: as a rule that is all rows, and few.
+        # `commit` compares the remaining rows with the table: usually these are all rows, and few.
         if self._held_rows > HELD_ROWS_MAX:
             self._flush()
 
     def commit(self, schema: pa.Schema) -> bool:
-        """Returns whether anything is different now."""
+        """Return whether the table changed."""
         transaction = self._transaction
         groups = self._groups
         touched = transaction.files if groups is None else transaction.touched(groups)
-        # What fills files of its own is not what was there: it is not compared.
-        if not (self._added or self._table) and self._is_there(touched, schema):
+        # Rows that were already written to new files are not compared.
+        if not (self._added or self._table) and self._is_present(touched, schema):
             return False
         if self._table is not None:
             transaction.declare(self._table.schema)
         if groups is not None:
             for file in touched:
                 rows = transaction.rows_of([file], schema)
-                stays = rows.filter(pc.invert(is_of(rows, groups)))
+                stays = rows.filter(pc.invert(group_mask(rows, groups)))
                 if stays.num_rows:
                     self.add(stays)
         self._flush()
         transaction.commit(self._added, touched, mode="Overwrite")
         return True
 
-    def _is_there(self, touched: Sequence[DataFile], schema: pa.Schema) -> bool:
-        """Whether the files have just the rows that are held. No more of them are read than that,
-        and what a file has of other groups.
-        """
+    def _is_present(self, touched: Sequence[DataFile], schema: pa.Schema) -> bool:
+        """Whether the files contain exactly the held rows. Stops reading if there are more."""
         held = pa.concat_tables([schema.empty_table(), *self._held])
-        there = schema.empty_table()
+        present = schema.empty_table()
         for file in touched:
             rows = self._transaction.rows_of([file], schema)
             if self._groups is not None:
-                rows = rows.filter(is_of(rows, self._groups))
-            there = pa.concat_tables([there, rows])
-            if there.num_rows > held.num_rows:
+                rows = rows.filter(group_mask(rows, self._groups))
+            present = pa.concat_tables([present, rows])
+            if present.num_rows > held.num_rows:
                 return False
-        return bool(there.equals(held))
+        return bool(present.equals(held))
 
     def _flush(self) -> None:
         if not self._held:
             return
-        rows = in_order(pa.concat_tables(self._held))
+        rows = sorted_by_group(pa.concat_tables(self._held))
         for at in range(0, rows.num_rows, FILE_ROWS):
             self._added.append(self._transaction.write(rows.slice(at, FILE_ROWS)))
         self._held, self._held_rows = [], 0
 
 
 def _configuration(names: Sequence[str], root: str) -> dict[str, str]:
-    """Which columns are noted, and how often there is a checkpoint; nothing for tables of other
-    things.
-    """
+    """Return the settings for statistics and checkpoints; empty for tables without groups."""
     if "group" not in names:
         return {}
     between = CHECKPOINT_LEAST + crc32(root.rpartition("/")[2].encode()) % CHECKPOINT_SPREAD
@@ -302,23 +297,23 @@ def _configuration(names: Sequence[str], root: str) -> dict[str, str]:
     }
 
 
-def is_of(rows: pa.Table, groups: Collection[tuple[str, str]]) -> pa.Array:
-    """A mask: whether each row is of one of these groups."""
-    of: dict[str, list[str]] = {}
+def group_mask(rows: pa.Table, groups: Collection[tuple[str, str]]) -> pa.Array:
+    """Return a mask of the rows of these groups."""
+    groups_by_cluster: dict[str, list[str]] = {}
     for cluster_id, group in groups:
-        of.setdefault(cluster_id, []).append(group)
-    mask = pa.array([False] * rows.num_rows) if not of else None
-    for cluster_id, names in of.items():
-        here = pc.and_(
+        groups_by_cluster.setdefault(cluster_id, []).append(group)
+    mask = pa.array([False] * rows.num_rows) if not groups_by_cluster else None
+    for cluster_id, names in groups_by_cluster.items():
+        matches = pc.and_(
             pc.equal(rows["cluster_id"], cluster_id),
             pc.is_in(rows["group"], value_set=pa.array(names, pa.string())),
         )
-        mask = here if mask is None else pc.or_(mask, here)
+        mask = matches if mask is None else pc.or_(mask, matches)
     return pc.fill_null(mask, False)
 
 
-def in_order(rows: pa.Table) -> pa.Table:
-    """The rows sorted by group; the rows of one group keep their order."""
+def sorted_by_group(rows: pa.Table) -> pa.Table:
+    """Sort the rows by group; rows of one group keep their order."""
     place = pa.array(range(rows.num_rows), pa.int64())
     keys = pa.table([rows["cluster_id"], rows["group"], place], names=["a", "b", "c"])
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in "abc"])

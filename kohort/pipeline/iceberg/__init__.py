@@ -1,6 +1,6 @@
-"""Iceberg tables, by PyIceberg: any catalog that it knows, in Python, without a jar of Iceberg's.
+"""Iceberg tables through PyIceberg: any catalog that it supports, without an Iceberg jar.
 
-(There is none for Spark 4.2, and the one for 4.1 does not fit.) Spark writes the files of large
-batches, which are then added to the table in one commit; what Python holds it writes itself. A
-change that has seen less than there is when it is committed is refused as a whole.
+(There is no jar for Spark 4.2, and the one for 4.1 is incompatible.) Spark writes the files of
+large batches, which one commit then adds to the table; rows in Python memory are written by
+PyIceberg. A change fails as a whole if the table has changed since it was read.
 """

@@ -1,4 +1,4 @@
-"""The catalog of a lake, and its tables there."""
+"""The catalog of a lake, and its tables."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TABLE: Final = "kohort.table"
-"""The property of a table that says which one of a lake it is."""
+"""Table property with the table's name in the lake."""
 
 PROPERTIES: Final = {
-    # A writer that has not seen the newest version begins again from it.
+    # A writer that has not read the newest version must start again from it.
     "commit.retry.num-retries": "0",
-    # A batch is a version; the file of all of them would grow without an end.
+    # Each batch is a version, and the metadata file of all versions would grow without limit.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
 
 OWN: Final = Namespace("kohort_lake", ("lake",))
-"""Where tables are in the catalog of a lake in a directory: a file beside the tables."""
+"""The namespace of a lake in a directory, whose catalog is a file beside the tables."""
 
 _FILE: Final = "_catalog.db"
 
 
 class Tables:
-    """The tables of one lake, by its own names for them. Nothing is looked at yet."""
+    """The tables of one lake by their names in it. The catalog is opened on first use."""
 
     def __init__(self, root: str, namespace: Namespace | None) -> None:
         self.place: Final = root if namespace is None else str(namespace)
@@ -49,10 +49,10 @@ class Tables:
         self._catalog: Catalog | None = None
 
     def find(self, name: str) -> Table | None:
-        """The table as it is now; None: there is none.
+        """Return the current table; None if it does not exist.
 
         Raises:
-            ReportedError: what is called so is none of this lake's, or another one of it.
+            ReportedError: the name belongs to another table.
         """
         try:
             table = self._opened().load_table(self._identifier(name))
@@ -60,31 +60,31 @@ class Tables:
             return None
         owner = table.properties.get(TABLE)
         if owner != name:
-            whose = "no table of this pipeline's" if owner is None else f"the lake's {owner}"
-            raise ReportedError(f"the table {name} of {self.place} is called as {whose} is")
+            whose = "another table" if owner is None else f"the lake's table {owner}"
+            raise ReportedError(f"the name of the table {name} of {self.place} is used by {whose}")
         return table
 
     def get(self, name: str) -> Table:
-        """The table as it is now. Raises ReportedError: there is none."""
+        """Return the current table. Raises ReportedError if it does not exist."""
         table = self.find(name)
         if table is None:
             raise ReportedError(
-                f"the lake {self.place} has no table {name}; has the job run that makes it?"
+                f"the lake {self.place} has no table {name}; run the job that creates it first"
             )
         return table
 
     def names(self) -> list[str]:
-        """The lake's own names for its tables, in the order of the alphabet."""
+        """Return the tables' names in the lake, sorted."""
         catalog = self._opened()
         try:
             listed = catalog.list_tables(self._home.levels)
         except NoSuchNamespaceError:
             return []
-        found = (catalog.load_table(one).properties.get(TABLE) for one in listed)
-        return sorted(name for name in found if name is not None)
+        names = (catalog.load_table(identifier).properties.get(TABLE) for identifier in listed)
+        return sorted(name for name in names if name is not None)
 
-    def make(self, name: str, schema: pa.Schema, cut_by: Sequence[str]) -> Table:
-        """An empty one, or that which another run has just made."""
+    def make(self, name: str, schema: pa.Schema, partition_by: Sequence[str]) -> Table:
+        """Return a new empty table, or the one that another run has just created."""
         catalog = self._opened()
         catalog.create_namespace_if_not_exists(self._home.levels)
         try:
@@ -97,7 +97,7 @@ class Tables:
                 ) as making,
                 making.update_spec() as spec,
             ):
-                for column in cut_by:
+                for column in partition_by:
                     spec.add_identity(column)
         except TableAlreadyExistsError:
             pass
@@ -120,8 +120,7 @@ class Tables:
             return load_catalog(self._namespace.catalog)
         if "://" in self._root:
             raise UsageError(
-                f"--lake {self._root}: Iceberg's tables need a catalog that is not on this machine "
-                "either: --catalog"
+                f"--lake {self._root}: remote Iceberg tables need a catalog: --catalog"
             )
         Path(self._root).mkdir(parents=True, exist_ok=True)
         file = Path(self._root, _FILE)
@@ -132,17 +131,17 @@ class Tables:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turns what PyIceberg raises about `what` into a ReportedError that names the cause."""
+    """Convert PyIceberg's exceptions about `what` to a ReportedError with the cause."""
     try:
         yield
     except ReportedError:
         raise
     except CommitFailedException as error:
         raise ConflictError(
-            f"{what}: another run changed it at the same time, and this one nothing of it"
+            f"{what}: another run changed it at the same time; nothing was written"
         ) from error
     except OSError as error:
         raise UnavailableError(f"{what}: {error}") from error
     except Exception as error:
-        # Catalogs have many clients, and these have no root in common.
+        # The clients of catalogs have no common base class of exceptions.
         raise ReportedError(f"{what}: {type(error).__name__}: {error}") from error

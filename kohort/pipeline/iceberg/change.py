@@ -1,7 +1,7 @@
-"""One change of an Iceberg table of the history or of findings; see `Change`.
+"""A change of an Iceberg table of the history or the findings; implements `Change`.
 
-The commit asks for the version of the table that was read. It fails as a conflict if there is
-another one now, and then nothing of the change is there.
+The commit requires that the table still has the version that was read. Otherwise it fails as a
+conflict, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 
 HELD_ROWS_MAX: Final = 200_000
-"""Rows that are kept in memory before they are written."""
+"""Maximum number of rows held in memory before they are written."""
 
 
 class IcebergChange:
-    """See the module."""
+    """A change of one table."""
 
-    def __init__(self, table: IcebergTable | None, called: str) -> None:
-        """Begin a change of `table`; None if the table does not exist yet. `called` is its name in
+    def __init__(self, table: IcebergTable | None, label: str) -> None:
+        """Begin a change of `table`; None if the table does not exist yet. `label` names it in
         messages.
         """
         self.is_new = table is None
-        self._table, self._called = table, called
+        self._table, self._label = table, label
         self._names = set() if table is None else {field.name for field in table.schema().fields}
 
     def fits(self, table: Table) -> bool:
@@ -66,14 +66,14 @@ class IcebergChange:
         if self._table is None:
             return schema.empty_table()
         names = tuple(name for name in schema.names if name in self._names)
-        with explained(self._called):
+        with explained(self._label):
             rows = self._table.scan(row_filter=wanted, selected_fields=names).to_arrow()
         return conformed(rows, schema)
 
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
-        del key  # The commit makes sure that no other writer has added them since.
+        del key  # The commit fails if another writer has added them since.
         assert self._table is not None, "a table is made before it is changed"
-        with explained(self._called):
+        with explained(self._label):
             self._table.append(rows)
 
     def replacing(
@@ -84,14 +84,14 @@ class IcebergChange:
     def replace(
         self, rows: pa.Table, groups: Collection[tuple[str, str]] | None, table: Table | None
     ) -> bool:
-        """Returns whether anything is different now."""
+        """Return whether the table changed."""
         assert self._table is not None, "a table is made before it is changed"
         groups = None if table is not None else groups
-        there = self.read(rows.schema, groups)
-        if table is None and is_same(rows, there):
+        present = self.read(rows.schema, groups)
+        if table is None and is_same(rows, present):
             return False
         transaction = self.without(groups, None if table is None else rows.schema)
-        with explained(self._called):
+        with explained(self._label):
             if rows.num_rows:
                 transaction.append(rows)
             transaction.commit_transaction()
@@ -100,14 +100,14 @@ class IcebergChange:
     def without(
         self, groups: Collection[tuple[str, str]] | None, schema: pa.Schema | None
     ) -> Transaction:
-        """A change by which the rows of these groups are gone; with `schema`, all rows are, and
-        these are the columns. Files that are added to it are written at once.
+        """Return a transaction that deletes the rows of these groups; with `schema`, it deletes all
+        rows and sets the columns. Files added to it are written immediately.
         """
         assert self._table is not None, "a table is made before it is changed"
         every = groups is None or schema is not None
         # PyIceberg warns if there are no such rows.
         with (
-            explained(self._called),
+            explained(self._label),
             warnings.catch_warnings(action="ignore", category=UserWarning),
         ):
             transaction = self._table.transaction()
@@ -117,14 +117,14 @@ class IcebergChange:
         return transaction
 
     @property
-    def called(self) -> str:
-        """The table in a sentence."""
-        return self._called
+    def label(self) -> str:
+        """The table's name in messages."""
+        return self._label
 
 
 class IcebergReplacement:
-    """See `Replacement`. Rows are held until they are written; if they are many, in files of one
-    commit that is still to come.
+    """Implements `Replacement`. Rows are held in memory until the commit; if there are too many,
+    they are written to files of that commit.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class IcebergReplacement:
             rows = pa.concat_tables([schema.empty_table(), *self._held])
             return self._change.replace(rows, self._groups, self._table)
         self._flush(schema)
-        with explained(self._change.called):
+        with explained(self._change.label):
             self._transaction.commit_transaction()
         return True
 
@@ -159,25 +159,26 @@ class IcebergReplacement:
         if self._transaction is None:
             columns = None if self._table is None else schema
             self._transaction = self._change.without(self._groups, columns)
-        with explained(self._change.called):
+        with explained(self._change.label):
             if rows.num_rows:
                 self._transaction.append(rows)
 
 
 def of_groups(groups: Collection[tuple[str, str]]) -> BooleanExpression:
-    """The condition that a row is of one of these groups, each with its cluster."""
+    """Return the condition that a row belongs to one of these groups."""
     names: dict[str, set[str]] = {}
     for cluster_id, group in groups:
         names.setdefault(cluster_id, set()).add(group)
     parts = [
-        And(EqualTo("cluster_id", cluster_id), In("group", of)) for cluster_id, of in names.items()
+        And(EqualTo("cluster_id", cluster_id), In("group", group_names))
+        for cluster_id, group_names in names.items()
     ]
     nothing: BooleanExpression = AlwaysFalse()
     return reduce(Or, parts, nothing)
 
 
 def with_columns_of(transaction: Transaction, table: IcebergTable, schema: pa.Schema) -> None:
-    """Gives the table these columns, and no others."""
+    """Set the table's columns to exactly these."""
     with transaction.update_schema(allow_incompatible_changes=True) as update:
         update.union_by_name(schema)
         for field in table.schema().fields:
@@ -185,11 +186,11 @@ def with_columns_of(transaction: Transaction, table: IcebergTable, schema: pa.Sc
                 update.delete_column(field.name)
 
 
-def is_same(rows: pa.Table, there: pa.Table) -> bool:
-    """Whether both have the same rows, in whichever order."""
-    if rows.num_rows != there.num_rows:
+def is_same(rows: pa.Table, present: pa.Table) -> bool:
+    """Whether both have the same rows, in any order."""
+    if rows.num_rows != present.num_rows:
         return False
-    if rows.equals(there):
+    if rows.equals(present):
         return True
-    one, other = (sorted(map(repr, table.to_pylist())) for table in (rows, there))
-    return one == other
+    sorted_rows, other = (sorted(map(repr, table.to_pylist())) for table in (rows, present))
+    return sorted_rows == other

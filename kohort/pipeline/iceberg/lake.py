@@ -1,8 +1,7 @@
-"""A lake of Iceberg tables; see `Lake`.
+"""A lake of Iceberg tables; implements `Lake`.
 
-A batch that was appended is known by its snapshot, whose summary says whose it was, in the same
-commit as its rows; the table's properties name the last one of each stream, as snapshots are
-removed as time goes by.
+An appended batch is identified by its snapshot's summary, written in the same commit as its rows.
+The table's properties store the last batch of each stream, because snapshots expire.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
     from kohort.pipeline.catalog import Namespace
 
 LAST_BATCH: Final = "kohort.last-batch."
-"""Begins the property of a table that names the last batch of a stream, which follows it."""
+"""Prefix of the table property with a stream's last batch; the stream's id follows."""
 
 TRIES: Final = 10
-"""A commit is tried so often; whenever one is refused another has got on."""
+"""Maximum number of commit attempts; a rejected one means that another run has made progress."""
 
 _OF: Final = "_of_"
-"""Begins the names of columns that are in the paths of files and not in the files."""
+"""Prefix of columns that exist only in the paths of files."""
 
 _METRICS_OF: Final = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
 
@@ -49,56 +48,56 @@ _MOMENTS: Final = "spark.sql.parquet.outputTimestampType"
 
 
 class IcebergLake:
-    """See the module."""
-
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """Look at nothing yet; `root` has the tables if no `namespace` of a catalog does."""
+        """Create the lake without opening a catalog; without a `namespace`, the tables are under
+        `root`.
+        """
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
         self._tables = Tables(self.root, namespace)
 
     def exists(self, name: str) -> bool:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             return self._tables.find(name) is not None
 
     def read(self, name: str) -> DataFrame:
-        with explained(self.called(name)), explained_of_spark(self.called(name)):
+        with explained(self.label(name)), explained_of_spark(self.label(name)):
             table = self._tables.get(name)
             scan = table.scan()
             schema = from_arrow_schema(table.schema().as_arrow())
             files = list(scan.plan_files())
             if any(file.delete_files for file in files):
-                # Others have marked rows as deleted: PyIceberg knows how to read that.
+                # Others have marked rows as deleted, which only PyIceberg can read.
                 return self.spark.createDataFrame(scan.to_arrow(), schema)
             if not files:
                 return self.spark.createDataFrame([], schema)
             paths = [_by_hadoop(file.file.file_path) for file in files]
             return self.spark.read.schema(schema).parquet(*paths)
 
-    def create(self, name: str, schema: StructType, cut_by: Sequence[str] = ()) -> str:
-        with explained(self.called(name)):
+    def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
+        with explained(self.label(name)):
             columns = _columns(schema)
-            table = self._tables.find(name) or self._tables.make(name, columns, cut_by)
+            table = self._tables.find(name) or self._tables.make(name, columns, partition_by)
             if not set(columns.names) <= {field.name for field in table.schema().fields}:
                 with table.update_schema() as update:
                     update.union_by_name(columns)
             return str(table.metadata.table_uuid)
 
     def version(self, name: str) -> int:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             snapshot = self._tables.get(name).current_snapshot()
             return 0 if snapshot is None else int(snapshot.sequence_number or 0)
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         self.create(name, frame.schema)
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             table = self._tables.get(name)
             if _has(table, app_id, batch_id):
                 return
-            # A directory of its own, as another run may be writing the same batch.
+            # A separate directory, because another run may write the same batch.
             place = f"{table.location()}/data/{app_id}-{batch_id}-{uuid.uuid4()}"
-            cut_by = [field.name for field in table.spec().fields]
-            files = self._written(frame, place, name, cut_by)
+            partition_by = [field.name for field in table.spec().fields]
+            files = self._write_files(frame, place, name, partition_by)
             for left in reversed(range(TRIES)):
                 try:
                     _commit(table, files, LAST_BATCH + app_id, batch_id)
@@ -112,12 +111,12 @@ class IcebergLake:
                     return
 
     def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             return _has(self._tables.get(name), app_id, batch_id)
 
     def begin(self, name: str) -> IcebergChange:
-        with explained(self.called(name)):
-            return IcebergChange(self._tables.find(name), self.called(name))
+        with explained(self.label(name)):
+            return IcebergChange(self._tables.find(name), self.label(name))
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
@@ -127,14 +126,14 @@ class IcebergLake:
         change = self.begin(name)
         key = change.read(rows.select(list(on)).schema)
         known = {tuple(row.values()) for row in key.to_pylist()}
-        news = [tuple(row.values()) not in known for row in rows.select(list(on)).to_pylist()]
-        if any(news):
-            change.append(rows.filter(news), on)
+        is_new_row = [tuple(row.values()) not in known for row in rows.select(list(on)).to_pylist()]
+        if any(is_new_row):
+            change.append(rows.filter(is_new_row), on)
 
     def overwrite(self, frame: DataFrame, name: str) -> None:
         rows = _rows(frame)
         self.create(name, frame.schema)
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             table = self._tables.get(name)
             with table.transaction() as transaction:
                 with_columns_of(transaction, table, rows.schema)
@@ -145,59 +144,61 @@ class IcebergLake:
     def forget(self, name: str, column: str, before: datetime) -> None:
         # PyIceberg warns if there are no such rows.
         with (
-            explained(self.called(name)),
+            explained(self.label(name)),
             warnings.catch_warnings(action="ignore", category=UserWarning),
         ):
             self._tables.get(name).delete(LessThan(column, before.isoformat()))
 
     def compact(self, name: str) -> None:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             upkeep.compact(lambda: self._tables.get(name))
 
     def vacuum(self, name: str, hours: int) -> None:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             upkeep.expire(lambda: self._tables.get(name), hours)
 
     def file_count(self, name: str) -> int:
-        with explained(self.called(name)):
+        with explained(self.label(name)):
             return sum(1 for _ in self._tables.get(name).scan().plan_files())
 
     def names(self) -> list[str]:
         with explained(f"the lake {self._tables.place}"):
             return self._tables.names()
 
-    def called(self, name: str) -> str:
+    def label(self, name: str) -> str:
         return f"the table {name} of {self._tables.place}"
 
-    def _written(self, frame: DataFrame, place: str, name: str, cut_by: Sequence[str]) -> list[str]:
-        """Files with the rows, each of one partition and with all columns: it is known by them."""
+    def _write_files(
+        self, frame: DataFrame, place: str, name: str, partition_by: Sequence[str]
+    ) -> list[str]:
+        """Write files with the rows, each of one partition and with all columns."""
         path = _by_hadoop(place)
-        # Iceberg knows moments in microseconds; Spark's own default is of before there were any.
+        # Iceberg's timestamps have microseconds; Spark's default format is INT96.
         conf = frame.sparkSession.conf
         before = conf.get(_MOMENTS) or "INT96"
         conf.set(_MOMENTS, "TIMESTAMP_MICROS")
         try:
-            with explained_of_spark(self.called(name)):
-                for column in cut_by:
+            with explained_of_spark(self.label(name)):
+                for column in partition_by:
                     frame = frame.withColumn(f"{_OF}{column}", f.col(column))
-                writer = frame.write.partitionBy(*(_OF + name for name in cut_by))
+                writer = frame.write.partitionBy(*(_OF + name for name in partition_by))
                 writer.parquet(path)
         finally:
             conf.set(_MOMENTS, before)
         return [f"{place}{name}" for name in sorted(self._files_below(path))]
 
     def _files_below(self, path: str) -> list[str]:
-        """Parquet files in a directory and those in it, by their paths from there."""
-        directory = jvm.of(self.spark).org.apache.hadoop.fs.Path(path)
+        """Return the relative paths of the Parquet files in a directory and its subdirectories."""
+        directory = jvm.packages(self.spark).org.apache.hadoop.fs.Path(path)
         files = directory.getFileSystem(jvm.hadoop_configuration(self.spark))
         root = str(files.makeQualified(directory).toUri().getPath())
         listed = files.listFiles(directory, True)
-        found = []
+        paths = []
         while listed.hasNext():
-            one = str(listed.next().getPath().toUri().getPath())
-            if one.endswith(".parquet"):
-                found.append(one.removeprefix(root))
-        return found
+            path_below = str(listed.next().getPath().toUri().getPath())
+            if path_below.endswith(".parquet"):
+                paths.append(path_below.removeprefix(root))
+        return paths
 
 
 def _has(table: Table, app_id: str, batch_id: int) -> bool:
@@ -206,13 +207,13 @@ def _has(table: Table, app_id: str, batch_id: int) -> bool:
 
 
 def _commit(table: Table, files: Sequence[str], key: str, batch_id: int) -> None:
-    """Adds the files and notes the batch, both or neither."""
+    """Add the files and store the batch id in one commit."""
     with explained("the commit"):
         try:
             _add(table, files, {key: str(batch_id)}, {})
         except OverflowError:
-            # PyIceberg reads the bounds of a column as Python's datetimes, which end with the year
-            # 9999. The table's timestamps have no bounds from now on.
+            # PyIceberg reads column bounds as Python datetimes, which end with the year 9999. From
+            # now on the table has no bounds for timestamps.
             moments = [
                 field.name
                 for field in table.schema().fields
@@ -229,7 +230,8 @@ def _add(
         if properties:
             transaction.set_properties(properties)
         if files:
-            # They are in no table yet: a search for them would cost as much as the table is large.
+            # The files are new; searching the table for them would take time proportional to its
+            # size.
             transaction.add_files(
                 list(files), snapshot_properties=batch, check_duplicate_files=False
             )
@@ -241,10 +243,10 @@ def _rows(frame: DataFrame) -> pa.Table:
 
 
 def _columns(schema: StructType) -> pa.Schema:
-    """The columns as Arrow has them; all may be null: a lake refuses nothing that is written."""
+    """Return Arrow's columns, all nullable: a lake must not reject data that is already written."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def _by_hadoop(path: str) -> str:
-    """The path as Spark reads and writes it."""
+    """Return the path with the URL scheme that Spark uses."""
     return path.replace("s3://", "s3a://", 1) if path.startswith("s3://") else path

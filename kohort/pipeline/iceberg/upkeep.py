@@ -1,7 +1,7 @@
-"""Small files put together, old snapshots removed with the files that no other one has.
+"""Compacts small files, and expires old snapshots with the files that only they use.
 
-Both also while others write: what is put together is committed only if its files are still the
-table's, and what is removed belongs to no snapshot that the table has.
+Both are safe during writes: compacted files are committed only if the originals are still part of
+the table, and only files of no remaining snapshot are deleted.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 SMALL_BYTES: Final = 16 << 20
-"""Files below are put together."""
+"""Files below this size are compacted."""
 
-TOGETHER_BYTES: Final = 32 << 20
-"""How much of a table, as it is stored, is in memory at a time."""
+GROUP_BYTES: Final = 32 << 20
+"""Maximum stored size of the files that are compacted together, in memory."""
 
-TOGETHER_FILES: Final = 1_000
+GROUP_FILES: Final = 1_000
 
 TRIES: Final = 10
-"""A commit is tried so often; whenever one is refused another has got on."""
+"""Maximum number of commit attempts; a rejected one means that another run has made progress."""
 
-_NOT_OURS: Final = "gc.enabled"
-"""The property that is `false` for a table whose files belong to somebody else."""
+_GC_ENABLED: Final = "gc.enabled"
+"""The table property that is `false` if other tables use the files too."""
 
 
 def compact(load: Callable[[], Table]) -> None:
-    """Puts small files of one partition together; `load` gives the table as it is now.
+    """Compact the small files of each partition; `load` returns the current table.
 
-    Files that others have removed or marked meanwhile are left as they are.
+    Files that others have removed or marked meanwhile stay as they are.
     """
     table = load()
-    for tasks in _together(table):
+    for tasks in _small_files(table):
         rows = ArrowScan(
             table.metadata, table.io, table.schema(), row_filter=AlwaysTrue()
         ).to_table(tasks)
@@ -59,36 +59,38 @@ def compact(load: Callable[[], Table]) -> None:
 
 
 def expire(load: Callable[[], Table], hours: int) -> None:
-    """Removes the snapshots that have not been the table for so many hours, with their files.
+    """Remove the snapshots that were replaced more than `hours` ago, with their files.
 
-    Branches and tags stay. A kill in between leaves files behind that are in no snapshot.
+    Branches and tags stay. If the job is killed, files may remain that belong to no snapshot.
     """
     table = load()
-    if table.properties.get(_NOT_OURS, "true").lower() == "false":
+    if table.properties.get(_GC_ENABLED, "true").lower() == "false":
         return
     old = list(_superseded(table, datetime.now(UTC) - timedelta(hours=hours)))
     if not old:
         return
-    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+    table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in old]).commit()
     table = load()
-    left = {one.snapshot_id for one in table.snapshots()}
-    gone = [one for one in old if one.snapshot_id not in left]
-    kept = {one.manifest_path: one for one in _manifests(table, table.snapshots())}
+    remaining = {snapshot.snapshot_id for snapshot in table.snapshots()}
+    expired = [snapshot for snapshot in old if snapshot.snapshot_id not in remaining]
+    kept = {snapshot.manifest_path: snapshot for snapshot in _manifests(table, table.snapshots())}
     stale = {
-        one.manifest_path: one for one in _manifests(table, gone) if one.manifest_path not in kept
+        snapshot.manifest_path: snapshot
+        for snapshot in _manifests(table, expired)
+        if snapshot.manifest_path not in kept
     }
-    # A manifest that is left may still tell of a file that it was removed.
+    # A remaining manifest may still list a file that was removed from it.
     files = _data_files(table, stale.values(), live=False)
     if files:
         files -= _data_files(table, kept.values(), live=True)
-    _remove(table, [*files, *stale, *(one.manifest_list for one in gone)])
+    _remove(table, [*files, *stale, *(snapshot.manifest_list for snapshot in expired)])
 
 
-def _together(table: Table) -> Iterator[list[FileScanTask]]:
-    """Files to be put together, two at least, with rows of one partition."""
-    open_bins: dict[object, list[FileScanTask]] = {}
+def _small_files(table: Table) -> Iterator[list[FileScanTask]]:
+    """Yield groups of small files of one partition, each to be compacted into one file."""
+    open_groups: dict[object, list[FileScanTask]] = {}
     for task in table.scan().plan_files():
-        # Rows that others have marked as deleted are for them to remove.
+        # Rows that others have marked as deleted are theirs to remove.
         if (
             task.delete_files
             or task.file.spec_id != table.spec().spec_id
@@ -96,20 +98,20 @@ def _together(table: Table) -> Iterator[list[FileScanTask]]:
         ):
             continue
         key = repr(task.file.partition)
-        begun = open_bins.setdefault(key, [])
-        size = sum(one.file.file_size_in_bytes for one in begun)
-        if len(begun) >= TOGETHER_FILES or size + task.file.file_size_in_bytes > TOGETHER_BYTES:
-            if len(begun) > 1:
-                yield begun
-            begun = open_bins[key] = []
-        begun.append(task)
-    yield from (begun for begun in open_bins.values() if len(begun) > 1)
+        group = open_groups.setdefault(key, [])
+        size = sum(file_task.file.file_size_in_bytes for file_task in group)
+        if len(group) >= GROUP_FILES or size + task.file.file_size_in_bytes > GROUP_BYTES:
+            if len(group) > 1:
+                yield group
+            group = open_groups[key] = []
+        group.append(task)
+    yield from (group for group in open_groups.values() if len(group) > 1)
 
 
 def _exchange(load: Callable[[], Table], former: list[DataFile], written: list[DataFile]) -> bool:
-    """Returns whether `written` are in the place of `former` now, which may be gone by now.
+    """Replace `former` by `written`; return False if `former` are no longer part of the table.
 
-    Another run may be quicker each time; the next night's will find the files again.
+    If other runs win every attempt, the next run finds the files again.
     """
     paths = {file.file_path for file in former}
     for _ in range(TRIES):
@@ -132,20 +134,20 @@ def _exchange(load: Callable[[], Table], former: list[DataFile], written: list[D
 
 
 def _superseded(table: Table, before: datetime) -> Iterator[Snapshot]:
-    """Snapshots in whose place another one was by then, and to which no branch or tag points."""
+    """Yield the snapshots replaced before that time, without a tag or branch."""
     pointed_at = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    by_time = sorted(table.snapshots(), key=lambda one: one.timestamp_ms)
-    followed_at = {one.parent_snapshot_id: one.timestamp_ms for one in by_time}
+    by_time = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
+    followed_at = {snapshot.parent_snapshot_id: snapshot.timestamp_ms for snapshot in by_time}
     before_ms = before.timestamp() * 1000
-    for one in table.snapshots():
-        ended_ms = followed_at.get(one.snapshot_id, one.timestamp_ms)
-        if one.snapshot_id not in pointed_at and ended_ms < before_ms:
-            yield one
+    for snapshot in table.snapshots():
+        ended_ms = followed_at.get(snapshot.snapshot_id, snapshot.timestamp_ms)
+        if snapshot.snapshot_id not in pointed_at and ended_ms < before_ms:
+            yield snapshot
 
 
 def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[ManifestFile]:
-    for one in snapshots:
-        yield from one.manifests(table.io)
+    for snapshot in snapshots:
+        yield from snapshot.manifests(table.io)
 
 
 def _data_files(table: Table, manifests: Iterable[ManifestFile], *, live: bool) -> set[str]:
@@ -158,6 +160,6 @@ def _data_files(table: Table, manifests: Iterable[ManifestFile], *, live: bool) 
 
 def _remove(table: Table, paths: Iterable[str]) -> None:
     for path in paths:
-        # Another run may have been here.
+        # Another run may have deleted the file.
         with contextlib.suppress(FileNotFoundError):
             table.io.delete(path)

@@ -1,7 +1,7 @@
 """Lands topics in the lake: `kohort pipeline land TOPIC...`.
 
-Each topic has a table ``land/<topic>``, a checkpoint and a streaming query of its own, so topics
-can be added and left out from run to run, and one that fails does not hold up the others.
+Each topic has its own table ``land/<topic>``, checkpoint and streaming query. So topics can be
+added and omitted from run to run, and a topic that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -33,30 +33,29 @@ from kohort.pipeline.streaming.query import TopicReplacedError
 NAME: Final = "kohort-land"
 GROUP: Final = "kohort-land"
 AT_A_TIME: Final = 4
-"""Topics that are landed at the same time in a run that ends; others wait for their turn."""
+"""Number of topics landed concurrently in a run that ends; the others wait."""
 
 LOOK_FOR_TOPICS_S: Final = 60.0
-"""How often a broker is asked for topics that match, in a run that goes on."""
+"""Interval between searches for new matching topics in a continuous run."""
 
 _LOOK_EVERY_S: Final = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this job."""
     parser.add_argument("topics", nargs="*", metavar="TOPIC", help="a topic to land")
     parser.add_argument(
         "--pattern",
         type=_pattern,
         metavar="REGEX",
-        help="land all topics whose whole names match, also such as are made later",
+        help="land all topics whose whole names match, including topics created later",
     )
     common.add_stream(parser, group=GROUP, interval_s=10.0)
     parser.add_argument(
         "--on-data-loss",
         choices=("stop", "record"),
         default="stop",
-        help="when records were deleted before they were landed: stop and name them, or note "
-        "them in the table gaps and go on (%(default)s)",
+        help="if records were deleted before they were landed: stop with an error, or record "
+        "them in the table gaps and continue (%(default)s)",
     )
     parser.add_argument(
         "--from",
@@ -64,38 +63,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_begin,
         default="earliest",
         metavar="earliest|latest|TIME",
-        help="where to begin with a topic that was never landed; a time such as 2026-11-01T06:00Z "
-        "is of the records' timestamps (%(default)s)",
+        help="where to begin with a new topic; a time such as 2026-11-01T06:00Z selects by "
+        "the records' timestamps (%(default)s)",
     )
     parser.add_argument(
         "--backfill",
         type=_moment,
         metavar="TIME",
-        help="before all else, land what is there since then of topics that were begun later",
+        help="first land the records since this time of topics that began later",
     )
     parser.add_argument(
         "--max-offsets-per-trigger",
         type=common.positive,
         metavar="N",
-        help="so many records in a batch at most; without it, --max-bytes-per-trigger decides",
+        help="maximum number of records per batch (default: derived from --max-bytes-per-trigger)",
     )
     parser.add_argument(
         "--max-bytes-per-trigger",
         type=common.positive,
         default=1 << 30,
         metavar="BYTES",
-        help="about so much of a topic, as it is stored, in a batch (%(default)s)",
+        help="approximate stored size of a topic's records per batch (%(default)s)",
     )
     parser.add_argument(
         "--min-partitions",
         type=common.positive,
         metavar="N",
-        help="so many tasks or more, however few partitions a topic has; Spark takes it as a hint",
+        help="minimum number of tasks per batch, even with fewer partitions; a hint to Spark",
     )
     parser.add_argument(
         "--partition-by-day",
         action="store_true",
-        help="cut tables that are made now by the day of their records, in a column of that name",
+        help="partition new tables by the day of their records, in the column day",
     )
     _add_decoding(parser)
     common.add_lake(parser)
@@ -105,9 +104,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises ReportedError."""
+    """Run the job. Raises ReportedError."""
     if not options.topics and options.pattern is None:
-        raise UsageError("which topics? Name them, or give --pattern")
+        raise UsageError("no topic given: name topics, or use --pattern")
     kafka = common.kafka_of(options)
     kafka.check_reachable()
     metrics = common.metrics_of(options, JOB)
@@ -119,7 +118,13 @@ def run(options: argparse.Namespace) -> int:
     with stop_on_signals(spark) as stopping, progress.listening(spark):
         job = _Job(
             lambda topic: TopicLander(
-                spark, kafka, lake, topic, settings, progress.put_aside, progress.read_again
+                spark,
+                kafka,
+                lake,
+                topic,
+                settings,
+                progress.add_quarantined,
+                progress.add_uncounted,
             ),
             progress,
             lambda doing: (
@@ -134,18 +139,18 @@ def run(options: argparse.Namespace) -> int:
             job.run(_Topics(options.topics, options.pattern, admin))
     if failures:
         raise failures[0]
-    announce(f"land: {summed_up(sum(progress.rows.values()), sum(progress.aside.values()))}")
+    announce(f"land: {summed_up(sum(progress.rows.values()), sum(progress.quarantined.values()))}")
     return 0
 
 
-def summed_up(rows: int, aside: int) -> str:
-    """What the job has landed, in a sentence."""
+def summed_up(rows: int, quarantined_count: int) -> str:
+    """Return a sentence on the landed rows."""
     text = f"{counted(rows, 'row')} in all"
-    return f"{text}, of them {aside:,} in quarantine" if aside else text
+    return f"{text}, {quarantined_count:,} of them in quarantine" if quarantined_count else text
 
 
 def settings_of(options: argparse.Namespace, lake: Lake) -> LandingSettings:
-    """What the command line says about topics."""
+    """Return the settings from the command line."""
     return LandingSettings(
         stream=common.stream_of(options, lake),
         record_losses=options.on_data_loss == "record",
@@ -160,33 +165,33 @@ def settings_of(options: argparse.Namespace, lake: Lake) -> LandingSettings:
 
 
 def _add_decoding(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what values are")
+    group = parser.add_argument_group("decoding of values")
     group.add_argument(
         "--value",
         choices=FORMATS,
-        help="keep values as text, too, as JSON but for strings, in the column decoded; records "
-        "of which that cannot be had go into the table quarantined/TOPIC, and are counted",
+        help="also store values as text in the column decoded, as JSON unless they are strings; "
+        "records that cannot be decoded go into the table quarantined/TOPIC",
     )
     group.add_argument(
         "--registry",
         default=os.environ.get("KOHORT_REGISTRY"),
         metavar="URL",
-        help="the schema registry whose ids are in front of the values (KOHORT_REGISTRY; "
-        "KOHORT_REGISTRY_USER is its name:password)",
+        help="the schema registry of the values' schema ids (KOHORT_REGISTRY; name:password in "
+        "KOHORT_REGISTRY_USER)",
     )
 
 
 def _decoding(options: argparse.Namespace) -> Decoding | None:
-    """What was said of values. Raises UsageError."""
+    """Return the decoding of values from the command line. Raises UsageError."""
     if options.value is None:
         return None
     if options.registry is None and options.value in BY_REGISTRY:
-        raise UsageError(f"--value {options.value}: where are the schemas? --registry URL")
+        raise UsageError(f"--value {options.value} needs a schema registry: --registry URL")
     return Decoding(options.value, options.registry, os.environ.get("KOHORT_REGISTRY_USER"))
 
 
 class _Topics:
-    """The topics that are named, and those that match."""
+    """The named topics, and those that match the pattern."""
 
     def __init__(self, named: Sequence[str], pattern: re.Pattern[str] | None, admin: Admin) -> None:
         self._named, self._pattern, self._admin = named, pattern, admin
@@ -194,7 +199,7 @@ class _Topics:
         self._next_look_s = 0.0
 
     def new(self) -> list[str]:
-        """Topics that were not there at the last look; a broker is asked now and then.
+        """Return the topics found since the last call; asks a broker at intervals.
 
         Raises:
             UnavailableError, ReportedError
@@ -204,13 +209,13 @@ class _Topics:
             return []
         self._next_look_s = now_s + LOOK_FOR_TOPICS_S
         matching = [] if self._pattern is None else self._admin.names(self._pattern)
-        found = [name for name in (*self._named, *matching) if name not in self._known]
-        self._known.update(found)
-        return list(dict.fromkeys(found))
+        new_topics = [name for name in (*self._named, *matching) if name not in self._known]
+        self._known.update(new_topics)
+        return list(dict.fromkeys(new_topics))
 
 
 class _Running:
-    """A topic whose query runs."""
+    """A topic with an active query."""
 
     def __init__(self, lander: TopicLander, query: StreamingQuery) -> None:
         self.lander = lander
@@ -218,7 +223,7 @@ class _Running:
         self.since_s = time.monotonic()
 
     def failure(self) -> ReportedError | None:
-        """Why it ended, None if that was in order."""
+        """Return the query's failure; None if it ended normally."""
         error = self.lander.query.failure(self.query)
         if error is None or isinstance(error, ReportedError):
             return error
@@ -230,7 +235,7 @@ class _Running:
 
 
 class _Job:
-    """Runs the queries of all topics until they have ended, one of them has failed, or a signal."""
+    """Runs the queries of all topics until they end or fail, or until a signal arrives."""
 
     def __init__(
         self,
@@ -242,8 +247,8 @@ class _Job:
         stopping: threading.Event,
         failures: list[ReportedError],
     ) -> None:
-        """`pulse` is told now and then what the job is at; `failures` gets what ended a topic for
-        good, also if all that follows breaks off.
+        """`pulse` is called regularly with the current activity. `failures` gets the error of each
+        topic that failed permanently, even if a later exception ends the job.
         """
         self._lander_of = lander_of
         self._progress = progress
@@ -257,30 +262,34 @@ class _Job:
     def run(self, topics: _Topics) -> None:
         """Land the topics until all have ended, or were stopped."""
         waiting = topics.new()
-        goes_on = not self._settings.stream.available_now
+        is_continuous = not self._settings.stream.available_now
         try:
             while (waiting or self._running) and not self._stopping.is_set():
-                if goes_on:
+                if is_continuous:
                     waiting += self._new(topics)
-                limit = len(waiting) + len(self._running) if goes_on else AT_A_TIME
+                limit = len(waiting) + len(self._running) if is_continuous else AT_A_TIME
                 while waiting and len(self._running) < limit:
                     self._attempt(waiting.pop(0), waiting)
-                for topic in [one for one in self._running if not self._is_active(one)]:
+                for topic in [
+                    running_topic
+                    for running_topic in self._running
+                    if not self._is_active(running_topic)
+                ]:
                     self._settle(topic, waiting)
                 self._stopping.wait(_LOOK_EVERY_S)
                 self._pulse(landing(self._running, len(waiting)))
         finally:
             for running in self._running.values():
                 running.lander.query.stop(running.query)
-                self._progress.wait_told(running.query)
+                self._progress.wait_reported(running.query)
                 running.lander.close()
 
     def _new(self, topics: _Topics) -> list[str]:
         try:
             return topics.new()
         except ReportedError as error:
-            # The queries of topics that are landed already say so if the broker is gone.
-            announce(f"land: no look for new topics: {error}")
+            # If the broker is gone, the running queries report it.
+            announce(f"land: could not search for new topics: {error}")
             return []
 
     def _is_active(self, topic: str) -> bool:
@@ -294,20 +303,20 @@ class _Job:
                 announce(f"land {topic}: {count:,} earlier offsets landed")
             self._running[topic] = _Running(lander, lander.start())
         except ReportedError as error:
-            self._retry_or_give_up(topic, error, waiting)
+            self._retry_or_fail(topic, error, waiting)
 
     def _settle(self, topic: str, waiting: list[str]) -> None:
         running = self._running.pop(topic)
         error = running.failure()
-        self._progress.wait_told(running.query)
+        self._progress.wait_reported(running.query)
         running.lander.close()
         if running.query.lastProgress is not None:
             self._budget.renew()
         if error is not None:
-            self._retry_or_give_up(topic, error, waiting)
+            self._retry_or_fail(topic, error, waiting)
 
-    def _retry_or_give_up(self, topic: str, error: ReportedError, waiting: list[str]) -> None:
-        """Puts the topic in the queue again where a second try can help."""
+    def _retry_or_fail(self, topic: str, error: ReportedError, waiting: list[str]) -> None:
+        """Enqueue the topic again if a retry can help."""
         if isinstance(error, TopicReplacedError) and self._settings.record_losses:
             announce(f"land {topic}: {error}")
             waiting.append(topic)
@@ -317,7 +326,7 @@ class _Job:
             self._budget.pause()
             waiting.append(topic)
             return
-        # The only failure is told when the job ends by it.
+        # The only failure is reported when the job ends.
         if waiting or self._running or self._failures:
             announce(f"land {topic}: {error}")
         self._failures.append(error)
@@ -327,7 +336,9 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a regular expression: {error}"
+        ) from error
 
 
 def _begin(text: str) -> str | int:
@@ -335,11 +346,11 @@ def _begin(text: str) -> str | int:
 
 
 def _moment(text: str) -> int:
-    """Milliseconds since 1970; a time without a zone is one of UTC."""
+    """Parse a time into milliseconds since 1970; UTC if it has no offset."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time such as 2026-11-01T06:00Z"
+            f"{text!r} is not a time such as 2026-11-01T06:00Z"
         ) from error
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

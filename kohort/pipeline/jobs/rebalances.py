@@ -1,7 +1,7 @@
-"""The history of rebalances into tables: `kohort pipeline rebalances`.
+"""Writes the rebalance history to tables: `kohort pipeline rebalances`.
 
-From the topic, by a streaming query, or from files. The tables are those of
-docs/pipeline-tables.md. Whatever runs again changes nothing that is already there.
+Reads the topic with a streaming query, or files. docs/pipeline-tables.md lists the tables. A
+repeated run does not change existing rows.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ from kohort.pipeline.rebalances.stream import (
 NAME: Final = "kohort-rebalances"
 GROUP: Final = "kohort-rebalances"
 NO_HISTORY: Final = (
-    f"Kohort makes the topic {TOPIC} with the first rebalance of a group; Kafka's brokers have "
-    "none, and what they log of their groups can be read with --from server.log"
+    f"Kohort creates the topic {TOPIC} at the first rebalance of a group; Kafka's brokers do not, "
+    "but their logs can be read with --from server.log"
 )
 _LOOK_EVERY_S: Final = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this job."""
     _add_source(parser)
     _add_thresholds(parser)
     common.add_lake(parser)
@@ -58,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises ReportedError."""
+    """Run the job. Raises ReportedError."""
     if options.files:
         files.check(options.files)
     else:
@@ -78,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Job:
-    """Rows as they come, findings of them, and a word on both."""
+    """Writes batches of records, renews findings, and reports both."""
 
     def __init__(
         self,
@@ -88,7 +87,7 @@ class _Job:
         metrics: Metrics,
         source: str,
     ) -> None:
-        """`source` is what metrics name as the topic."""
+        """`source` is the topic name in metrics."""
         self.tally = Tally()
         self._metrics, self._source = metrics, source
         self._progress = progress
@@ -96,11 +95,11 @@ class _Job:
         self._ingest = Ingest(lake)
         self._findings = Findings(lake, thresholds, self._progress.report)
 
-    def take(self, records: Iterable[Record], count: int) -> None:
-        """One batch of about so many records; may come again."""
+    def handle_batch(self, records: Iterable[Record], count: int) -> None:
+        """Write a batch of about `count` records, which may be a repetition."""
         begun_s = time.monotonic()
-        self._progress.report(f"taking {counted(count, 'record')}")
-        tally = self._ingest.take(records)
+        self._progress.report(f"writing {counted(count, 'record')}")
+        tally = self._ingest.write_all(records)
         self.tally.add(tally)
         took_s = time.monotonic() - begun_s
         announce(f"{JOB}: {tally.shown()}; {took_s:.1f} s")
@@ -113,16 +112,16 @@ class _Job:
         count = self._findings.renew(everything=everything)
         if count:
             took_s = time.monotonic() - begun_s
-            announce(f"{JOB}: findings of {counted(count, 'group')} made again; {took_s:.1f} s")
+            announce(f"{JOB}: findings of {counted(count, 'group')} renewed; {took_s:.1f} s")
 
     def read_files(self, options: argparse.Namespace) -> None:
-        for piece in files.pieces(options.files, options.timezone):
-            self.take(piece.records(options.cluster_id), len(piece.lines))
+        for chunk in files.chunks(options.files, options.timezone):
+            self.handle_batch(chunk.records(options.cluster_id), len(chunk.lines))
         self.renew(everything=options.recompute)
 
     def read_topic(self, spark: SparkSession, options: argparse.Namespace) -> None:
-        def take(records: Iterable[Record], count: int) -> None:
-            self.take(records, count)
+        def handle_batch(records: Iterable[Record], count: int) -> None:
+            self.handle_batch(records, count)
             if not options.available_now:
                 self.renew()
 
@@ -132,7 +131,7 @@ class _Job:
                 common.kafka_of(options),
                 _settings(options, self._lake),
                 table_id=self._ingest.table_id,
-                take=take,
+                handle_batch=handle_batch,
             )
 
         def attempt() -> None:
@@ -140,14 +139,14 @@ class _Job:
             if stream is None:
                 return
             with closing(stream):
-                # What a kill has left undone, or other thresholds ask for.
+                # Findings that a killed run did not renew, or all of them with --recompute.
                 self.renew(everything=options.recompute)
                 self._follow(stream, budget, stopping)
 
         with stop_on_signals(spark) as stopping:
             budget = RetryBudget(0 if options.available_now else options.patience, stopping)
             _retry(attempt, budget, stopping)
-        # A user who has said to stop does not wait for findings; the next run makes them.
+        # A user who stops the job does not wait for findings; the next run renews them.
         if not stopping.is_set():
             self.renew()
 
@@ -157,18 +156,20 @@ class _Job:
         options: argparse.Namespace,
         stopping: threading.Event,
     ) -> HistoryStream | None:
-        """The history's topic, as soon as there is one; None if that is not waited for any more."""
-        is_told = False
+        """Open the topic's stream, waiting for the topic; None if the job does not wait, or was
+        stopped.
+        """
+        is_announced = False
         while True:
             try:
                 return open_stream()
             except TopicMissingError:
-                # Another name is one that somebody has given, and may have mistyped.
+                # Another name was given by the user, and may be mistyped.
                 if options.topic != TOPIC:
                     raise
-            if not is_told:
+            if not is_announced:
                 announce(f"{JOB}: {options.bootstrap_server} has no history yet. {NO_HISTORY}")
-                is_told = True
+                is_announced = True
             if options.available_now or stopping.wait(options.interval):
                 return None
 
@@ -187,7 +188,7 @@ class _Job:
 
 
 def _retry(attempt: Callable[[], None], budget: RetryBudget, stopping: threading.Event) -> None:
-    """Try until it succeeds, or until another try would not help; raises ReportedError then."""
+    """Try until it succeeds; raise ReportedError if a retry would not help."""
     while not stopping.is_set():
         try:
             attempt()
@@ -202,7 +203,7 @@ def _retry(attempt: Callable[[], None], budget: RetryBudget, stopping: threading
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--topic", default=TOPIC, help="where the broker keeps its history (%(default)s)"
+        "--topic", default=TOPIC, help="topic with the broker's history (%(default)s)"
     )
     parser.add_argument(
         "--from",
@@ -210,20 +211,20 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE",
         help="read files instead: histories as JSON lines, or logs of Kafka brokers, oldest first; "
-        "- is standard input, .gz is unpacked",
+        "- is standard input, .gz is decompressed",
     )
     parser.add_argument(
         "--cluster-id",
         default="file",
         metavar="ID",
-        help="of the cluster that files come from (%(default)s)",
+        help="cluster id for files (%(default)s)",
     )
     parser.add_argument(
         "--timezone",
         type=_zone,
         default=ZoneInfo("UTC"),
         metavar="NAME",
-        help="of the broker's clock, for logs that do not say: Europe/Berlin (UTC)",
+        help="time zone of a log whose times have no offset, such as Europe/Berlin (UTC)",
     )
     common.add_stream(parser, group=GROUP, interval_s=10.0)
     parser.add_argument(
@@ -231,19 +232,23 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         type=common.positive,
         default=OFFSETS_DEFAULT,
         metavar="N",
-        help="so many events in a batch at most (%(default)s)",
+        help="maximum number of events per batch (%(default)s)",
     )
 
 
 def _add_thresholds(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what is found")
+    group = parser.add_argument_group("findings")
     defaults = Thresholds()
     for name, value, text in (
-        ("days", defaults.days, "how far back from a group's newest event findings go"),
-        ("storm-quiet-ms", defaults.storm_quiet_ms, "rebalances closer than this are one storm"),
-        ("storm-size", defaults.storm_size, "if they are so many"),
-        ("flapping-moves", defaults.flapping_moves, "a partition flaps that moves so often"),
-        ("flapping-window-ms", defaults.flapping_window_ms, "in so long"),
+        ("days", defaults.days, "days before a group's newest event that findings cover"),
+        ("storm-quiet-ms", defaults.storm_quiet_ms, "maximum gap between rebalances of a storm"),
+        ("storm-size", defaults.storm_size, "minimum number of rebalances in a storm"),
+        (
+            "flapping-moves",
+            defaults.flapping_moves,
+            "number of moves from which a partition counts as flapping",
+        ),
+        ("flapping-window-ms", defaults.flapping_window_ms, "time window of these moves"),
     ):
         group.add_argument(
             f"--{name}",
@@ -255,7 +260,7 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--recompute",
         action="store_true",
-        help="recompute all findings, as after a change of these",
+        help="recompute all findings, for example after changing these options",
     )
 
 
@@ -281,4 +286,4 @@ def _zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(f"no time zone {text!r}") from error
+        raise argparse.ArgumentTypeError(f"unknown time zone {text!r}") from error

@@ -1,4 +1,4 @@
-"""Why the groups of a lake rebalanced and what to change, as one page: `kohort pipeline report`."""
+"""Writes a page on why groups rebalanced and what to change: `kohort pipeline report`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ NAME: Final = "kohort-report"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this job."""
     parser.add_argument(
-        "--group", action="append", default=[], metavar="GROUP", help="only this one; repeatable"
+        "--group",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="only this group; may be repeated",
     )
     parser.add_argument(
         "--output",
@@ -37,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The whole job. Raises ReportedError."""
+    """Run the job. Raises ReportedError."""
     output: Path = options.output
     if not output.absolute().parent.is_dir():
-        raise UnavailableError(f"--output {output}: there is no such directory")
+        raise UnavailableError(f"--output {output}: no such directory")
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     with explained(f"reading the lake {lake.root}"), pulse(spark) as now:

@@ -1,8 +1,7 @@
-"""Small files put together, old ones removed, old events forgotten: `kohort pipeline tidy`.
+"""Compacts small files, deletes unused files and old events: `kohort pipeline tidy`.
 
-For a lake that jobs write into day by day; once a night is enough, also while they run. Tables of
-findings in Delta need nothing of it but the removal of files: their files are put together as they
-are written.
+Intended for lakes with continuous jobs, once a night, also while they run. Delta's tables of
+findings only need unused files deleted, because writes compact them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kohort.pipeline.schemas import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNN
 
 NAME: Final = "kohort-tidy"
 HOURS_MIN: Final = 168
-"""Delta's own, and so Iceberg's too: a reader that is a week behind finds its files."""
+"""Delta's own limit, also used for Iceberg: readers up to a week behind find their files."""
 
 MOMENTS: Final = {
     MEMBERS.name: "started_at",
@@ -31,38 +30,36 @@ MOMENTS: Final = {
     AVOIDED.name: "at",
     RUNNING.name: "started_at",
 }
-"""When what a row tells of began, by table. Members first: none is left without its rebalance."""
+"""The time column of each table. Members come first, so that each has its rebalance."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this job."""
     parser.add_argument(
         "--keep-days",
         type=common.positive,
         metavar="N",
-        help="forget events of the history that are older, and make findings again of what is "
-        "left; without it, all is kept",
+        help="delete older events of the history, and recompute the findings (default: keep all)",
     )
     parser.add_argument(
         "--keep-files-hours",
         type=common.positive,
         default=HOURS_MIN,
         metavar="N",
-        help="how long files stay that no longer belong to a table (%(default)s, the least)",
+        help="keep files that no longer belong to a table for this time (%(default)s, the minimum)",
     )
     common.add_lake(parser)
     common.add_spark(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises ReportedError."""
+    """Run the job. Raises ReportedError."""
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     with pulse(spark) as progress:
         if options.keep_days is not None:
             forget(lake, options.keep_days)
         names = lake.names()
-        # Delta's are put together as they are written.
+        # Delta's tables of findings are compacted by writes.
         whole = {table.name for table in FINDINGS} if isinstance(lake, DeltaLake) else set()
         before = after = 0
         for number, name in enumerate(names, 1):
@@ -78,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def forget(lake: Lake, days: int) -> None:
-    """Events that began longer ago than that, and what was found of them. Raises ReportedError."""
+    """Delete events that began earlier, and renew the findings. Raises ReportedError."""
     is_history = False
     for name, moment in MOMENTS.items():
         if lake.exists(name):

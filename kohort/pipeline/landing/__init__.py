@@ -1,1 +1,1 @@
-"""Topics into tables: what `kohort pipeline land` is made of."""
+"""Lands topics in tables, for `kohort pipeline land`."""

@@ -1,4 +1,4 @@
-"""Values as JSON beside their bytes, and why not where that cannot be: columns of landed rows."""
+"""Adds columns with the decoded values of landed rows, and with the errors."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ STRING: Final = "string"
 JSON: Final = "json"
 FORMATS: Final = (STRING, JSON, AVRO, PROTOBUF)
 BY_REGISTRY: Final = (AVRO, PROTOBUF)
-"""Formats whose values cannot be read without their schemas."""
+"""Formats whose values cannot be decoded without their schemas."""
 
 DECODED: Final = "decoded"
 UNDECODABLE: Final = "undecodable"
 
 COLUMNS: Final = (StructField(DECODED, StringType()), StructField(UNDECODABLE, StringType()))
-"""The value as text, or else why there is none; both null where there is no value."""
+"""The value as text, or the decoding error; both are null if the value is null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """What values are, and whose schemas they name."""
+    """The format of values, and the registry of their schemas."""
 
     format: str
     registry: str | None = None
     user: str | None = None
-    """The name:password with which the registry is asked."""
+    """The name:password for the registry."""
 
     def decoded(self, frame: DataFrame) -> DataFrame:
-        """The frame with COLUMNS added."""
+        """Add COLUMNS to the frame."""
         both = _by_schema(self)(f.col("value")) if self.format in DECODERS else self._by_spark()
         rows = frame.withColumn("both", both)
         for column in COLUMNS:
@@ -48,7 +48,7 @@ class Decoding:
     def _by_spark(self) -> Column:
         value = f.col("value")
         if self.format == JSON and self.registry is not None:
-            # Its schema says more of it, but nothing that is needed to read it.
+            # The schema is not needed to parse JSON.
             has_id = (f.length(value) >= HEADER_BYTES) & (f.hex(f.substring(value, 1, 1)) == "00")
             value = f.when(has_id, f.expr(f"substring(value, {HEADER_BYTES + 1})")).otherwise(value)
         is_text = f.is_valid_utf8(value)
@@ -66,7 +66,7 @@ class Decoding:
 
 
 def _by_schema(decoding: Decoding) -> Callable[[Column], Column]:
-    """A function of the executors' Python, which need the package of the format."""
+    """Return a Python UDF; executors need the package of the format."""
 
     def decode(value: bytes | None) -> tuple[str | None, str | None]:
         return decode_one(_decoder(decoding), value)
@@ -77,7 +77,7 @@ def _by_schema(decoding: Decoding) -> Callable[[Column], Column]:
 def decode_one(
     decoder: Callable[[bytes], str], value: bytes | None
 ) -> tuple[str | None, str | None]:
-    """The text, or why there is none. Raises RegistryError: it is not the value's fault."""
+    """Return the text, or the error. Raises RegistryError, which the value did not cause."""
     if value is None:
         return None, None
     try:
@@ -87,7 +87,7 @@ def decode_one(
 
 
 _DECODERS: Final[dict[Decoding, Callable[[bytes], str]]] = {}
-"""What this process has made: it does one batch after another, and asks for a schema once."""
+"""This process's decoders; reused by all batches, so that each schema is requested once."""
 
 
 def _decoder(decoding: Decoding) -> Callable[[bytes], str]:

@@ -1,4 +1,4 @@
-"""Values in Avro and Protobuf as JSON, by the schemas of a registry. Imported by executors."""
+"""Decodes Avro and Protobuf values to JSON with a registry's schemas. Imported by executors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from kohort.pipeline.landing.registry import (
     Registered,
     Registry,
     UndecodableError,
-    parted,
+    split_header,
 )
 
 AVRO: Final = "avro"
 PROTOBUF: Final = "protobuf"
 
 _INDEX_MAX: Final = 1_000
-"""Messages in a message, and levels of them, that are believed."""
+"""Maximum number of messages in a schema, and of nesting levels."""
 
 
 class AvroDecoder:
-    """Values that Confluent's serializer, or another that does as it does, has written."""
+    """Decodes values written by Confluent's serializer or a compatible one."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -35,28 +35,30 @@ class AvroDecoder:
 
     def __call__(self, value: bytes) -> str:
         """Raises UndecodableError, RegistryError."""
-        from fastavro import schemaless_reader  # noqa: PLC0415 - of an extra.
+        from fastavro import schemaless_reader  # noqa: PLC0415 - an optional dependency.
 
-        number, body = parted(value)
+        number, body = split_header(value)
         if number not in self._parsed:
             schema = _of_kind("AVRO", number, self._registry.schema(number))
             self._parsed[number] = _avro(schema)
         stream = io.BytesIO(body)
         try:
-            found = schemaless_reader(stream, self._parsed[number])
+            decoded = schemaless_reader(stream, self._parsed[number])
             left = len(body) - stream.tell()
             if left:
-                raise UndecodableError(f"{left} bytes follow what schema {number} describes")
-            return json.dumps(found, default=_plain, allow_nan=False, ensure_ascii=False)
+                raise UndecodableError(f"{left} bytes follow the data of schema {number}")
+            return json.dumps(decoded, default=_as_json, allow_nan=False, ensure_ascii=False)
         except UndecodableError:
             raise
         except Exception as error:
-            # fastavro raises whatever its reading of the bytes comes upon.
-            raise UndecodableError(f"not of schema {number}: {_said(error)}") from error
+            # fastavro raises exceptions of any type for invalid bytes.
+            raise UndecodableError(
+                f"does not match schema {number}: {_error_text(error)}"
+            ) from error
 
 
 class ProtobufDecoder:
-    """The same for Protobuf."""
+    """Decodes Protobuf values written by Confluent's serializer or a compatible one."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -64,10 +66,10 @@ class ProtobufDecoder:
 
     def __call__(self, value: bytes) -> str:
         """Raises UndecodableError, RegistryError."""
-        from google.protobuf.json_format import MessageToJson  # noqa: PLC0415 - of an extra.
+        from google.protobuf.json_format import MessageToJson  # noqa: PLC0415 - an optional dependency.
         from google.protobuf.message_factory import GetMessageClass  # noqa: PLC0415
 
-        number, body = parted(value)
+        number, body = split_header(value)
         if number not in self._files:
             schema = _of_kind("PROTOBUF", number, self._registry.schema(number, "serialized"))
             self._files[number] = _protobuf(schema)
@@ -82,10 +84,12 @@ class ProtobufDecoder:
         assert kind is not None
         try:
             message = GetMessageClass(kind).FromString(body)
-            found: str = MessageToJson(message, preserving_proto_field_name=True, indent=None)
+            decoded: str = MessageToJson(message, preserving_proto_field_name=True, indent=None)
         except Exception as error:
-            raise UndecodableError(f"not of schema {number}: {_said(error)}") from error
-        return found
+            raise UndecodableError(
+                f"does not match schema {number}: {_error_text(error)}"
+            ) from error
+        return decoded
 
 
 DECODERS: Final[dict[str, Callable[[Registry], Callable[[bytes], str]]]] = {
@@ -95,26 +99,26 @@ DECODERS: Final[dict[str, Callable[[Registry], Callable[[bytes], str]]]] = {
 
 
 def _of_kind(wanted: str, number: int, schema: Registered) -> Registered:
-    """The schema. Raises UndecodableError: it is one of another format."""
+    """Return the schema. Raises UndecodableError if it has another format."""
     if schema.kind != wanted:
-        raise UndecodableError(f"schema {number} is one of {schema.kind}, not of {wanted}")
+        raise UndecodableError(f"schema {number} is {schema.kind}, not {wanted}")
     return schema
 
 
-def _avro(schema: Registered) -> Any:  # noqa: ANN401 - as fastavro has it.
-    from fastavro import parse_schema  # noqa: PLC0415 - of an extra.
+def _avro(schema: Registered) -> Any:  # noqa: ANN401 - fastavro's type.
+    from fastavro import parse_schema  # noqa: PLC0415 - an optional dependency.
 
     named: dict[str, Any] = {}
     try:
-        for one in schema.references:
-            parse_schema(json.loads(one.text), named_schemas=named)
+        for reference in schema.references:
+            parse_schema(json.loads(reference.text), named_schemas=named)
         return parse_schema(json.loads(schema.text), named_schemas=named)
     except Exception as error:
-        raise UndecodableError(f"its schema is none of Avro: {_said(error)}") from error
+        raise UndecodableError(f"invalid Avro schema: {_error_text(error)}") from error
 
 
-def _protobuf(schema: Registered) -> Any:  # noqa: ANN401 - as protobuf has it.
-    from google.protobuf import (  # noqa: PLC0415 - of an extra.
+def _protobuf(schema: Registered) -> Any:  # noqa: ANN401 - protobuf's type.
+    from google.protobuf import (  # noqa: PLC0415 - an optional dependency.
         any_pb2,
         duration_pb2,
         empty_pb2,
@@ -135,35 +139,35 @@ def _protobuf(schema: Registered) -> Any:  # noqa: ANN401 - as protobuf has it.
         wrappers_pb2,
     )
     pool = DescriptorPool()
-    files = [_descriptor(one) for one in (*schema.references, schema)]
+    files = [_descriptor(schema_) for schema_ in (*schema.references, schema)]
     try:
         for module in usual:
             pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
         return [pool.AddSerializedFile(file) for file in files][-1]
     except Exception as error:
-        raise UndecodableError(f"its schema is none of Protobuf: {_said(error)}") from error
+        raise UndecodableError(f"invalid Protobuf schema: {_error_text(error)}") from error
 
 
 def _descriptor(schema: Registered) -> bytes:
-    """Raises RegistryError: it is the text of a .proto file, as it would be of any other schema."""
+    """Raises RegistryError if the registry returned the text of a .proto file instead."""
     try:
         return base64.b64decode(schema.text, validate=True)
     except ValueError as error:
         raise RegistryError(
-            "the schema registry gives Protobuf schemas as text only, and to read values takes "
-            "their descriptors (format=serialized), which Confluent's registry gives. Without "
+            "the schema registry returns Protobuf schemas only as text, but decoding needs their "
+            "descriptors (format=serialized), as returned by Confluent's registry. Without "
             "--value, the topic is landed as bytes"
         ) from error
 
 
 def _indexes(body: bytes) -> tuple[list[int], bytes]:
-    """Which message of the schema it is, from the outside in, and the message."""
+    """Return the indexes of the message type in the schema, outermost first, and the message."""
     count, at = _varint(body, 0)
     if not count:
         return [0], body[at:]
     indexes = []
     if count > _INDEX_MAX:
-        raise UndecodableError("it does not say which message it is")
+        raise UndecodableError("the message index is invalid")
     for _ in range(count):
         index, at = _varint(body, at)
         indexes.append(index)
@@ -171,7 +175,7 @@ def _indexes(body: bytes) -> tuple[list[int], bytes]:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """A number in zigzag form, and where the next one begins."""
+    """Return a zigzag number, and the position after it."""
     value = shift = 0
     while at < len(body) and shift < 64:
         value |= (body[at] & 0x7F) << shift
@@ -182,11 +186,11 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
             if number >= 0:
                 return number, at
             break
-    raise UndecodableError("it does not say which message it is")
+    raise UndecodableError("the message index is invalid")
 
 
-def _plain(value: object) -> object:
-    """What JSON has no form for, in that of Protobuf's JSON."""
+def _as_json(value: object) -> object:
+    """Convert values without a JSON type, in the style of Protobuf's JSON."""
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, UUID)):
@@ -196,5 +200,5 @@ def _plain(value: object) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:200]

@@ -1,7 +1,7 @@
-"""Which records are gone that were still to be read. Pure arithmetic on offsets.
+"""Finds records that were deleted before they were read. Pure arithmetic on offsets.
 
-Holes between offsets are nothing unusual: compaction and the marks of transactions leave them. So
-only what lies before the start of a log, or behind its end, counts as lost.
+Gaps between offsets are normal: compaction and transaction markers leave them. So only offsets
+before the start of a log, or after its end, count as lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 RETENTION: Final = "deleted before it was read (retention, or DeleteRecords)"
-TRUNCATED: Final = "the log ends before what was read already"
+TRUNCATED: Final = "the log ends before the offset already read"
 RECREATED: Final = "the topic was deleted and recreated"
 
 SHOWN: Final = 10
-"""Gaps that an error names one by one."""
+"""Maximum number of gaps listed in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records of a partition from `first` up to, and without, `end`; None if unknown."""
+    """Records of a partition from `first` to before `end`; None if unknown."""
 
     partition: int
     first: int
@@ -34,25 +34,25 @@ class Gap:
 def lost(
     wanted: Mapping[int, int], starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> list[Gap]:
-    """What is gone of a topic whose next record to be read is `wanted`, by partition.
+    """Return the lost records of a topic; `wanted` has the next offset to read of each partition.
 
-    `starts` and `ends` are those of the logs now. Partitions that are not among `wanted` are new:
-    what is to be read of them begins at 0.
+    `starts` and `ends` are the current bounds of the logs. Partitions missing in `wanted` are new
+    and are read from offset 0.
     """
-    found = []
+    gaps = []
     for partition in sorted(starts):
         first, start = wanted.get(partition, 0), starts[partition]
         if start > first:
-            found.append(Gap(partition, first, start, RETENTION))
+            gaps.append(Gap(partition, first, start, RETENTION))
         elif ends.get(partition, first) < first:
-            found.append(Gap(partition, ends[partition], first, TRUNCATED))
-    return found
+            gaps.append(Gap(partition, ends[partition], first, TRUNCATED))
+    return gaps
 
 
 def missing(present: Iterable[tuple[int, int]], first: int, end: int) -> list[tuple[int, int]]:
-    """The stretches of [first, end) that lie between stretches that are present.
+    """Return the ranges of [first, end) that are not covered by `present`.
 
-    `present` are ranges (from, up to and without), in order and apart from each other.
+    `present` are ranges (from, to before), in order and disjoint.
     """
     holes = []
     at = first
@@ -66,7 +66,7 @@ def missing(present: Iterable[tuple[int, int]], first: int, end: int) -> list[tu
 
 
 def sentence(topic: str, gaps: list[Gap]) -> str:
-    """The gaps in one sentence."""
+    """Return a sentence on the gaps."""
     shown = "; ".join(str(gap) for gap in gaps[:SHOWN])
     more = f"; and {len(gaps) - SHOWN} more" if len(gaps) > SHOWN else ""
-    return f"records of {topic} are gone that were not landed yet: {shown}{more}"
+    return f"records of {topic} were lost before they were landed: {shown}{more}"

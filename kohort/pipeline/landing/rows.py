@@ -1,4 +1,4 @@
-"""The columns of landed topics, and of the gaps in them."""
+"""The columns of landed topics and of the table `gaps`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +26,7 @@ HEADERS: Final = ArrayType(
 
 LANDED: Final = StructType(
     [
-        # An offset means something only together with these two.
+        # Offsets are unique only together with these two columns.
         StructField("topic_id", StringType()),
         StructField("partition", IntegerType()),
         StructField("offset", LongType()),
@@ -36,38 +36,39 @@ LANDED: Final = StructType(
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
         StructField("headers", HEADERS),
-        # When its batch was landed; null in rows of earlier versions.
+        # Landing time of the batch; null in rows of earlier versions.
         StructField("landed_at", TimestampType()),
     ]
 )
-"""One row for each record, named as Spark's connector names them."""
+"""One row per record, with the column names of Spark's connector."""
 
 DAY: Final = "day"
-"""The column by which tables are cut where that was asked for: the day of `timestamp`, in UTC."""
+"""The column by which tables are partitioned with --partition-by-day: the UTC day of
+`timestamp`."""
 
 GAPS: Final = StructType(
     [
         StructField("topic", StringType()),
         StructField("topic_id", StringType()),
         StructField("partition", IntegerType()),
-        # The first record that is missing, and the first that is there again. Null: not known.
+        # The first missing record, and the first one after it. Null: unknown.
         StructField("from_offset", LongType()),
         StructField("to_offset", LongType()),
         StructField("reason", StringType()),
         StructField("noticed_at", TimestampType()),
     ]
 )
-"""One row for each stretch of records that were gone before they could be landed."""
+"""One row per range of records that were lost before they could be landed."""
 
 GAPS_KEY: Final = ("topic", "topic_id", "partition", "from_offset")
 
 
 PLACE: Final = ("partition", "offset")
-"""Where a record is, within its topic id."""
+"""The position of a record within its topic id."""
 
 QUARANTINED: Final = StructType([*LANDED.fields, StructField(UNDECODABLE, StringType())])
-"""One row for each record whose value could not be decoded, or whose timestamp Spark cannot
-represent (it is null then), with the reason."""
+"""One row per record whose value could not be decoded, or whose timestamp Spark cannot represent
+(it is null then), with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Shape:
     """The columns of one topic's table."""
 
     by_day: bool = False
-    """Whether the table is cut by days."""
+    """Whether the table is partitioned by day."""
     decoding: Decoding | None = None
 
     @property
@@ -86,13 +87,13 @@ class Shape:
         return StructType([*LANDED.fields, *decoded, *day])
 
     @property
-    def cut_by(self) -> tuple[str, ...]:
-        """The columns by which the table is cut."""
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns by which the table is partitioned."""
         return (DAY,) if self.by_day else ()
 
     def landed(self, frame: DataFrame, topic_id: str) -> DataFrame:
-        """Convert rows of the connector, with headers, to rows of the table; with a column
-        UNDECODABLE if some may have to be quarantined, which is not null in those.
+        """Convert rows of the connector, with headers, to rows of the table. If some may have to be
+        quarantined, the result has the column UNDECODABLE, which is not null in those.
         """
         rows = frame.withColumn("topic_id", f.lit(topic_id)).withColumn(
             "landed_at", f.current_timestamp()

@@ -1,10 +1,10 @@
-"""Where the records of a topic go: its table, and a quarantine beside it for those that are bad.
+"""The tables of a topic: one for its records, and a quarantine for bad ones.
 
 A record whose value cannot be decoded, or whose timestamp Spark cannot represent, is quarantined
-unchanged and with the reason. Both tables take a batch once, the topic's table first. What that one
-does not have of a batch is what the other is to have: a batch that is done again after a kill
-between the two is decided by what is there, and not by what a registry, or the command line, says
-by now.
+unchanged and with the reason. Each batch is appended once to each table, the topic's table first;
+the quarantine gets the records of the batch that the topic's table does not have. So a batch
+repeated after a kill is split by the stored rows, not by the registry or the command line of the
+new run.
 """
 
 from __future__ import annotations
@@ -27,51 +27,52 @@ if TYPE_CHECKING:
     from kohort.pipeline.landing.timestamps import Reader
 
 QUARANTINE: Final = "quarantined"
-"""Tables of records that were put aside are ``quarantined/<topic>``."""
+"""Quarantine tables are named ``quarantined/<topic>``."""
 
-NOT_DECODED: Final = "it could not be decoded when its batch was landed"
+NOT_DECODED: Final = "could not be decoded when its batch was landed"
 _ROWS: Final = "rows"
 _COUNTED_S_MAX: Final = 10.0
-"""Spark drops news when it has too many: then it is looked at, instead."""
+"""Spark may drop events under load; after this time, the rows are counted by a query."""
 
 
 class Appended(NamedTuple):
-    """What one call has added."""
+    """The result of an append."""
 
     quarantined: int
-    """Records that it put into quarantine."""
-    read_again: int | None = None
-    """Records of a batch that was read again around a timestamp: its query has not counted them.
-    None for other batches, and if the number is unknown."""
+    """Number of quarantined records."""
+    uncounted: int | None = None
+    """Number of records in a batch that was read again because of a timestamp, which the query's
+    progress does not count; None for other batches, or if unknown."""
 
 
 class LandedTables:
-    """See the module. All methods raise ReportedError."""
+    """The tables of a topic. All methods raise ReportedError."""
 
     def __init__(self, lake: Lake, table: str, topic: Topic, shape: Shape, reader: Reader) -> None:
-        """Makes the tables that are not there yet.
+        """Create missing tables.
 
         Args:
-            table: the topic's.
+            table: name of the topic's table.
             reader: reads records of the topic.
         """
         self.name: Final = table
         self.quarantine: Final = f"{QUARANTINE}/{topic.name}"
         self._lake, self._topic_id = lake, topic.topic_id
         self._shape, self._reader = shape, reader
-        self.table_id: Final = lake.create(table, shape.schema, shape.cut_by)
+        self.table_id: Final = lake.create(table, shape.schema, shape.partition_by)
         if shape.decoding is not None:
-            # Before there is a batch: a run that decodes nothing knows by it what to look for.
+            # Created before the first batch, so that a run without decoding knows that it must
+            # check the quarantine.
             self._make_quarantine()
         self.has_quarantine = lake.exists(self.quarantine)
 
     def append(
         self, rows: DataFrame, begins: Offsets, ends: Offsets, *, app_id: str, batch_id: int
     ) -> Appended:
-        """Adds a batch, in the columns of `Shape.landed`, if it was not there.
+        """Append a batch, in the columns of `Shape.landed`, unless it was appended before.
 
-        It was read from `begins` to `ends`, each of which has all of its partitions. If Spark's
-        connector fails on a timestamp, the records around it are read by the driver.
+        `begins` and `ends` are the batch's offsets, with all its partitions. If Spark's connector
+        fails on a timestamp, the driver reads the records around it.
         """
         self._reader = replace(self._reader, by_driver=())
         while True:
@@ -82,7 +83,7 @@ class LandedTables:
                 if reader is None:
                     raise
             else:
-                return appended if self._reader.by_driver else appended._replace(read_again=None)
+                return appended if self._reader.by_driver else appended._replace(uncounted=None)
             self._reader = reader
             self._make_quarantine()
             rows = self.between(begins, ends)
@@ -99,11 +100,11 @@ class LandedTables:
             count, bad = self._append_good(rows, app_id, batch_id)
         if bad == 0 or self._lake.has_batch(self.quarantine, app_id, batch_id):
             return Appended(0, count)
-        return Appended(self._put_aside(begins, ends, app_id, batch_id), count)
+        return Appended(self._quarantine_rest(begins, ends, app_id, batch_id), count)
 
     def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
-        """The records from the one up to the other, in the columns of `Shape.landed`; without those
-        that are there, if some may be in quarantine.
+        """Return the records between the offsets, in the columns of `Shape.landed`; without those
+        already stored, if some may be in quarantine.
         """
         rows = self._shape.landed(self._reader.between(begins, ends), self._topic_id)
         if not self.has_quarantine:
@@ -111,22 +112,24 @@ class LandedTables:
         changed = [(at, ends[index]) for index, at in begins.items() if at < ends[index]]
         first = min((begin for begin, _ in changed), default=0)
         behind = max((end for _, end in changed), default=0)
-        there = self.offsets().where(f.col("offset").between(first, behind - 1))
-        return rows.join(there, list(PLACE), "left_anti")
+        present = self.offsets().where(f.col("offset").between(first, behind - 1))
+        return rows.join(present, list(PLACE), "left_anti")
 
     def _make_quarantine(self) -> None:
         self._lake.create(self.quarantine, QUARANTINED)
         self.has_quarantine = True
 
     def offsets(self) -> DataFrame:
-        """Partition and offset of each record of the topic that is there, in quarantine or not."""
+        """Return partition and offset of each stored record of the topic, including quarantined
+        ones.
+        """
         names = [self.name, self.quarantine] if self.has_quarantine else [self.name]
         return reduce(DataFrame.union, map(self._places, names))
 
     def _append_good(
         self, rows: DataFrame, app_id: str, batch_id: int
     ) -> tuple[int | None, int | None]:
-        """Returns the number of rows, and how many of them could not be decoded, if known."""
+        """Return the number of rows, and of those that could not be decoded, if known."""
         if UNDECODABLE not in rows.columns:
             self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
             return None, 0
@@ -148,10 +151,10 @@ class LandedTables:
             time.sleep(0.01)
         return int(counted.get[_ROWS]), int(counted.get[UNDECODABLE])
 
-    def _put_aside(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
-        """Adds what the table does not have of the batch to the quarantine.
+    def _quarantine_rest(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
+        """Add the records of the batch that the topic's table does not have to the quarantine.
 
-        The batch is read again, and not by its query, which would count its records twice.
+        Reads the batch again outside its query, which would count the records twice.
         """
         rows = self.between(begins, ends)
         reason = f.col(UNDECODABLE) if UNDECODABLE in rows.columns else f.lit(None)

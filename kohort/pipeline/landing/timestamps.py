@@ -1,10 +1,10 @@
-"""Reads records whose timestamps Spark cannot represent, on which its connector fails.
+"""Reads records whose timestamps Spark cannot represent, and on which its connector fails.
 
-Spark counts microseconds in 64 bits, which a producer exceeds that writes nanoseconds instead of
-milliseconds. The connector converts timestamps itself, and its error names the first such record.
-So a consumer in the driver reads the offsets around that record, and the connector the others. Each
-failure in a batch doubles the number of records that the driver reads, so a few attempts are enough
-even if all records of a batch have such timestamps.
+Spark counts microseconds in 64 bits. A producer that writes nanoseconds instead of milliseconds
+exceeds that. The connector converts timestamps itself, and its error names the first such record.
+So a consumer in the driver reads the offsets around that record, and the connector reads the
+others. Each failure in a batch doubles the number of records that the driver reads, so a few
+attempts suffice even if all records of a batch have such timestamps.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Reader:
     kafka: Kafka
     topic: str
     read: Callable[[Offsets, Offsets], DataFrame]
-    """Reads with the connector from the one to before the other."""
+    """Reads the records between two offsets with the connector."""
     by_driver: tuple[OffsetRange, ...] = ()
 
     def past(self, error: BaseException, ends: Offsets) -> Reader | None:
-        """Return a reader that leaves the record of this failure to the driver; None if the failure
-        has another cause.
+        """Return a reader that leaves the failed record to the driver; None if the failure has
+        another cause.
         """
         failed = _FAILED.search("\n".join(causes(error)))
         if failed is None or failed["topic"] != self.topic:
@@ -115,7 +115,7 @@ def outside(
         at[partition] = max(at[partition], known.end)
     for partition, end in ends.items():
         gaps[partition].append((at[partition], end))
-    found = []
+    pairs = []
     for number in range(max(map(len, gaps.values()), default=0)):
         chosen = {
             partition: ranges[number] if number < len(ranges) else (end, end)
@@ -125,8 +125,8 @@ def outside(
         firsts = {partition: first for partition, (first, _) in chosen.items()}
         lasts = {partition: max(first, end) for partition, (first, end) in chosen.items()}
         if firsts != lasts:
-            found.append((firsts, lasts))
-    return found
+            pairs.append((firsts, lasts))
+    return pairs
 
 
 def _as_read(spark: SparkSession, rows: list[tuple[Any, ...]], schema: StructType) -> DataFrame:

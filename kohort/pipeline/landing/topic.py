@@ -1,7 +1,7 @@
-"""One topic into one table, exactly once, by one streaming query.
+"""Lands one topic in one table, exactly once, with one streaming query.
 
-The table says which batches it has, so a batch that is done again after a kill is appended once.
-Records that were lost before they could be read end the job, or are noted as gaps.
+The table stores the ids of its batches, so a batch repeated after a kill is appended once. Records
+lost before they could be read end the job, or are recorded as gaps.
 """
 
 from __future__ import annotations
@@ -35,38 +35,35 @@ JOB: Final = "land"
 GAPS_TABLE: Final = "gaps"
 
 OFFSETS_DEFAULT: Final = 1_000_000
-"""Records per trigger where it is not known how large a topic is."""
+"""Records per trigger if the size of the topic is unknown."""
 
 OFFSETS_MIN: Final = 10_000
-ISLANDS_MAX: Final = 1_000
+RANGES_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class LandingSettings:
-    """How topics are landed; the command line says it."""
+    """The settings for landing topics, from the command line."""
 
     stream: StreamSettings
     record_losses: bool
-    """Whether lost records are noted and passed over, or end the job."""
+    """Whether lost records are recorded and skipped, or end the job."""
     begin: str | int
-    """Where a topic is begun that was never landed: `earliest`, `latest`, or the first record of a
-    time in ms.
-    """
+    """Where a new topic begins: `earliest`, `latest`, or the first record at a time in ms."""
     backfill_ms: int | None
-    """The time from which on earlier records are landed of topics that were begun later; None: not
-    at all."""
+    """Also land earlier records from this time on, for topics that began later; None: do not."""
     offsets_max: int | None
     bytes_max: int
-    """A trigger's share, one way or the other."""
+    """Maximum size of a trigger's batch; `offsets_max` takes precedence."""
     min_partitions: int | None
     by_day: bool = False
-    """Whether tables that are made now are cut by the day of their records."""
+    """Whether new tables are partitioned by the day of their records."""
     decoding: Decoding | None = None
-    """What values are; None: bytes, of which nothing is known."""
+    """How values are decoded; None: stored as bytes only."""
 
 
 class TopicLander:
-    """See the module. A lander runs one query; a new attempt needs a new lander."""
+    """Lands a topic. A lander runs one query; each new attempt needs a new lander."""
 
     def __init__(
         self,
@@ -75,23 +72,26 @@ class TopicLander:
         lake: Lake,
         topic: str,
         settings: LandingSettings,
-        put_aside: Callable[[str, int], None] = lambda _topic, _count: None,
-        read_again: Callable[[str, int, int], None] = lambda _topic, _batch_id, _count: None,
+        add_quarantined: Callable[[str, int], None] = lambda _topic, _count: None,
+        add_uncounted: Callable[[str, int, int], None] = lambda _topic, _batch_id, _count: None,
     ) -> None:
-        """Looks at topic, table and checkpoint, and says what is wrong with them.
+        """Open the topic, table and checkpoint, and check that they match.
 
         Args:
-            put_aside: is told of how many records of a batch went into quarantine, if any did.
-            read_again: is told the number of records of a batch, if its query has not counted them.
+            add_quarantined: called with the number of quarantined records of a batch, unless it is
+                0.
+            add_uncounted: called with the number of records of a batch that its query's progress
+                does not
+                count.
 
         Raises:
             TopicMissingError, UnavailableError, ReportedError
-            DataLossError: records are gone, and that is to be an error.
+            DataLossError: records are lost, and losses end the job.
         """
         self.name = topic
         self.table = f"{JOB}/{topic}"
         self._spark, self._lake, self._settings = spark, lake, settings
-        self._put_aside, self._read_again = put_aside, read_again
+        self._report_quarantined, self._report_uncounted = add_quarantined, add_uncounted
         self.query: Final = TopicQuery(spark, kafka, JOB, topic, settings.stream, self._land)
         try:
             self._shape = Shape(self._is_by_day(), settings.decoding)
@@ -112,7 +112,7 @@ class TopicLander:
             raise
 
     def start(self) -> StreamingQuery:
-        """The query, running."""
+        """Start the query."""
         options: dict[str, Option] = {
             "subscribe": self.name,
             "includeHeaders": True,
@@ -125,45 +125,50 @@ class TopicLander:
         return self.query.start(options, lambda frame: self._shape.landed(frame, topic_id))
 
     def close(self) -> None:
-        """Ends what the query does not own."""
+        """Close the admin client; the query is not stopped."""
         self.query.close()
 
     def diagnose(self) -> None:
-        """Looks for the reason of a failure that Spark reports in its own words.
+        """Look for the reason of a failure that Spark reports without it.
 
         Raises:
-            ReportedError: this is it.
+            ReportedError: the reason.
         """
         position = self.query.position()
         self.query.check_topic()
         self._check_losses(position)
 
     def _is_by_day(self) -> bool:
-        """How a table is cut is said when it is made, and stays so."""
+        """Whether the table is partitioned by day, which is decided when it is created."""
         if not self._lake.exists(self.table):
             return self._settings.by_day
         is_by_day = DAY in self._lake.read(self.table).columns
         if self._settings.by_day and not is_by_day:
-            announce(f"land {self.name}: the table was made without days, and stays so")
+            announce(
+                f"land {self.name}: the table was created without partitions by day, and keeps that"
+            )
         return is_by_day
 
     def _begin(self) -> Offsets:
-        """Where a new checkpoint begins: behind what the table has, else as was asked for."""
-        self._pass_over_namesakes()
+        """Return the first offsets of a new checkpoint: after the table's records, else as
+        requested.
+        """
+        self._report_recreated_topics()
         topic, admin = self.query.topic, self.query.admin
         is_new = not self._tables.has_quarantine and self._lake.version(self.table) == 0
-        there = {} if is_new else self._behind_the_table()
-        if there:
-            self.query.announce(f"the table goes on where it ends ({_shown(there)})")
-            return admin.starts(topic) | there
+        present = {} if is_new else self._after_table()
+        if present:
+            self.query.announce(f"continuing after the records in the table ({_shown(present)})")
+            return admin.starts(topic) | present
         begin = self._settings.begin
         if isinstance(begin, int):
             return admin.at(topic, begin)
         return admin.ends(topic) if begin == "latest" else admin.starts(topic)
 
     def backfill(self, since_ms: int) -> int:
-        """Lands what is there since then and before the first record that is in the table; returns
-        how many records. Done again, it finds nothing left.
+        """Land the records between that time and the first one in the table; return their number.
+
+        A repeated call finds no more records.
         """
         topic_id = self.query.topic.topic_id
         first, begun = self._offsets_in_table(f.min("offset")), self.query.begun
@@ -171,17 +176,20 @@ class TopicLander:
         since = self._since(since_ms)
         wanted = _count(since, ends)
         if self._tables.has_quarantine:
-            # A kill between the two tables leaves holes, which the first offset does not tell of.
+            # If the job was killed between writing the two tables, there are holes after the first
+            # offset.
             ends = begun
         if not _count(since, ends):
             return 0
-        # Partitions that came later begin at 0, and have nothing before it.
+        # New partitions begin at 0, so there are no earlier records.
         ends = {index: ends.get(index, 0) for index in since}
         begins = {index: min(at, ends[index]) for index, at in since.items()}
         rows = self._tables.between(begins, ends)
-        # A second run of the same stretch at the same time is declined by the table.
-        stretch = f"{partition_ranges(begins.items())} to {partition_ranges(ends.items())}"
-        app_id = f"{JOB}-backfill-{topic_id}-{hashlib.sha256(stretch.encode()).hexdigest()[:16]}"
+        # The table rejects a second concurrent run of the same offset range.
+        offset_range = f"{partition_ranges(begins.items())} to {partition_ranges(ends.items())}"
+        app_id = (
+            f"{JOB}-backfill-{topic_id}-{hashlib.sha256(offset_range.encode()).hexdigest()[:16]}"
+        )
         before = self._lake.version(self.table)
         self._append(rows, begins, ends, app_id, 0)
         return wanted if self._lake.version(self.table) > before else 0
@@ -193,35 +201,36 @@ class TopicLander:
             index: max(at, starts.get(index, 0)) for index, at in admin.at(topic, since_ms).items()
         }
 
-    def _behind_the_table(self) -> Offsets:
+    def _after_table(self) -> Offsets:
         last = self._offsets_in_table(f.max("offset"))
         return {index: offset + 1 for index, offset in last.items()}
 
     def _offsets_in_table(self, chosen: Column) -> Offsets:
-        """One offset of each partition of which records are there."""
+        """Return the minimum or maximum stored offset of each partition."""
         rows = self._tables.offsets().groupBy("partition").agg(chosen.alias("offset")).collect()
         return {row["partition"]: row["offset"] for row in rows}
 
-    def _pass_over_namesakes(self) -> None:
-        """Says that earlier topics of this name ended, who knows where."""
+    def _report_recreated_topics(self) -> None:
+        """Report earlier topics of this name, whose remaining records are unknown."""
         files, place = self.query.files, self.query.place
         for topic_id in files.names(place):
             former = Checkpoint(files, f"{place}/{topic_id}")
-            begin = former.begin_of_any()
+            begin = former.stored_begin()
             position = begin | (former.ends(former.last_done()) or {})
-            found = [Gap(index, at, None, gaps.RECREATED) for index, at in position.items()]
+            gaps_found = [Gap(index, at, None, gaps.RECREATED) for index, at in position.items()]
             reason = (
                 f"{self.name} was deleted and recreated: its id was {topic_id} and is "
-                f"{self.query.topic.topic_id}. Landed of the former one: up to {_shown(position)}"
+                f"{self.query.topic.topic_id}. Landed of the former topic: up to "
+                f"{_shown(position)}"
             )
-            self._report(reason, Topic(self.name, topic_id, ()), found)
+            self._report(reason, Topic(self.name, topic_id, ()), gaps_found)
 
     def _land(self, frame: DataFrame, batch_id: int) -> None:
         begin, end = self.query.position(batch_id - 1), self.query.position(batch_id)
         begin = {index: begin.get(index, 0) for index in end}
         appended = self._append(frame, begin, end, self._app_id, batch_id)
-        if appended.read_again is not None:
-            self._read_again(self.name, batch_id, appended.read_again)
+        if appended.uncounted is not None:
+            self._report_uncounted(self.name, batch_id, appended.uncounted)
         self.query.check_topic()
         if self._settings.record_losses:
             self._note_losses(begin, end)
@@ -234,7 +243,7 @@ class TopicLander:
             self.query.announce(
                 f"{counted(count, 'record')} quarantined in the table {self._tables.quarantine}"
             )
-            self._put_aside(self.name, count)
+            self._report_quarantined(self.name, count)
         return appended
 
     def _read_between(self, begins: Offsets, ends: Offsets) -> DataFrame:
@@ -242,24 +251,24 @@ class TopicLander:
 
     def _check_losses(self, position: Offsets) -> None:
         topic, admin = self.query.topic, self.query.admin
-        found = gaps.lost(position, admin.starts(topic), admin.ends(topic))
-        if found:
-            self._report(gaps.sentence(self.name, found), topic, found)
+        gaps_found = gaps.lost(position, admin.starts(topic), admin.ends(topic))
+        if gaps_found:
+            self._report(gaps.sentence(self.name, gaps_found), topic, gaps_found)
 
     def _note_losses(self, begin: Offsets, end: Offsets) -> None:
-        """Looks which of a batch's records were gone before the batch could read them."""
+        """Check which of a batch's records were deleted before the batch could read them."""
         starts = self.query.admin.starts(self.query.topic)
-        found = [
+        gaps_found = [
             Gap(gap.partition, first, behind, gaps.RETENTION)
             for gap in gaps.lost(begin, starts, end)
             if gap.reason == gaps.RETENTION
             for first, behind in self._holes(gap, end.get(gap.partition, 0))
         ]
-        if found:
-            self._report(gaps.sentence(self.name, found), self.query.topic, found)
+        if gaps_found:
+            self._report(gaps.sentence(self.name, gaps_found), self.query.topic, gaps_found)
 
     def _holes(self, gap: Gap, batch_end: int) -> list[tuple[int, int]]:
-        """Ranges of records that are gone now and were not read in time."""
+        """Return the ranges of deleted records that were not read in time."""
         assert gap.end is not None
         end = min(gap.end, batch_end)
         offsets = (
@@ -268,27 +277,29 @@ class TopicLander:
             .where(f.col("offset").between(gap.first, end - 1))
             .select("offset")
         )
-        return gaps.missing(_islands(offsets), gap.first, end)
+        return gaps.missing(_contiguous_ranges(offsets), gap.first, end)
 
-    def _report(self, reason: str, topic: Topic, found: list[Gap]) -> None:
-        """Ends the job, or notes the gaps and goes on."""
+    def _report(self, reason: str, topic: Topic, gaps_found: list[Gap]) -> None:
+        """End the job, or record the gaps and continue."""
         if not self._settings.record_losses:
             raise DataLossError(
                 f"{reason}\nTo go on without them: --on-data-loss=record, which notes them in the "
                 f"table {GAPS_TABLE}."
             )
-        self.query.announce(f"{reason}; noted in the table {GAPS_TABLE}")
+        self.query.announce(f"{reason}; recorded in the table {GAPS_TABLE}")
         now = datetime.now(UTC)
         rows = [
             (topic.name, topic.topic_id, gap.partition, gap.first, gap.end, gap.reason, now)
-            for gap in found
+            for gap in gaps_found
         ]
         frame = self._spark.createDataFrame(rows, GAPS)
         with _GAPS_LOCK:
             self._lake.merge_new(frame, GAPS_TABLE, on=GAPS_KEY)
 
     def _offsets_per_trigger(self) -> int:
-        """The number asked for; else what the bytes of a trigger hold, by the topic's size."""
+        """Return the requested number; else derive it from the bytes per trigger and the topic's
+        size.
+        """
         if self._settings.offsets_max is not None:
             return self._settings.offsets_max
         topic, admin = self.query.topic, self.query.admin
@@ -300,11 +311,11 @@ class TopicLander:
 
 
 _GAPS_LOCK: Final = threading.Lock()
-"""Several queries may note gaps at the same time, and Delta would let all but one fail."""
+"""Concurrent queries may record gaps, and Delta would let all but one fail."""
 
 
-def _islands(offsets: DataFrame) -> list[tuple[int, int]]:
-    """Offsets without holes between them, as (first, behind the last), in order."""
+def _contiguous_ranges(offsets: DataFrame) -> list[tuple[int, int]]:
+    """Return ranges (first, after last) of offsets without holes, in order."""
     numbered = offsets.select(
         "offset", (f.col("offset") - f.row_number().over(Window.orderBy("offset"))).alias("island")
     )
@@ -312,14 +323,14 @@ def _islands(offsets: DataFrame) -> list[tuple[int, int]]:
         numbered.groupBy("island")
         .agg(f.min("offset").alias("first"), f.max("offset").alias("last"))
         .orderBy("first")
-        .limit(ISLANDS_MAX)
+        .limit(RANGES_MAX)
         .collect()
     )
     return [(row["first"], row["last"] + 1) for row in rows]
 
 
 def _count(begins: Offsets, ends: Offsets) -> int:
-    """Offsets between the two."""
+    """Return the number of offsets between the two."""
     return sum(max(ends.get(index, 0) - at, 0) for index, at in begins.items())
 
 

@@ -1,5 +1,5 @@
-"""The rebalance history in tables: what the job `rebalances` is made of.
+"""The rebalance history in tables, for the job `rebalances`.
 
-`stream` and `files` bring records, `ingest` makes rows of them, each once, `findings` works out
-what only several events together tell.
+`stream` and `files` supply records, `ingest` writes each as rows once, and `findings` computes
+results that depend on several events.
 """

@@ -1,7 +1,7 @@
-"""Runs that write into the same tables at the same time, each as if it were alone.
+"""Retries changes that conflict with a concurrent run.
 
-Delta lets the first of two changes through and refuses the second as a whole. What was refused is
-begun again, from what is in the tables now.
+The table format accepts the first of two concurrent changes and rejects the second as a whole. A
+rejected change starts again from the current tables.
 """
 
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from kohort.insight.console import announce
 from kohort.pipeline.errors import ConflictError
 
 TRIES: Final = 10
-"""Whenever one run is refused another has got on, so this is seldom needed even with several."""
+"""A rejected change means that another run has made progress, so few tries suffice."""
 
 _Result = TypeVar("_Result")
 
 
-def again_on_conflict(attempt: Callable[[], _Result], tries: int = TRIES) -> _Result:
-    """What `attempt` returns, which must be right to repeat wherever it broke off.
+def retry_on_conflict(attempt: Callable[[], _Result], tries: int = TRIES) -> _Result:
+    """Return the result of `attempt`, which must be repeatable after a failure at any point.
 
     Raises:
-        ConflictError: it was always refused.
+        ConflictError: all tries were rejected.
     """
     for _ in range(tries - 1):
         try:
             return attempt()
         except ConflictError as error:
-            announce(f"{error}; doing it again")
+            announce(f"{error}; trying again")
     return attempt()

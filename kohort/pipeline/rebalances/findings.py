@@ -1,13 +1,12 @@
-"""What only several events together tell, made again for each group that has new events.
+"""Renews the findings of each group that has new events.
 
-Why again, and not carried on from batch to batch: a late event, a gap that closes, or another
-threshold changes what was found before, and a kill may fall between any two writes. What is made
-from the tables of the history alone is right whenever it is made. A batch costs as much as the
-history of its groups, of which the large part, stops of members, is looked at for `days` only; of
-the tables, the files are written again that have rows of these groups, if any of them is another.
+Findings are recomputed instead of updated, because a late event, a closed gap or another threshold
+changes earlier findings, and a kill may fall between any two writes. Each group is computed from
+its whole history, of which the large part, members' stops, is limited to the last `days`. Only
+files with rows of these groups are rewritten, and only if a row differs.
 
-Groups are worked out in the driver, so many at a time as fit into its memory; of a group that is
-larger than that, the members of so many rebalances at a time.
+Groups are computed in the driver, as many at a time as fit into memory. The members of a larger
+group are read in portions.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from kohort.pipeline.findings_in_arrow import (
     tables_of,
 )
 from kohort.pipeline.memory import batched, without_gc
-from kohort.pipeline.rebalances.conflicts import again_on_conflict
+from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
     EVENT_KEY,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Findings", "Thresholds"]
 
 ROWS_AT_ONCE: Final = 200_000
-"""Events, and members in them, that are worked out together: a few hundred megabytes."""
+"""Events and members computed together: a few hundred megabytes."""
 
 
 _MEMBERS: Final = "members_after"
@@ -59,24 +58,24 @@ _MEMBERS: Final = "members_after"
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one renewal is about."""
+    """The scope of a renewal."""
 
     changed: dict[Group, int]
-    """Groups, and how many rows the history of each has, in the order of their names."""
+    """Changed groups with the number of rows in their history, sorted by name."""
     is_all: bool
-    """Whether there are no other groups, or none whose rows can stay."""
+    """Whether all groups are renewed, so that no other rows must be kept."""
     is_whole: bool
-    """Whether all tables are there as they should be."""
+    """Whether all tables exist with the current columns."""
 
 
 class _Events(NamedTuple):
-    """What there is of a group."""
+    """The size of a group's history."""
 
     events: int
     last: int
-    """The number of the last one."""
+    """Sequence number of the last event."""
     rows: int
-    """Number of events, plus the members that they ended with: roughly the rows to read."""
+    """Number of events and of their members: roughly the rows to read."""
 
 
 class Findings:
@@ -88,14 +87,14 @@ class Findings:
         thresholds: Thresholds,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`report` gets a line on each table that is about to be written."""
+        """`report` is called with a line on each table before it is written."""
         self._lake = lake
         self._thresholds = thresholds
         self._report = report
 
     def renew(self, *, everything: bool = False) -> int:
-        """Make findings again for groups whose row in `groups` does not fit their events. Returns
-        for how many.
+        """Renew the findings of groups whose row in `groups` does not match their events; return
+        the number of these groups.
         """
         is_all = everything
 
@@ -104,20 +103,20 @@ class Findings:
             wanted, is_all = is_all, True
             return self._renew_changed(everything=wanted)
 
-        # After a conflict all is made again: it is not known which events the other run had seen.
+        # After a conflict all groups are renewed, because the other run may have read other events.
         with without_gc():
-            return again_on_conflict(attempt)
+            return retry_on_conflict(attempt)
 
     def _renew_changed(self, *, everything: bool) -> int:
-        # All begin before anything is read: who renews them meanwhile is noticed.
+        # All changes begin before anything is read, so that a concurrent renewal causes a conflict.
         changes = {table.name: self._begin(table) for table in FINDINGS}
         is_whole = all(changes[table.name].fits(table) for table in FINDINGS)
         events = self._events()
-        done = set() if everything or not is_whole else self._done(changes[GROUPS.name])
+        done = set() if everything or not is_whole else self._finished(changes[GROUPS.name])
         changed = {
-            group: one.rows
-            for group, one in sorted(events.items())
-            if (group, one.events, one.last) not in done
+            group: group_events.rows
+            for group, group_events in sorted(events.items())
+            if (group, group_events.events, group_events.last) not in done
         }
         is_all = everything or not is_whole or len(changed) == len(events)
         if changed or everything or not is_whole:
@@ -125,7 +124,9 @@ class Findings:
         return len(changed)
 
     def _begin(self, table: Table) -> Change:
-        """A table is there before its files are: what another run finds is never files alone."""
+        """Begin a change; a missing table is created first, so that other runs never find files
+        alone.
+        """
         change = self._lake.begin(table.name)
         if change.is_new:
             self._lake.create(table.name, table.schema)
@@ -133,7 +134,7 @@ class Findings:
         return change
 
     def _events(self) -> dict[Group, _Events]:
-        """The events of each group."""
+        """Return the size of each group's history."""
         with_members = schema_of(REBALANCES, [*EVENT_KEY, _MEMBERS])
         parts = [
             conformed(self._read(name, names), with_members)
@@ -154,14 +155,15 @@ class Findings:
             for cluster_id, group, count, last, members in rows
         }
 
-    def _done(self, change: Change) -> set[tuple[Group, int, int]]:
-        """The same, as it was when findings were made last."""
+    def _finished(self, change: Change) -> set[tuple[Group, int, int]]:
+        """Return these sizes as of the last renewal."""
         names = [*EVENT_KEY[:2], "event_count", "last_sequence"]
-        with explained(self._lake.called(GROUPS.name)):
+        with explained(self._lake.label(GROUPS.name)):
             rows = change.read(schema_of(GROUPS, names))
         columns = (values_of(rows[name]) for name in names)
         return {
-            ((one, group), count, last) for one, group, count, last in zip(*columns, strict=True)
+            ((cluster_id, group), count, last)
+            for cluster_id, group, count, last in zip(*columns, strict=True)
         }
 
     def _write(self, changes: dict[str, Change], work: _Work) -> None:
@@ -170,30 +172,30 @@ class Findings:
             table.name: changes[table.name].replacing(groups, None if work.is_whole else table)
             for table in FINDINGS
         }
-        for found in self._found(work):
-            for name, rows in found.items():
-                with explained(self._lake.called(name)):
+        for tables in self._computed(work):
+            for name, rows in tables.items():
+                with explained(self._lake.label(name)):
                     writers[name].add(rows)
         for number, table in enumerate(FINDINGS, 1):
             self._report(f"{table.name}, table {number} of {len(FINDINGS)}")
-            with self._reworded_conflicts(), explained(self._lake.called(table.name)):
+            with self._reworded_conflicts(), explained(self._lake.label(table.name)):
                 writers[table.name].commit(SCHEMAS[table.name])
 
-    def _found(self, work: _Work) -> Iterator[dict[str, pa.Table]]:
-        """The rows of tables, of some groups at a time, or some of those of a group."""
+    def _computed(self, work: _Work) -> Iterator[dict[str, pa.Table]]:
+        """Yield the rows of tables, for several groups or for a part of one group."""
         done = 0
         for groups in batched(work.changed, ROWS_AT_ONCE):
             self._report(f"group {done + 1:,} of {len(work.changed):,}")
             if work.changed[groups[0]] > ROWS_AT_ONCE:
-                yield from self._found_in_parts(groups[0])
+                yield from self._computed_in_parts(groups[0])
             else:
                 names = {name: schema.names for name, schema in READ.items()}
                 tables = {name: self._read(name, names[name], groups) for name in names}
                 yield tables_of(histories(tables), self._thresholds)
             done += len(groups)
 
-    def _found_in_parts(self, group: Group) -> Iterator[dict[str, pa.Table]]:
-        """The rows of a group, of which the members are too many to be held at a time."""
+    def _computed_in_parts(self, group: Group) -> Iterator[dict[str, pa.Table]]:
+        """Yield the rows of a group whose members do not fit into memory."""
         names = {name: schema.names for name, schema in READ.items() if name != MEMBERS.name}
         tables = {name: self._read(name, names[name], [group]) for name in names}
         (history,) = histories({**tables, MEMBERS.name: READ[MEMBERS.name].empty_table()})
@@ -204,9 +206,9 @@ class Findings:
             wanted = READ[MEMBERS.name].names
             rows = self._read(MEMBERS.name, wanted, [group], (first, last))
             members = members_in(rows, first, last)
-            found = finder.add(members, is_last=number == len(parts))
-            if found:
-                yield {PARTITIONS.name: as_arrow(PARTITIONS, history, found)}
+            partition_rows = finder.add(members, is_last=number == len(parts))
+            if partition_rows:
+                yield {PARTITIONS.name: as_arrow(PARTITIONS, history, partition_rows)}
         other_rows = finder.finish()
         yield {
             table.name: as_arrow(table, history, other_rows[table.name])
@@ -222,7 +224,7 @@ class Findings:
         sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
         schema = pa.schema([READ[name].field(column) for column in columns])
-        with explained(self._lake.called(name)):
+        with explained(self._lake.label(name)):
             return self._lake.begin(name).read(schema, groups, sequences)
 
     def _reworded_conflicts(self) -> AbstractContextManager[None]:
@@ -230,7 +232,7 @@ class Findings:
 
 
 class _Reworded(AbstractContextManager[None]):
-    """Rewords conflicts, with what they mean to the caller."""
+    """Replaces the text of conflicts by one that the caller understands."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -241,8 +243,10 @@ class _Reworded(AbstractContextManager[None]):
 
 
 def _parts(events: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int]]:
-    """The first and the last number of each part of a group's events, in their order; of each its
-    number, and how many members it ended with. Those that it lost come on top, so parts are small.
+    """Yield the first and the last sequence number of each portion of a group's events.
+
+    `events` has the number and the final member count of each. Members that left are not counted,
+    so portions are small.
     """
     begin, last, count = None, 0, 0
     for sequence, members in events:

@@ -1,7 +1,7 @@
-"""Records of the history into tables, each event once, however often its record comes.
+"""Writes history records to tables, each event once, however often its record is read.
 
-An event is known by cluster, group and sequence number. Every table takes rows by their key and
-keeps the first, so a batch that was half written before a kill is simply written again.
+The key of an event is cluster, group and sequence number. Every table keeps the first row with a
+key, so a batch that was partially written before a kill is written again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.events import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained
 from kohort.pipeline.memory import without_gc
-from kohort.pipeline.rebalances.conflicts import again_on_conflict
+from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
     EVENT_KEY,
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20
-"""What is taken at a time: with all that is made of it, a few hundred megabytes."""
+"""Limits of a chunk: with all derived rows, a few hundred megabytes."""
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
-"""Tables that complete events go into. Members first: a reader who sees a rebalance finds them."""
+"""Tables of complete events. Members come first, so that readers of a rebalance find them."""
 
 _Key: TypeAlias = tuple[str, str, int]
 """Cluster, group and sequence."""
@@ -46,14 +46,14 @@ _Key: TypeAlias = tuple[str, str, int]
 
 @dataclass(slots=True)
 class Tally:
-    """What came in, repetitions included."""
+    """Counts of the records read, including repetitions."""
 
     rebalances: int = 0
     avoided: int = 0
     running: int = 0
     quarantined: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """Why, of those that are in quarantine."""
+    """Counts of quarantined records by reason."""
 
     def add(self, other: Tally) -> None:
         self.rebalances += other.rebalances
@@ -66,7 +66,7 @@ class Tally:
     def shown(self) -> str:
         text = f"{counted(self.rebalances, 'rebalance')}, {self.avoided:,} avoided"
         if self.running:
-            text += f", {self.running:,} of them told of while they ran"
+            text += f", {self.running:,} of them reported while ongoing"
         if self.quarantined:
             reasons = ", ".join(f"{name} {count:,}" for name, count in sorted(self.reasons.items()))
             text += f"; {self.quarantined:,} in quarantine ({reasons})"
@@ -78,46 +78,58 @@ class Ingest:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        ids = again_on_conflict(
+        ids = retry_on_conflict(
             lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
         )
         self.table_id: Final = ids[REBALANCES.name]
-        """Id of the table of rebalances: its checkpoints belong to it."""
+        """Id of the table `rebalances`, to which the checkpoints belong."""
 
-    def take(self, records: Iterable[Record]) -> Tally:
-        """One batch, in pieces that fit into memory."""
+    def write_all(self, records: Iterable[Record]) -> Tally:
+        """Write a batch, in chunks that fit into memory."""
         tally = Tally()
         with without_gc():
-            for piece in pieces(records):
-                said = [read(record) for record in piece]
-                tally.add(again_on_conflict(lambda said=said: self._take(said)))  # type: ignore[misc]
+            for chunk in chunks(records):
+                parsed = [read(record) for record in chunk]
+                tally.add(retry_on_conflict(lambda parsed=parsed: self._write_chunk(parsed)))  # type: ignore[misc]
         return tally
 
-    def _take(self, said: Sequence[Read | Refused]) -> Tally:
-        # If several events have one number, the first counts.
+    def _write_chunk(self, parsed: Sequence[Read | Refused]) -> Tally:
+        # If several events have the same number, the first one counts.
         events = sorted(
-            (one for one in said if isinstance(one, Read)), key=lambda one: one.record.offset
+            (parsed_record for parsed_record in parsed if isinstance(parsed_record, Read)),
+            key=lambda parsed_record: parsed_record.record.offset,
         )
-        refused = [one for one in said if isinstance(one, Refused)]
-        running = [one for one in events if event_rows.is_running(one.event)]
-        complete = [one for one in events if not event_rows.is_running(one.event)]
+        refused = [parsed_record for parsed_record in parsed if isinstance(parsed_record, Refused)]
+        running = [
+            parsed_record for parsed_record in events if event_rows.is_running(parsed_record.event)
+        ]
+        complete = [
+            parsed_record
+            for parsed_record in events
+            if not event_rows.is_running(parsed_record.event)
+        ]
         batch = _Batch(self._lake, complete)
         refused += batch.refused
         if refused:
-            self._add_missing(QUARANTINE, [_quarantined(one) for one in refused])
+            self._add_missing(
+                QUARANTINE, [_quarantined(parsed_record) for parsed_record in refused]
+            )
         if running:
-            told = [_sourced(event_rows.running(one.event), one) for one in running]
-            self._add_missing(RUNNING, told)
+            running_rows = [
+                _sourced(event_rows.running(parsed_record.event), parsed_record)
+                for parsed_record in running
+            ]
+            self._add_missing(RUNNING, running_rows)
         batch.write()
         return _tally(complete, running, refused)
 
-    def _add_missing(self, table: Table, found: Sequence[dict[str, Any]]) -> None:
-        """The rows whose key the table does not have."""
-        with explained(self._lake.called(table.name)):
+    def _add_missing(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Add the rows whose key is not in the table."""
+        with explained(self._lake.label(table.name)):
             change = self._lake.begin(table.name)
-            groups = {(row["cluster_id"], row["group"]) for row in found if "group" in row}
+            groups = {(row["cluster_id"], row["group"]) for row in rows if "group" in row}
             known = change.read(schema_of(table, table.key), groups or None)
-            new = {tuple(map(row.get, table.key)): row for row in reversed(found)}
+            new = {tuple(map(row.get, table.key)): row for row in reversed(rows)}
             for key in _keys(known):
                 new.pop(key, None)
             if new:
@@ -125,42 +137,45 @@ class Ingest:
 
 
 class _Batch:
-    """Complete events, and what the tables have of them already."""
+    """Complete events, and the keys that the tables already have."""
 
     def __init__(self, lake: Lake, events: Sequence[Read]) -> None:
         self._lake = lake
         self.refused: list[Refused] = []
-        """Events whose number another one has."""
+        """Events whose sequence number belongs to another event."""
         self._events: dict[_Key, Read] = {}
         self._known: dict[str, set[tuple[Any, ...]]] = {}
         self._changes: dict[str, Change] = {}
         if events:
-            self._look(events)
-            self._settle(events)
+            self._read_known(events)
+            self._select(events)
 
     def write(self) -> None:
-        """What is missing in each table, in the order of _TABLES."""
+        """Write the missing rows of each table, in the order of _TABLES."""
         events = self._events.values()
-        is_rebalance = [one for one in events if one.event["kind"] == event_rows.REBALANCE]
-        is_avoided = [one for one in events if one.event["kind"] == event_rows.AVOIDED]
+        is_rebalance = [parsed for parsed in events if parsed.event["kind"] == event_rows.REBALANCE]
+        is_avoided = [parsed for parsed in events if parsed.event["kind"] == event_rows.AVOIDED]
         self._append(
             MEMBERS,
             (
-                row | {"cluster_id": one.record.cluster_id}
-                for one in is_rebalance
-                for row in event_rows.members(one.event)
+                row | {"cluster_id": parsed.record.cluster_id}
+                for parsed in is_rebalance
+                for row in event_rows.members(parsed.event)
             ),
         )
         self._append(
-            REBALANCES, (_sourced(event_rows.rebalance(one.event), one) for one in is_rebalance)
+            REBALANCES,
+            (_sourced(event_rows.rebalance(parsed.event), parsed) for parsed in is_rebalance),
         )
-        self._append(AVOIDED, (_sourced(event_rows.avoided(one.event), one) for one in is_avoided))
+        self._append(
+            AVOIDED, (_sourced(event_rows.avoided(parsed.event), parsed) for parsed in is_avoided)
+        )
 
-    def _look(self, events: Sequence[Read]) -> None:
-        groups = {one.key[:2] for one in events}
-        numbers = [one.key[2] for one in events]
+    def _read_known(self, events: Sequence[Read]) -> None:
+        groups = {parsed.key[:2] for parsed in events}
+        numbers = [parsed.key[2] for parsed in events]
         for table in _TABLES:
-            with explained(self._lake.called(table.name)):
+            with explained(self._lake.label(table.name)):
                 change = self._lake.begin(table.name)
                 self._changes[table.name] = change
                 known = change.read(
@@ -168,46 +183,46 @@ class _Batch:
                 )
                 self._known[table.name] = _keys(known)
 
-    def _settle(self, events: Sequence[Read]) -> None:
-        """Which events go into the tables, and which contradict one that is there."""
-        there = self._known[REBALANCES.name] | self._known[AVOIDED.name]
-        repeated = {one.key for one in events} & there
-        said = self._said(repeated) if repeated else {}
-        for one in events:
-            first = said.get(one.key)
-            if first is None and one.key in self._events:
-                first = self._events[one.key].event
+    def _select(self, events: Sequence[Read]) -> None:
+        """Select the events to write, and those that contradict a stored one."""
+        present = self._known[REBALANCES.name] | self._known[AVOIDED.name]
+        repeated = {parsed.key for parsed in events} & present
+        stored = self._stored_events(repeated) if repeated else {}
+        for parsed in events:
+            first = stored.get(parsed.key)
+            if first is None and parsed.key in self._events:
+                first = self._events[parsed.key].event
             if first is None:
-                self._events[one.key] = one
-            elif first != one.event:
-                _, group, sequence = one.key
+                self._events[parsed.key] = parsed
+            elif first != parsed.event:
+                _, group, sequence = parsed.key
                 detail = f"another event of the group {group} has the sequence number {sequence}"
-                self.refused.append(Refused(one.record, "sequence_taken", detail))
+                self.refused.append(Refused(parsed.record, "sequence_taken", detail))
 
-    def _said(self, keys: set[_Key]) -> dict[_Key, dict[str, Any]]:
-        """What the tables have of these events."""
-        found = {}
+    def _stored_events(self, keys: set[_Key]) -> dict[_Key, dict[str, Any]]:
+        """Return the stored content of these events."""
+        stored = {}
         groups = {key[:2] for key in keys}
         numbers = [key[2] for key in keys]
         for table in (REBALANCES, AVOIDED):
-            with explained(self._lake.called(table.name)):
+            with explained(self._lake.label(table.name)):
                 schema = schema_of(table, [*EVENT_KEY, "event"])
                 known = self._changes[table.name].read(schema, groups, (min(numbers), max(numbers)))
             for *key, text in zip(*map(values_of, known.columns), strict=True):
                 if tuple(key) in keys:
-                    found[key[0], key[1], key[2]] = typed(text)
-        return found
+                    stored[key[0], key[1], key[2]] = typed(text)
+        return stored
 
-    def _append(self, table: Table, found: Iterable[dict[str, Any]]) -> None:
+    def _append(self, table: Table, rows: Iterable[dict[str, Any]]) -> None:
         known = self._known.get(table.name, set())
-        new = [row for row in found if tuple(map(row.get, table.key)) not in known]
+        new = [row for row in rows if tuple(map(row.get, table.key)) not in known]
         if new:
-            with explained(self._lake.called(table.name)):
+            with explained(self._lake.label(table.name)):
                 self._changes[table.name].append(from_rows(table, new), table.key)
 
 
-def pieces(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Split records into the pieces that are taken at a time."""
+def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Split records into chunks."""
     held: list[Record] = []
     size = 0
     for record in records:
@@ -224,21 +239,21 @@ def _keys(known: pa.Table) -> set[tuple[Any, ...]]:
     return set(zip(*map(values_of, known.columns), strict=True))
 
 
-def _sourced(row: Mapping[str, Any], one: Read) -> dict[str, Any]:
-    """The row with the place that it was read from and the whole text of the event."""
-    return {**row, **_source(one.record), "event": one.text}
+def _sourced(row: Mapping[str, Any], parsed: Read) -> dict[str, Any]:
+    """Return the row with its source and the complete text of the event."""
+    return {**row, **_source(parsed.record), "event": parsed.text}
 
 
 def _source(record: Record) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("cluster_id", "topic", "partition", "offset")}
 
 
-def _quarantined(one: Refused) -> dict[str, Any]:
-    record = one.record
+def _quarantined(refused: Refused) -> dict[str, Any]:
+    record = refused.record
     return _source(record) | {
         "timestamp": event_rows.moment(record.timestamp_ms),
-        "reason": one.reason,
-        "detail": one.detail,
+        "reason": refused.reason,
+        "detail": refused.detail,
         "key": None if record.key is None else record.key.decode(errors="replace"),
         "value": record.value,
     }
@@ -246,8 +261,8 @@ def _quarantined(one: Refused) -> dict[str, Any]:
 
 def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[Refused]) -> Tally:
     tally = Tally(running=len(running), quarantined=len(refused))
-    for one in complete:
-        if one.event["kind"] == event_rows.REBALANCE:
+    for parsed in complete:
+        if parsed.event["kind"] == event_rows.REBALANCE:
             tally.rebalances += 1
         else:
             tally.avoided += 1

@@ -1,8 +1,8 @@
-"""The pages of a lake's groups: what the report shows, out of the tables.
+"""Reads the data of the report's page from the tables of a lake.
 
-A bounded number of groups is shown, one of them read after the other, and of each a bounded number
-of rows comes from here. The tables are read as they are renewed, by Arrow: a query of Spark for
-each, planned and compiled for a few rows, would take most of the time of the whole report.
+Shows a bounded number of groups, read one after the other, and of each a bounded number of rows.
+Tables are read with Arrow: planning and compiling a Spark query for a few rows of each would take
+most of the report's time.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 
 ADVICE_MAX: Final = 1_000
-"""Settings of a group; the largest grids have some hundred."""
+"""Maximum number of settings of a group; the largest grids have some hundred."""
 
 EVENTS_AT_ONCE: Final = 20_000
-"""The range of numbers of the events that are read together."""
+"""Range of sequence numbers of the events that are read together."""
 
 _TRIGGER: Final = ("member_id", "instance_id", "client_id")
 _OF_REBALANCES: Final = (
@@ -57,15 +57,15 @@ _OF_PARTITIONS: Final = (
 
 
 def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) -> Contents:
-    """The groups that stood still for longest, or those that are named.
+    """Read the groups with the most stopped time, or the named ones.
 
     Args:
-        report: called with what is being read.
+        report: called with the current activity.
 
     Raises:
-        ReportedError: no rebalance of such a group is in the lake.
+        ReportedError: the lake has no rebalance of these groups.
     """
-    report("which groups stood still for longest")
+    report("finding the groups with the most stopped time")
     tables = _Tables(lake)
     totals = [
         row
@@ -73,7 +73,7 @@ def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) ->
         if row["rebalance_count"] and (not groups or row["group"] in groups)
     ]
     if not totals:
-        raise ReportedError("no rebalance of such a group is in the lake")
+        raise ReportedError("the lake has no rebalance of these groups")
     totals.sort(
         key=lambda row: (
             -row["stopped_total_ms"],
@@ -91,7 +91,7 @@ def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) ->
 
 
 class _Tables:
-    """The tables of a lake as they were when each was looked at first."""
+    """The tables of a lake, each as of its first use."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -104,9 +104,9 @@ class _Tables:
         key: Key | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
-        """The rows of a group, or all; none of a table that is not there yet."""
+        """Return the rows of a group, or all; empty if the table does not exist."""
         schema = schema_of(table, list(dict.fromkeys([*EVENT_KEY[:2], *names])))
-        with explained(self._lake.called(table.name)):
+        with explained(self._lake.label(table.name)):
             if table.name not in self._changes:
                 self._changes[table.name] = self._lake.begin(table.name)
             change = self._changes[table.name]
@@ -115,22 +115,22 @@ class _Tables:
             return change.read(schema, None if key is None else [key], sequences)
 
     def rows(self, table: Table, names: Sequence[str], key: Key | None = None) -> list[Row]:
-        """The same as the page takes them."""
+        """Return the rows as mappings for the page."""
         return as_rows(self.read(table, names, key))
 
 
-def as_rows(found: pa.Table) -> list[Row]:
-    """The rows as the page takes them: moments as milliseconds, in columns that end in `_at_ms`."""
+def as_rows(table: pa.Table) -> list[Row]:
+    """Return rows for the page: times as milliseconds, in columns that end in `_at_ms`."""
     names = [
         f"{field.name}_ms" if pa.types.is_timestamp(field.type) else field.name
-        for field in found.schema
+        for field in table.schema
     ]
-    columns = [values_of(column) for column in found.columns]
+    columns = [values_of(column) for column in table.columns]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _page(tables: _Tables, key: Key, told: int) -> GroupPage:
-    found = {
+def _page(tables: _Tables, key: Key, sentence_count: int) -> GroupPage:
+    findings = {
         table.name: tables.rows(table, table.names, key)
         for table in FINDINGS
         if table is not PARTITIONS
@@ -139,11 +139,11 @@ def _page(tables: _Tables, key: Key, told: int) -> GroupPage:
         {**row, "process": process_of({name: row[f"trigger_{name}"] for name in _TRIGGER})}
         for row in tables.rows(REBALANCES, _OF_REBALANCES, key)
     ]
-    page = page_of(*key, found, rebalances)
+    page = page_of(*key, findings, rebalances)
     page.sentences = Listed(
         [
             with_sentence(row, event)
-            for row, event in _events(tables, key, costliest(rebalances, told))
+            for row, event in _events(tables, key, costliest(rebalances, sentence_count))
         ],
         len(rebalances),
     )
@@ -154,7 +154,7 @@ def _page(tables: _Tables, key: Key, told: int) -> GroupPage:
 
 
 def _events(tables: _Tables, key: Key, chosen: Sequence[Row]) -> Iterator[tuple[Row, Any]]:
-    """The rebalances, which are in their order, with all that the broker wrote of each."""
+    """Yield the rebalances in order, each with its event."""
     waiting = list(chosen)
     while waiting:
         first = waiting[0]["sequence"]
@@ -162,8 +162,8 @@ def _events(tables: _Tables, key: Key, chosen: Sequence[Row]) -> Iterator[tuple[
         waiting = waiting[len(part) :]
         names, sequences = ("sequence", "event"), (first, part[-1]["sequence"])
         wanted = {row["sequence"]: row for row in part}
-        found = tables.read(REBALANCES, names, key, sequences)
-        texts = found.filter(pc.is_in(found["sequence"], value_set=pa.array(list(wanted))))
+        events = tables.read(REBALANCES, names, key, sequences)
+        texts = events.filter(pc.is_in(events["sequence"], value_set=pa.array(list(wanted))))
         by_sequence = {row["sequence"]: row["event"] for row in texts.to_pylist()}
         for sequence, row in wanted.items():
             if by_sequence.get(sequence):
@@ -177,19 +177,19 @@ def _ownership(tables: _Tables, key: Key, page: GroupPage) -> Ownership:
     if times > OWNED_TIMES_MAX:
         owned = owned.filter(_between(owned, from_ms, until_ms))
     rows = [
-        {**one, "partition": partition}
-        for one in as_rows(owned)
-        for partition in one.pop("partitions")
+        {**interval, "partition": partition}
+        for interval in as_rows(owned)
+        for partition in interval.pop("partitions")
     ]
     return drawn(rows, from_ms, until_ms, about)
 
 
 def _between(owned: pa.Table, from_ms: int, until_ms: int) -> pa.ChunkedArray:
-    """Whether the time of each row is in part between the two."""
+    """Return a mask of the rows whose period overlaps the given one."""
 
     def moment(ms: int) -> pa.Scalar:
         return pa.scalar(ms * 1000, pa.int64()).cast(owned["from_at"].type)
 
     began = pc.less_equal(owned["from_at"], moment(until_ms))
-    goes_on = pc.fill_null(pc.greater_equal(owned["until_at"], moment(from_ms)), True)
-    return pc.and_(began, goes_on)
+    continues = pc.fill_null(pc.greater_equal(owned["until_at"], moment(from_ms)), True)
+    return pc.and_(began, continues)

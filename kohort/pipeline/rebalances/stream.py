@@ -1,6 +1,6 @@
-"""The history's topic by the connector's streaming read, each batch into the tables once or again.
+"""Reads the history's topic with a streaming query; batches may be repeated.
 
-The tables take each event once.
+The tables store each event once.
 """
 
 from __future__ import annotations
@@ -24,26 +24,24 @@ from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 JOB: Final = "rebalances"
 TOPIC: Final = "__rebalance_history"
 OFFSETS_DEFAULT: Final = 20_000
-"""Events per trigger: with 1,000 members each one may be half a megabyte."""
+"""Events per trigger: with 1,000 members, each may be half a megabyte."""
 
 AT_ONCE: Final = 250
-"""Records that one task may read, and that come to the driver together. A topic takes records of up
-to a megabyte, so these are a part of the driver's memory however large events are; a job for fewer
-of them would cost more than it saves.
-"""
+"""Maximum number of records that one task reads and the driver receives together. Records have at
+most a megabyte, so they use a fraction of the driver's memory. Tasks for fewer records would cost
+more than they save."""
 
 _READ: Final = ("topic", "partition", "offset", "key", "value")
 
 _OFFSETS_BY_CONSUMER: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
-"""The connector's other way, through an admin client, does not see internal topics, which the
-history is: it would read nothing and say nothing. A consumer with assigned partitions sees all,
-and joins no group.
-"""
+"""The connector's other way to fetch offsets, through an admin client, ignores internal topics such
+as the history: it would read nothing, without an error. A consumer with assigned partitions reads
+them, and joins no group."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """How the topic is read; the command line says it."""
+    """The settings for reading the topic, from the command line."""
 
     topic: str
     stream: StreamSettings
@@ -51,7 +49,7 @@ class HistorySettings:
 
 
 class HistoryStream:
-    """See the module."""
+    """Reads the history's topic."""
 
     def __init__(
         self,
@@ -60,24 +58,24 @@ class HistoryStream:
         settings: HistorySettings,
         *,
         table_id: str,
-        take: Callable[[Iterator[Record], int], None],
+        handle_batch: Callable[[Iterator[Record], int], None],
     ) -> None:
-        """Looks at topic and checkpoint, and says what is wrong with them.
+        """Open the topic and checkpoint, and check that they match.
 
-        `take` gets the records of each batch, once or again, and how many they are; `table_id` is
-        of the table that they end up in.
+        `handle_batch` is called with the records of each batch and their number, possibly
+        repeatedly; `table_id` is the id of the table that receives them.
 
         Raises:
             TopicMissingError, UnavailableError, ReportedError
         """
-        self._spark, self._settings, self._take = spark, settings, take
+        self._spark, self._settings, self._handle_batch = spark, settings, handle_batch
         self._query = TopicQuery(
             spark,
             kafka,
             JOB,
             settings.topic,
             settings.stream,
-            lambda frame, batch_id: self._hand_on(frame, self._count(batch_id)),
+            lambda frame, batch_id: self._convert_batch(frame, self._count(batch_id)),
         )
         try:
             self._query.begin(table_id, self._starts)
@@ -87,10 +85,11 @@ class HistoryStream:
             raise
 
     def start(self) -> StreamingQuery:
-        """The query, running."""
+        """Start the query."""
         options: dict[str, Option] = {
             "assign": json.dumps({self._settings.topic: list(self._query.topic.partitions)}),
-            # What retention took is missing in the sequence of its group, and told of there.
+            # Events deleted by retention leave gaps in their group's sequence, which are reported
+            # there.
             "failOnDataLoss": False,
             "maxOffsetsPerTrigger": self._settings.offsets_max,
             "maxRecordsPerPartition": AT_ONCE,
@@ -98,7 +97,7 @@ class HistoryStream:
         before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
         self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
         try:
-            # The query keeps the settings that it was started with.
+            # The query keeps the settings with which it was started.
             return self._query.start(
                 options, lambda frame: frame.select(*_READ, f.unix_millis("timestamp").alias("ms"))
             )
@@ -106,11 +105,11 @@ class HistoryStream:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
 
     def stop(self, query: StreamingQuery) -> None:
-        """Ends it, amid a batch if need be."""
+        """Stop the query, during a batch if necessary."""
         self._query.stop(query)
 
     def raise_failure(self, query: StreamingQuery) -> None:
-        """Why a query that is over failed, if it did. Raises ReportedError."""
+        """Raise ReportedError if the ended query failed."""
         error = self._query.failure(query)
         if isinstance(error, ReportedError):
             raise error
@@ -118,14 +117,14 @@ class HistoryStream:
             raise explain(f"reading {self._settings.topic}", error) from error
 
     def close(self) -> None:
-        """Ends what the query does not own."""
+        """Close the admin client; the query is not stopped."""
         self._query.close()
 
-    def _hand_on(self, frame: DataFrame, count: int) -> None:
-        self._take(records(frame, self._query.cluster_id, count), count)
+    def _convert_batch(self, frame: DataFrame, count: int) -> None:
+        self._handle_batch(records(frame, self._query.cluster_id, count), count)
 
     def _count(self, batch_id: int) -> int:
-        """Offsets in a batch: records, but for those that retention has taken."""
+        """Return the number of offsets in a batch, including deleted records."""
         now, before = self._query.position(batch_id), self._query.position(batch_id - 1)
         return sum(now.values()) - sum(before.values())
 
@@ -133,7 +132,7 @@ class HistoryStream:
         return self._query.admin.starts(self._query.topic)
 
     def _announce_losses(self) -> None:
-        """Events that were deleted since the last run, before they were read."""
+        """Report events that retention deleted since the last run, before they were read."""
         starts = self._starts()
         lost = sum(
             max(starts.get(index, 0) - offset, 0)
@@ -142,12 +141,12 @@ class HistoryStream:
         if lost:
             self._query.announce(
                 f"the topic's retention deleted {counted(lost, 'event')} before they were read; the"
-                " table sequence_gaps says of which groups"
+                " table sequence_gaps lists the groups"
             )
 
 
 def records(frame: DataFrame, cluster_id: str, count: int) -> Iterator[Record]:
-    """The rows of a batch of about so many, of one task at a time; few, by one task alone."""
+    """Yield the rows of a batch task by task; a small batch is read by a single task."""
     for row in (frame.coalesce(1) if count <= AT_ONCE else frame).toLocalIterator():
         yield Record(
             cluster_id,

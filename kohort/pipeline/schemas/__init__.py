@@ -1,4 +1,4 @@
-"""The declared schemas: of the history's events, and of every table of the analysis."""
+"""The declared schemas: of the history's events, and of all tables of the analysis."""
 
 from typing import Final
 
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 HISTORY: Final = (REBALANCES, AVOIDED, MEMBERS, RUNNING, QUARANTINE)
-"""Rows of these are written once."""
+"""Rows of these tables are written once."""
 
 FINDINGS: Final = (
     PARTITIONS,
@@ -66,6 +66,5 @@ FINDINGS: Final = (
     SEQUENCE_GAPS,
     GROUPS,
 )
-"""Rows of these are replaced when their group has new events. `groups` is written last: it says
-up to which event the others of the group go.
-"""
+"""Rows of these tables are replaced when their group has new events. `groups` is written last: it
+stores the last event covered by the group's rows in the others."""

@@ -1,5 +1,5 @@
-"""How tables are declared: columns with a meaning each, from which Delta gets its comments and
-docs/pipeline-tables.md its text.
+"""Declares tables: each column has a meaning, which becomes Delta's comment and the text in
+docs/pipeline-tables.md.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ WHOLE: Final = LongType()
 SMALL: Final = IntegerType()
 FLAG: Final = BooleanType()
 MOMENT: Final = TimestampType()
-"""Wall time in UTC, exact to the millisecond where it comes from the history."""
+"""Wall-clock time in UTC; times from the history have milliseconds."""
 TEXTS: Final = ArrayType(TEXT)
 WHOLES: Final = ArrayType(WHOLE)
 SMALLS: Final = ArrayType(SMALL)
@@ -37,7 +37,7 @@ class Column:
     name: str
     type: DataType
     meaning: str
-    """The column's meaning with its unit, and what null means where it can be null."""
+    """The column's meaning and unit, and the meaning of null if it can be null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class Table:
 
     name: str
     meaning: str
-    """What one row is, and what makes it."""
+    """The meaning of a row, and the job that writes it."""
     key: tuple[str, ...]
-    """Columns that tell its rows apart."""
+    """Columns that identify a row."""
     columns: tuple[Column, ...]
 
     @property
     def schema(self) -> StructType:
-        """The schema for Spark. Everything is nullable: a lake does not refuse what is already
-        written.
+        """The schema for Spark. All columns are nullable: a lake must not reject data that is
+        already written.
         """
         return StructType(
             [
@@ -70,5 +70,5 @@ class Table:
 
 
 def struct(**fields: DataType) -> StructType:
-    """A struct of fields that may all be null."""
+    """Return a struct whose fields are all nullable."""
     return StructType([StructField(name, kind) for name, kind in fields.items()])

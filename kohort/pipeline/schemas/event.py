@@ -1,7 +1,6 @@
-"""What a record of the rebalance history looks like: docs/rebalance-history.md, schema 1.
+"""The schema of rebalance history records: docs/rebalance-history.md, schema 1.
 
-Read with these types, a field that a younger broker has added is skipped, and one that an older
-broker did not write is null.
+Fields added by newer brokers are ignored; fields that older brokers did not write are null.
 """
 
 from typing import Final
@@ -126,4 +125,4 @@ EVENT: Final[StructType] = struct(
     members_dropped=WHOLE,
     recovered=FLAG,
 )
-"""Both kinds of records in one, since one topic holds both."""
+"""Both kinds of records share one schema, because they share a topic."""

@@ -1,5 +1,6 @@
-"""Tables that are worked out across the events of a group. They are made again for each group that
-has new events, from `rebalances`, `avoided` and `members`, and may be deleted at any time.
+"""Tables computed from several events of a group, from `rebalances`, `avoided` and `members`.
+
+They are renewed for each group that has new events, and may be deleted at any time.
 """
 
 from typing import Final

@@ -1,6 +1,4 @@
-"""Tables with a row for each thing that the history has told: nothing is worked out across events,
-so each row is written once and never changes.
-"""
+"""Tables of history events, each event by itself. Rows are written once and never change."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""What is shared by jobs that follow a topic."""
+"""Code shared by jobs that follow a topic."""

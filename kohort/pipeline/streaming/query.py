@@ -1,11 +1,11 @@
-"""One topic read by one streaming query: what every job that does so needs.
+"""Reads one topic with one streaming query; shared by all streaming jobs.
 
-The query's checkpoint says which offsets a batch has. A batch that is done again after a kill
-reads the same offsets; the job takes it once. How far it is gets committed to a consumer group
-after each batch, so that Kafka's own tools see the lag.
+The query's checkpoint stores the offsets of each batch. A batch repeated after a kill reads the
+same offsets, and the job ignores the repetition. After each batch, the position is committed to a
+consumer group, so that Kafka's own tools show the lag.
 
-Checkpoints lie under ``<checkpoints>/<job>/<topic>/<topic id>``: a topic that was deleted and
-created again begins a new one, and its offsets are not mistaken for those of its namesake.
+Checkpoints are under ``<checkpoints>/<job>/<topic>/<topic id>``: a recreated topic gets a new one,
+so its offsets are not confused with those of the deleted topic.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ Option: TypeAlias = str | int | bool
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """How a topic is followed; the command line says it."""
+    """The settings for following a topic, from the command line."""
 
     checkpoints: str
     group: str | None
-    """Where progress is committed; None: nowhere."""
+    """Group to which progress is committed; None: do not commit."""
     available_now: bool
-    """Whether to end when everything is read that was there at the start."""
+    """Whether to end after reading the records present at the start."""
     interval_s: float
-    """Seconds from the beginning of one trigger to the next, for a query that runs without end."""
+    """Seconds between the starts of triggers of a continuous query."""
 
 
 class TopicReplacedError(DataLossError):
-    """The topic of that name is another one now."""
+    """The topic was deleted and recreated."""
 
 
 class TopicQuery:
-    """See the module. It runs one query; a new attempt needs a new one."""
+    """Reads a topic with one query; each new attempt needs a new object."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class TopicQuery:
         job: str,
         topic: str,
         settings: StreamSettings,
-        take: Callable[[DataFrame, int], None],
+        handle_batch: Callable[[DataFrame, int], None],
     ) -> None:
-        """Looks whether the topic is there; `begin` has to follow.
+        """Check that the topic exists; requires a call of `begin`.
 
         Args:
-            job: the first word of what is told, of the query's name and of the checkpoint's place.
-            take: gets each batch and its number, once or again.
+            job: first word of messages, of the query's name and of the checkpoint's path.
+            handle_batch: called with each batch and its number, possibly repeatedly.
 
         Raises:
             TopicMissingError, UnavailableError, ReportedError
@@ -72,7 +72,7 @@ class TopicQuery:
         self.name: Final = topic
         self.settings: Final = settings
         self.admin: Final = kafka.admin(spark)
-        self._spark, self._kafka, self._take = spark, kafka, take
+        self._spark, self._kafka, self._handle_batch = spark, kafka, handle_batch
         self._batches = Batches(f"a batch of {topic}", self._batch)
         self._group_refuses = False
         self._begin: Offsets = {}
@@ -83,18 +83,18 @@ class TopicQuery:
             self.close()
             raise
         self.place: Final = f"{settings.checkpoints}/{job}/{topic}"
-        """Where the checkpoints of all topics are that have had this name."""
+        """Directory of the checkpoints of all topics that have had this name."""
         self.files: Final = Files(spark)
         self._checkpoint = Checkpoint(self.files, f"{self.place}/{self.topic.topic_id}")
 
     def begin(self, table_id: str, first: Callable[[], Offsets]) -> str:
-        """Takes up the checkpoint, or begins one at `first()`; returns its app id.
+        """Open the checkpoint, or create one at `first()`; return its app id.
 
         Args:
-            table_id: of the Delta table that is filled from here and from nowhere else.
+            table_id: id of the table to which only this checkpoint writes.
 
         Raises:
-            ReportedError: it is the checkpoint of something else.
+            ReportedError: it is the checkpoint of another query.
         """
         claim = Claim(self.job, self.cluster_id, self.name, self.topic.topic_id, table_id)
         owner = self._checkpoint.owner(claim)
@@ -108,7 +108,9 @@ class TopicQuery:
         options: Mapping[str, Option],
         shaped: Callable[[DataFrame], DataFrame] = lambda frame: frame,
     ) -> StreamingQuery:
-        """The query, running; `options` are the connector's own, `shaped` comes before `take`."""
+        """Start the query; `options` are the connector's, `shaped` is applied before
+        `handle_batch`.
+        """
         begin = {str(index): self._begin.get(index, 0) for index in self.topic.partitions}
         reader = (
             self._spark.readStream.format("kafka")
@@ -128,64 +130,64 @@ class TopicQuery:
 
     @property
     def begun(self) -> Offsets:
-        """Where the checkpoint began."""
+        """The offsets at which the checkpoint began."""
         return dict(self._begin)
 
     def read_between(
         self, begins: Offsets, ends: Offsets, *, must_be_whole: bool = True
     ) -> DataFrame:
-        """The records from the one up to, and without, the other, with headers; no query of it.
+        """Read the records between the offsets with headers, outside the query.
 
-        That some are gone is an error if it `must_be_whole`.
+        With `must_be_whole`, missing records are an error.
         """
         offsets = {
-            name: json.dumps({self.name: {str(index): at for index, at in of.items()}})
-            for name, of in (("startingOffsets", begins), ("endingOffsets", ends))
+            name: json.dumps({self.name: {str(index): at for index, at in range_offsets.items()}})
+            for name, range_offsets in (("startingOffsets", begins), ("endingOffsets", ends))
         }
         reader = self._spark.read.format("kafka").options(**self._kafka.connector_options())
-        # Every partition has to be named there, also one without anything to be read.
+        # All partitions must be listed, even those without records to read.
         assigned = json.dumps({self.name: sorted(begins)})
         offsets |= {"assign": assigned, "failOnDataLoss": str(must_be_whole).lower()}
         return reader.options(**offsets, includeHeaders=True).load()
 
     def stop(self, query: StreamingQuery) -> None:
-        """Ends it, amid a batch if need be; the next run does that one again."""
+        """Stop the query, during a batch if necessary; the next run repeats that batch."""
         self._batches.stop(query)
 
     def failure(self, query: StreamingQuery) -> ReportedError | PySparkException | None:
-        """Why a query that is over failed, None if it did not; see `Batches.failure`."""
+        """Return why the ended query failed; None if it did not."""
         return self._batches.failure(query)
 
     def close(self) -> None:
-        """Ends what the query does not own."""
+        """Close the admin client; the query is not stopped."""
         self.admin.close()
 
     def position(self, batch_id: int | None = None) -> Offsets:
-        """The next offset of each partition when this batch is done; -1: before the first.
+        """Return the next offset of each partition after this batch; -1: before the first one.
 
-        Without a batch, the last one that is done.
+        Without a batch, after the last completed one.
         """
         if batch_id is None:
             batch_id = self._checkpoint.last_done()
         return self._begin | (self._checkpoint.ends(batch_id) or {})
 
     def check_topic(self) -> None:
-        """Looks whether it is the same topic still: of another one, offsets mean nothing here.
+        """Check that the topic was not recreated, which would make the offsets meaningless.
 
         Raises:
-            TopicReplacedError: it is another one of the same name now.
-            TopicMissingError: there is none.
+            TopicReplacedError: it was recreated.
+            TopicMissingError: it was deleted.
         """
         now = self.admin.topic(self.name)
         if now.topic_id != self.topic.topic_id:
             raise TopicReplacedError(
                 f"{self.name} was deleted and recreated while it was read: its id was "
-                f"{self.topic.topic_id} and is {now.topic_id}. The next run is about the new one."
+                f"{self.topic.topic_id} and is {now.topic_id}. The next run reads the new topic."
             )
         self.topic = now
 
     def commit(self, position: Offsets) -> None:
-        """Tells the group; that this fails is told, and is no reason to stop."""
+        """Commit to the group; failures are reported, but do not stop the job."""
         group = self.settings.group
         if group is None or self._group_refuses:
             return
@@ -193,14 +195,18 @@ class TopicQuery:
             self.admin.commit(group, self.name, position)
         except ReportedError as error:
             self._group_refuses = "UnknownMember" in str(error) or "NotEmpty" in str(error)
-            advice = "; it has members, name another with --group" if self._group_refuses else ""
-            self.announce(f"nothing was committed to the group {group}: {error}{advice}")
+            advice = (
+                "; the group has members, choose another one with --group"
+                if self._group_refuses
+                else ""
+            )
+            self.announce(f"the commit to the group {group} failed: {error}{advice}")
 
     def announce(self, text: str) -> None:
-        """Print a line for the user who watches the job."""
+        """Print a line for the user."""
         announce(f"{self.job} {self.name}: {text}")
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         self.check_topic()
-        self._take(frame, batch_id)
+        self._handle_batch(frame, batch_id)
         self.commit(self.position(batch_id))

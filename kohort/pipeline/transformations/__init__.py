@@ -1,4 +1,4 @@
-"""Functions of data frames: they read nothing and write nothing, and say which columns they make.
+"""Functions of data frames without I/O; each docstring names the resulting columns.
 
-All are made of Spark's own functions; no row passes through Python.
+They use only Spark's own functions; no row passes through Python.
 """

@@ -1,4 +1,4 @@
-"""Advice as it is sent: rows of the table to messages, one for each group."""
+"""Converts rows of the table `advice` to messages, one per group."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kohort.pipeline.transformations.common import GROUP
 
 
 def messages(rows: DataFrame) -> DataFrame:
-    """The messages of ADVICE: one record for each group, to be sent to a topic.
+    """Return the messages for the topic: one record per group.
 
-    The key is cluster and group, and `advice_id` says which events it is about: a reader who sees
-    the same twice may skip it.
+    The key is cluster and group. `advice_id` identifies the events: a reader that finds the same id
+    again may skip the message.
     """
-    told = rows.where("is_recorded or is_on_front").withColumns(
+    shown = rows.where("is_recorded or is_on_front").withColumns(
         {
             "first_at_ms": f.unix_millis("first_at"),
             "last_at_ms": f.unix_millis("last_at"),
@@ -34,7 +34,7 @@ def messages(rows: DataFrame) -> DataFrame:
     setting = f.struct(*SETTING).alias("setting")
     choice = f.struct("ordinal", "is_best", setting, *figures)
     choices = f.array_sort(f.collect_list(f.when(~f.col("is_recorded"), choice)))
-    grouped = told.groupBy(*GROUP, "last_sequence").agg(
+    grouped = shown.groupBy(*GROUP, "last_sequence").agg(
         *(f.first(name).alias(name) for name in once),
         f.first(f.when(f.col("is_recorded"), choice), ignorenulls=True).alias("recorded"),
         choices.alias("choices"),

@@ -1,4 +1,4 @@
-"""What several transformations need."""
+"""Shared by several transformations."""
 
 from typing import Final
 

@@ -59,7 +59,7 @@ def test_rows_that_the_job_has_read_again_are_counted_once(
     progress, told = Progress(), report({"t": {"0": 5}}, {"t": {"0": 5}})
     event = cast("QueryProgressEvent", SimpleNamespace(progress=told))
     told.numInputRows = 0  # type: ignore[misc]
-    progress.read_again("orders", 3, 250)
+    progress.add_uncounted("orders", 3, 250)
     for _ in range(2):
         progress.onQueryProgress(event)
     assert progress.rows == {"land orders": 250}
