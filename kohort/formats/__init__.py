@@ -1,1 +1,1 @@
-"""Text formats: Java properties and JAAS as of Kafka's tools, and values as text for people."""
+"""Text formats: Java properties, JAAS configuration, and human-readable values."""

@@ -1,4 +1,4 @@
-"""Reads `sasl.jaas.config`: one login module with its options, as Kafka takes it."""
+"""Parses `sasl.jaas.config`: one login module with its options."""
 
 import re
 from typing import Final, NamedTuple
@@ -18,11 +18,11 @@ _FLAGS: Final = {"required", "requisite", "sufficient", "optional"}
 
 
 class JaasError(ValueError):
-    """What is wrong, without any value: one of them is a password."""
+    """A parse error; the message contains no values, because one of them is a password."""
 
 
 class LoginModule(NamedTuple):
-    """A login module. The text of it does not have the options' values."""
+    """A login module. Its repr omits the options, because they contain a password."""
 
     name: str
     """The module's name without its package: ``PlainLoginModule``."""
@@ -33,40 +33,40 @@ class LoginModule(NamedTuple):
 
 
 def parse_login_module(text: str, modules: tuple[str, ...]) -> LoginModule:
-    """`org...PlainLoginModule required username="u" password="p";`, or another of `modules`.
+    """Parse `org...PlainLoginModule required username="u" password="p";`, or another of `modules`.
 
     Raises:
-        JaasError: something else.
+        JaasError: the text has another form, or another login module.
     """
     tokens = _tokens(text)
     if (False, "{") in tokens:
-        raise JaasError("it has to be the login module alone, without KafkaServer { } around it")
+        raise JaasError("it must be a login module without KafkaServer { } around it")
     if tokens[-1:] != [(True, ";")]:
-        raise JaasError("it has to end with ;")
+        raise JaasError("it must end with ;")
     words = [text for _, text in tokens]
     if (True, ";") in tokens[:-1]:
-        raise JaasError("it has to be one login module; a quoted value may have a ; in it")
+        raise JaasError("it must be one login module; a ; in a value must be quoted")
     module = words[0].rpartition(".")[2]
     if module not in modules:
-        raise JaasError(f"its login module is none of {', '.join(modules)}")
+        raise JaasError(f"its login module must be one of {', '.join(modules)}")
     if len(words) < 3 or words[1].lower() not in _FLAGS:
-        raise JaasError(f"after {module} there has to be the word required")
+        raise JaasError(f"the word required must follow {module}")
     return LoginModule(module, _options(tokens[2:-1]))
 
 
 def _tokens(text: str) -> list[tuple[bool, str]]:
-    """Words, signs and what quotes hold; True for signs."""
+    """Return words, signs and the content of quotes; True for signs."""
     tokens = []
     position = 0
     text = text.rstrip()
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             raise JaasError('a quotation mark is not closed; in a value it is written \\\\"')
-        position = found.end()
-        kind = found.lastgroup
+        position = match.end()
+        kind = match.lastgroup
         assert kind is not None
-        value = found[kind]
+        value = match[kind]
         if kind in {"double", "single"}:
             value = _ESCAPE.sub(lambda escape: _CONTROL.get(escape[1], escape[1]), value)
         tokens.append((kind == "sign", value))
@@ -74,7 +74,7 @@ def _tokens(text: str) -> list[tuple[bool, str]]:
 
 
 def _options(tokens: list[tuple[bool, str]]) -> dict[str, str]:
-    """Names and values, which alternate with signs."""
+    """Return names and values, which alternate with signs."""
     options = {}
     for at in range(0, len(tokens), 3):
         match tokens[at : at + 3]:

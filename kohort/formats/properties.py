@@ -1,4 +1,4 @@
-"""Reads Java properties files, the format of Kafka's server.properties."""
+"""Parses Java properties files, the format of Kafka's server.properties."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 _LINE_END = re.compile(r"\r\n?|\n")
-"""Java's; Python knows more, which a password may have in it."""
+"""Java's line ends. Python splits at more characters, which a password may contain."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -17,22 +17,22 @@ class Property(NamedTuple):
     name: str
     value: str
     line: int
-    """Line it begins at, from 1."""
+    """Number of its first line, from 1."""
 
 
 def parse_properties(text: str) -> Iterator[Property]:
-    """The entries of a file in order; a name that comes twice is yielded twice."""
+    """Yield the entries in order; a repeated name is yielded repeatedly."""
     for number, line in _logical_lines(text):
-        found = _SEPARATOR.search(line)
-        if found is None:
+        match = _SEPARATOR.search(line)
+        if match is None:
             yield Property(_unescape(line), "", number)
         else:
-            name, value = line[: found.start("separator")], line[found.end() :]
+            name, value = line[: match.start("separator")], line[match.end() :]
             yield Property(_unescape(name), _unescape(value).rstrip(), number)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blank ones; one that ends with a backslash goes on."""
+    """Yield lines except comments and blank ones; a line that ends with a backslash continues."""
     begun: list[str] = []
     start = 0
     for number, raw in enumerate(_LINE_END.split(text), 1):
@@ -52,8 +52,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _unescape(text: str) -> str:
-    def replace(found: re.Match[str]) -> str:
-        escaped = found[1]
+    def replace(match: re.Match[str]) -> str:
+        escaped = match[1]
         if len(escaped) > 1:
             return chr(int(escaped[1:], 16))
         return _CONTROL.get(escaped, escaped)

@@ -1,4 +1,4 @@
-"""Times, counts and names as text for people, in one line whatever names a peer uses."""
+"""Formats times, counts and names on one line, whatever characters a peer uses in names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(ids: Sequence[str], count: int | None = None, *, most: int = 3) -> str:
-    """Format the first few ids, and how many more there are of `count`."""
+    """Format the first few ids, and the number of the others up to `count`."""
     total = len(ids) if count is None else count
     names = ", ".join(shown(text) for text in ids[:most])
     left = total - min(len(ids), most)

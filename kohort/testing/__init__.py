@@ -1,10 +1,10 @@
-"""A broker for tests, and stand-ins for what a broker or consumer has around it.
+"""A broker for tests, and replacements for the environment of a broker or consumer.
 
-`Kafka` is a real broker in the test's process; the pytest plugin has it as the fixture `kafka`. The
-stand-ins (time, an event loop, a disk, a socket) ship so that a project that embeds a part of
-Kohort can test it as Kohort's own tests do; README.md says which to take.
+`Kafka` is a real broker in the test's process; the pytest plugin provides it as the fixture
+`kafka`. The replacements (time, an event loop, a disk, a socket) are public, so that projects that
+embed a part of Kohort can test it as Kohort's own tests do; README.md says which one to choose.
 
-Names are imported when they are first used: pytest loads the plugin beside this everywhere.
+Names are imported on first use, because pytest loads the plugin in this package everywhere.
 """
 
 from __future__ import annotations

@@ -16,16 +16,22 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `kohort testing`, which has one command so far."""
+    """Add the arguments of `kohort testing`, which has a single command."""
     commands = parser.add_subparsers(dest="testing", required=True, metavar="COMMAND")
     serve = commands.add_parser(
         "serve",
-        help="brokers in memory, and an HTTP port that makes, watches and disturbs them",
-        description="Brokers in memory for tests in any language: docs/testing-your-service.md.",
+        help="in-memory brokers, with an HTTP port to create, inspect and disturb them",
+        description="In-memory brokers for tests in any language: docs/testing-your-service.md.",
     )
-    serve.add_argument("--control", type=int, default=0, metavar="PORT", help="0 is any free one")
     serve.add_argument(
-        "--port", type=int, default=0, metavar="PORT", help="of the first broker; 0 is any free one"
+        "--control", type=int, default=0, metavar="PORT", help="HTTP port; 0 for any free one"
+    )
+    serve.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="port of the first broker; 0 for any free one",
     )
     serve.add_argument(
         "--override",
@@ -39,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    # A whole broker, which `kohort --help` need not import.
+    # Imported here, so that `kohort --help` does not import a broker.
     from kohort.broker.app import StartError  # noqa: PLC0415 - see above.
     from kohort.broker.config import ConfigError  # noqa: PLC0415 - see above.
     from kohort.broker.network.server.listening import (  # noqa: PLC0415 - see above.
@@ -53,12 +59,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         control = Control(options.control, settings, kafka_port=options.port)
     except (OSError, StartError, ConfigError) as error:
-        print(f"kohort: {error}", file=sys.stderr)  # noqa: T201 - to the user of a command.
+        print(f"kohort: {error}", file=sys.stderr)  # noqa: T201 - an error message for the user.
         return 3
     with closing(control), _stopping(control):
         where = control.first.bootstrap_servers
         text = f"bootstrap.servers {where}, control http://{HOST}:{control.port}"
-        print(text, flush=True)  # noqa: T201 - it is what the caller waits for.
+        print(text, flush=True)  # noqa: T201 - the caller waits for this line.
         control.serve()
     return 0
 
@@ -68,7 +74,7 @@ def _stopping(control: Control) -> Iterator[None]:
     """Stop the server on SIGTERM and SIGINT while the context lasts."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        # Not from the handler itself, which interrupts the serving thread.
+        # In a separate thread, because the handler interrupts the serving thread.
         threading.Thread(target=control.shutdown, daemon=True).start()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

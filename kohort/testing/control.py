@@ -1,9 +1,9 @@
 """The test kit over HTTP, for tests in other languages: `kohort testing serve`.
 
-Each request is a POST with a JSON object; its path is the name of the call in Python, and its
-answer is the result. It is for tests on the same machine: it listens on localhost, and requests of
-a web page are refused by their Host header, or because they lack a Content-Type that pages cannot
-send without permission.
+Each request is a POST with a JSON object; its path is the name of the Python call, and the response
+is the result. Only for tests on the same machine: it listens on localhost. Requests of web pages
+are rejected by their Host header, or because they lack a Content-Type that pages cannot send
+without permission.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 
 class ControlError(Exception):
-    """A request cannot be executed; with the HTTP status."""
+    """A request cannot be executed; has the HTTP status."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -41,7 +41,7 @@ class ControlError(Exception):
 
 
 class _OpenFault:
-    """A fault that is set until its context ends."""
+    """A fault that applies until its context ends."""
 
     def __init__(self, context: AbstractContextManager[KafkaFault]) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class _OpenFault:
 
 
 class ControlledBroker:
-    """One broker, with the faults that were set over HTTP."""
+    """A broker with the faults that were set over HTTP."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
@@ -62,7 +62,7 @@ class ControlledBroker:
         self._lock = threading.Lock()
 
     def answer(self, parts: list[str], body: Json) -> Json:
-        """Execute the call named by the rest of the path. Raises the errors of the call."""
+        """Execute the call named by the rest of the path. Raises the call's errors."""
         answer: Json = {}
         match parts:
             case ["create_topic"]:
@@ -174,11 +174,11 @@ class Control:
             broker.close()
 
     def answer(self, path: str, body: Json) -> Json:
-        """Return the answer to one request. Raises ControlError, or the errors of the call."""
+        """Return the response to a request. Raises ControlError, or the call's errors."""
         parts = [part for part in path.split("/") if part]
         if parts == ["brokers"]:
-            made = self._add(body.get("settings", {}))
-            return {"id": self._number, "bootstrap_servers": made.kafka.bootstrap_servers}
+            added = self._add(body.get("settings", {}))
+            return {"id": self._number, "bootstrap_servers": added.kafka.bootstrap_servers}
         if len(parts) < 2 or parts[0] != "brokers" or not parts[1].isdigit():
             raise ControlError(HTTPStatus.NOT_FOUND, f"there is no {path}")
         number = int(parts[1])
@@ -221,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.CONFLICT, {"error": str(error), "code": error.code.name})
         except LookupError as error:
             self._send(HTTPStatus.NOT_FOUND, {"error": str(error)})
-        except Exception as error:  # noqa: BLE001 - the test that asked is told.
+        except Exception as error:  # noqa: BLE001 - reported to the test.
             self._send(HTTPStatus.BAD_REQUEST, {"error": f"{type(error).__name__}: {error}"})
         else:
             self._send(HTTPStatus.OK, outcome)
@@ -260,11 +260,13 @@ def _content(value: object) -> bytes | str | None:
         return base64.b64decode(value["base64"], validate=True)
     if value is None or isinstance(value, str):
         return value
-    raise ControlError(HTTPStatus.BAD_REQUEST, 'a key or value is text, {"base64": ...} or null')
+    raise ControlError(
+        HTTPStatus.BAD_REQUEST, 'a key or value must be text, {"base64": ...} or null'
+    )
 
 
-def _told(content: bytes | None) -> object:
-    """Return the content as text if it is text."""
+def _as_text(content: bytes | None) -> object:
+    """Return the content as text if it is valid UTF-8."""
     if content is None:
         return None
     try:
@@ -288,7 +290,7 @@ def _record(record: RawRecord) -> Json:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": _told(record.key),
-        "value": _told(record.value),
-        "headers": [[name, _told(value)] for name, value in record.headers],
+        "key": _as_text(record.key),
+        "value": _as_text(record.value),
+        "headers": [[name, _as_text(value)] for name, value in record.headers],
     }

@@ -1,4 +1,6 @@
-"""Work of an executor done at once on the caller's thread, for disks in memory and virtual time."""
+"""An executor that runs each call at once in the caller's thread, for tests with in-memory disks
+and virtual time.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -10,8 +12,8 @@ T = TypeVar("T")
 
 
 class InlineExecutor(Executor):
-    """Runs each call inside `submit`: a disk in memory never blocks, and on virtual time nothing
-    may take real time.
+    """Runs each call inside `submit`: in-memory disks never block, and virtual time must not wait
+    for real threads.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -19,13 +21,13 @@ class InlineExecutor(Executor):
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is the future's.
+        except Exception as error:  # noqa: BLE001 - stored in the future.
             future.set_exception(error)
         return future
 
 
 class InlineLoop(asyncio.SelectorEventLoop):
-    """A loop that does not wait an iteration for what an `InlineExecutor` has done."""
+    """A loop that does not wait an iteration for the results of an `InlineExecutor`."""
 
     def run_in_executor(  # type: ignore[override]  # Typed by asyncio as a coroutine; it is a future.
         self,
@@ -33,12 +35,12 @@ class InlineLoop(asyncio.SelectorEventLoop):
         func: Callable[..., T],
         *args: Any,  # noqa: ANN401 - as in asyncio.
     ) -> asyncio.Future[T]:
-        """Return a finished future for an `InlineExecutor`; as asyncio for any other."""
+        """Return a finished future for an `InlineExecutor`; otherwise like asyncio."""
         if not isinstance(executor, InlineExecutor):
             return super().run_in_executor(executor, func, *args)
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - it is the future's.
+        except Exception as error:  # noqa: BLE001 - stored in the future.
             future.set_exception(error)
         return future

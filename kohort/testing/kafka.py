@@ -1,6 +1,6 @@
-"""`Kafka`: a real broker in the process of a test, on its own thread and loop.
+"""`Kafka`: a real broker in the process of a test, with its own thread and event loop.
 
-Its methods are plain calls. The few that wait for clients also exist as coroutines, `..._async`: if
+Its methods are plain calls. Those that wait for clients also exist as coroutines, `..._async`: if
 the clients run on the test's loop, a blocking wait would stop them.
 """
 
@@ -35,7 +35,7 @@ TIMEOUT_S: Final = 10.0
 """Default timeout of waits."""
 
 CALL_TIMEOUT_S: Final = 60.0
-"""Timeout of a call: more than any step of a broker in memory takes on a busy machine."""
+"""Timeout of a call: longer than any operation of an in-memory broker on a busy machine."""
 
 
 class Kafka:
@@ -76,7 +76,7 @@ class Kafka:
         """Port of the broker; the same after restarts."""
         return self._port.number
 
-    # Beginning and end.
+    # Lifecycle.
 
     def open(self) -> Self:
         """Start. Raises StartError, or ConfigError for an unknown setting."""
@@ -128,10 +128,11 @@ class Kafka:
         """Append one record; return its partition and offset.
 
         Text is encoded as UTF-8. Without a partition, the key determines it as in the Java client;
-        without a key it is the next one. A missing topic is created. Faults do not apply.
+        without a key, partitions are used round robin. A missing topic is created. Faults do not
+        apply.
 
         Raises:
-            KafkaError: the broker refuses it.
+            KafkaError: the broker rejected the record.
         """
 
         async def write() -> Produced:
@@ -162,7 +163,7 @@ class Kafka:
             committed: omit records of open or aborted transactions.
 
         Raises:
-            KafkaError: there is no such topic, and no `count` was given.
+            KafkaError: the topic does not exist, and no `count` was given.
             TimeoutError: there are fewer records.
         """
         if count is not None:
@@ -178,7 +179,7 @@ class Kafka:
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
         committed: bool = False,
     ) -> list[RawRecord]:
-        """The same, as a coroutine, for tests whose loop must keep running."""
+        """Coroutine variant of `records`, for tests whose loop must keep running."""
         return await self._wait(
             self._records(topic, partition, count, timeout, committed=committed)
         )
@@ -277,14 +278,14 @@ class Kafka:
         """End `fill_disk`."""
         self._do(lambda: self._kit.fill_disk(None))
 
-    # Within.
+    # Internals.
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the broker's loop; return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same, awaited on the test's loop."""
+        """Run a coroutine on the broker's loop; await its result on the test's loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _do(self, function: Callable[[], T]) -> T:
@@ -349,7 +350,7 @@ class KafkaGroup:
         lag: int | None = None,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
-        """The same, as a coroutine, for tests whose loop must keep running."""
+        """Coroutine variant of `wait`, for tests whose loop must keep running."""
         await self._kafka._wait(self._wait(state, members, lag, timeout))  # noqa: SLF001
 
     async def _wait(
@@ -361,7 +362,7 @@ class KafkaGroup:
 
     @property
     def state(self) -> str | None:
-        """State as Kafka names it; None if there is no such group."""
+        """State under Kafka's name; None if the group does not exist."""
         return self._look(lambda groups: groups.state(self.name))
 
     @property
@@ -381,7 +382,7 @@ class KafkaGroup:
 
     @property
     def why(self) -> list[str]:
-        """Reasons of its rebalances, in the words of `kohort groups why`."""
+        """Reasons of its rebalances, as printed by `kohort groups why`."""
         return self._call(lambda groups: groups.why(self.name))
 
     def expire(
@@ -391,11 +392,10 @@ class KafkaGroup:
         member_id: str | None = None,
         instance_id: str | None = None,
     ) -> list[str]:
-        """End the sessions of members now, as if they had been silent for the session timeout; of
-        all members that match the arguments.
+        """End the sessions of all members that match the arguments, as after the session timeout.
 
-        Returns their ids. Raises LookupError if there are none, ValueError if one of them waits in
-        a rebalance, because such members have no session.
+        Returns their ids. Raises LookupError if there are no such members, ValueError if one of
+        them waits in a rebalance, because such members have no session.
         """
         who = {"client_id": client_id, "member_id": member_id, "instance_id": instance_id}
         return self._call(lambda groups: groups.expire(self.name, **who))
@@ -412,11 +412,11 @@ class KafkaGroup:
         return self._call(lambda groups: groups.remove(self.name, **who))
 
     def enforce(self) -> None:
-        """Begin a rebalance without any other cause. Raises LookupError without members."""
+        """Begin a rebalance for no other reason. Raises LookupError without members."""
         self._call(lambda groups: groups.enforce(self.name))
 
     def hold_join(self, *, client_id: str | None = None) -> FaultContext[KafkaFault]:
-        """Hold back the JoinGroup requests of a client, or of all, until the context ends: a
+        """Delay the JoinGroup requests of a client, or of all clients, until the context ends: a
         rebalance waits for them, as for a client that is slow to join.
         """
         fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
@@ -430,7 +430,7 @@ class KafkaGroup:
 
 
 class KafkaFault:
-    """A fault that is set."""
+    """An active fault."""
 
     def __init__(self, kafka: Kafka, fault: Fault) -> None:
         self._kafka = kafka
@@ -452,14 +452,14 @@ class KafkaFault:
         *,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
-        """The same, as a coroutine, for tests whose loop must keep running."""
+        """Coroutine variant of `wait`, for tests whose loop must keep running."""
         await self._kafka._wait(wait_hits(self._fault, hits, timeout))  # noqa: SLF001
 
 
 def _check_no_loop(instead: str) -> None:
-    """Raise if called on a running loop, which the wait would block together with its clients."""
+    """Raise RuntimeError on a running loop, which the wait would block along with its clients."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise RuntimeError(f"a coroutine awaits `{instead}` instead: this call would hold its loop up")
+    raise RuntimeError(f"a coroutine awaits `{instead}` instead: this call would block the loop")

@@ -1,4 +1,4 @@
-"""A broker's metadata in memory, which outlives the broker."""
+"""In-memory metadata of a broker that survives its restarts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 
 
 class LastingMetadata(MetadataStore):
-    """Topics in memory that outlive the broker, as its databases would: every change is durable
-    when it returns.
+    """Metadata in memory that survives the broker, like a database on disk: each change is durable
+    when the call returns.
     """
 
     def __init__(self, cluster_id: str = "x") -> None:
@@ -21,17 +21,17 @@ class LastingMetadata(MetadataStore):
         """Keep the content for the next broker."""
 
     def copy(self) -> LastingMetadata:
-        """Return a copy for the next broker; later writes of the last one have no effect on it."""
+        """Return a copy for the next broker; later writes of the previous one do not affect it."""
         other = LastingMetadata(self.cluster_id)
         other.adopt(self._properties, self._topics.values())
         return other
 
     def adopt(self, properties: Mapping[str, str], topics: Iterable[TopicRecord]) -> None:
-        """Take over the content of another store; this one is new."""
+        """Copy the content of another store into this new one."""
         for name, value in properties.items():
             self._put_property(name, value)
         self.create_topics(topics)
 
     def end(self) -> None:
-        """Close it for good."""
+        """Close the database permanently."""
         super().close()

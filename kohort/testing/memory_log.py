@@ -1,4 +1,4 @@
-"""Batches by partition, in memory: appends can be delayed and made to fail, as on a disk."""
+"""An in-memory log whose appends can be delayed and made to fail, like those of a disk."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,17 +10,17 @@ PARTITION_COUNT_DEFAULT: Final = 50
 
 
 class MemoryLog:
-    """What the logs of groups and of transactional ids are made of in tests. `hold` and `release`
-    make it slow, `failure` makes it fail.
+    """Base of the in-memory logs of groups and of transactional ids. `hold` and `release` delay
+    appends, `failure` makes them fail.
     """
 
     def __init__(self, partition_count: int = PARTITION_COUNT_DEFAULT) -> None:
         self.batches: list[list[bytes]] = [[] for _ in range(partition_count)]
-        """What is durable, by partition."""
+        """Durable batches by partition."""
         self.failure: KafkaError | None = None
         """Raised by every append that begins or is released while this is set."""
         self.append_count = 0
-        """Appends that have begun."""
+        """Number of started appends."""
         self._held: list[tuple[asyncio.Future[None], int, bytes]] | None = None
 
     @property
@@ -62,10 +62,10 @@ class MemoryLog:
         self._settle(*self._held.pop(0))
 
     def release(self) -> None:
-        """Let waiting appends become durable, or fail, and later ones at once."""
+        """Let waiting appends become durable, or fail; later ones do so at once."""
         held, self._held = self._held or [], None
-        for one in held:
-            self._settle(*one)
+        for append in held:
+            self._settle(*append)
 
     def _settle(self, future: asyncio.Future[None], partition: int, batch: bytes) -> None:
         try:

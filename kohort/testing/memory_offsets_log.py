@@ -1,4 +1,4 @@
-"""The log of groups, in memory."""
+"""The in-memory log of groups."""
 
 from collections.abc import Awaitable, Iterator, Sequence
 

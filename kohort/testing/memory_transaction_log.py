@@ -1,4 +1,4 @@
-"""The log of transactional ids, in memory."""
+"""The in-memory log of transactional ids."""
 
 from __future__ import annotations
 

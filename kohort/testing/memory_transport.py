@@ -1,11 +1,11 @@
-"""A transport without a socket, for driving a connection's protocol object by hand.
+"""A transport without a socket, for driving a connection's protocol object directly.
 
-It does exactly what asyncio's socket transport does: it reads into the protocol's buffer only while
-reading is not paused, buffers bytes that the peer has not read, pauses the protocol when there are
-too many, and reports the loss of the connection in a later turn of the loop.
+It behaves exactly like asyncio's socket transport: it reads into the protocol's buffer only while
+reading is not paused, buffers bytes that the peer has not read, pauses the protocol above the
+high-water mark, and reports the loss of the connection in a later event loop iteration.
 
 Like libuv, it also requests buffers that it does not fill: always after a read that filled its
-buffer, and sometimes for no reason visible to the protocol.
+buffer, and sometimes at random.
 """
 
 import asyncio
@@ -63,10 +63,10 @@ class MemoryTransport(asyncio.Transport):
         self._after_sending()
 
     def lose(self) -> None:
-        """Lose the connection to the peer."""
+        """Break the connection to the peer."""
         self._close_soon()
 
-    # The transport, as the protocol sees it.
+    # The transport's interface.
 
     def is_reading(self) -> bool:
         return self._is_reading
@@ -112,7 +112,7 @@ class MemoryTransport(asyncio.Transport):
         self._unsent.clear()
         self._close_soon()
 
-    # Within.
+    # Internals.
 
     def _read(self) -> None:
         while self._to_read and self._is_reading and not self._is_closing:

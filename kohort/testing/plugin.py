@@ -26,14 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kafka-seed",
         type=int,
         metavar="SEED",
-        help="repeat what virtual_kafka did with this seed, which a failed test tells",
+        help="reproduce the run of virtual_kafka with this seed, which a failed test reports",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(settings, on_disk=False): what the broker of the test is started with",
+        f"{MARKER}(settings, on_disk=False): settings of the test's broker",
     )
 
 
@@ -134,7 +134,7 @@ def pytest_runtest_makereport(
             if hasattr(running, "why"):
                 _report(report, name, running)
             if hasattr(running, "seed"):
-                text = f"--kafka-seed={running.seed} repeats it"
+                text = f"--kafka-seed={running.seed} reproduces it"
                 report.sections.append((f"seed of {name}", text))
     return report
 
@@ -142,8 +142,8 @@ def pytest_runtest_makereport(
 def _report(report: pytest.TestReport, name: str, running: Any) -> None:  # noqa: ANN401
     try:
         groups: dict[str, list[str]] = running.why()
-    except Exception as error:  # noqa: BLE001 - the test has failed already, and that counts.
-        groups = {"": [f"it cannot be asked: {error!r}"]}
-    lines = [line for told in groups.values() for line in told]
+    except Exception as error:  # noqa: BLE001 - the test has already failed, and its failure matters more.
+        groups = {"": [f"the broker did not answer: {error!r}"]}
+    lines = [line for reasons in groups.values() for line in reasons]
     if lines:
         report.sections.append((f"groups of {name}", "\n".join(lines)))

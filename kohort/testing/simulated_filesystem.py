@@ -1,15 +1,15 @@
-"""A file system in memory that can fill up, fail, take writes in pieces and lose power.
+"""An in-memory file system that can fill up, fail, write partially and lose power.
 
-It behaves like :class:`OsFileSystem` until it is told to fail; the tests compare the two. It models
-these properties of a real disk:
+It behaves like :class:`OsFileSystem` unless a failure is injected; the tests compare the two. It
+models these properties of a real disk:
 
-- A write is in the cache at once and on the disk only after `sync`. At a power loss each unsynced
-  write may be there, be missing, or be there in some of its 512-byte sectors.
-- A created, renamed or removed name is on the disk only after `sync_directory`; at a power loss the
-  first few of the unsynced changes to each directory survive, as with a metadata journal.
-- A failed `sync` is reported once. The cache keeps what it could not write but takes it for clean,
-  so that the next sync succeeds without having written it: the reason why a failed fsync must
-  never be retried.
+- A write is in the cache at once, and on the disk only after `sync`. At a power loss, each unsynced
+  write may be kept, lost, or kept in some of its 512-byte sectors.
+- A created, renamed or removed name is on the disk only after `sync_directory`; at a power loss,
+the
+  first few of the unsynced changes of each directory survive, as with a metadata journal.
+- A failed `sync` is reported once. The cache keeps the unwritten data but marks it as clean, so the
+  next sync succeeds without writing it: this is why a failed fsync must never be retried.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Operation: TypeAlias = Literal[
     "create", "pread", "pwritev", "truncate", "sync", "sync_directory", "rename", "remove"
 ]
 Pick: TypeAlias = Callable[[int], int]
-"""Gives a number from 0 up to but not including its argument, such as `Random(seed).randrange`."""
+"""Returns a number below its argument, such as `Random(seed).randrange`."""
 _Write: TypeAlias = tuple[int, bytes]
 """Position and bytes."""
 _Change: TypeAlias = _Write | int
@@ -73,7 +73,7 @@ def _apply(content: bytearray, change: _Change) -> None:
 
 
 class SimulatedFileSystem:
-    """A file system; see the module. Paths are strings with slashes; "" and "/" always exist."""
+    """An in-memory file system. Paths are strings with slashes; "" and "/" always exist."""
 
     def __init__(self) -> None:
         self.space_left: int | None = None
@@ -83,9 +83,9 @@ class SimulatedFileSystem:
         self.wall_ms = 0
         """The modification time of every file."""
         self.on_failure: Callable[[str], None] | None = None
-        """Called with the path when an operation is made to fail; a copy has none."""
+        """Called with the path when a fault makes an operation fail; a copy has none."""
         self.on_operation: Callable[[Operation], None] | None = None
-        """Called before each operation, which it may prevent by raising; a copy has none."""
+        """Called before each operation; may prevent it by raising. A copy has none."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -93,12 +93,12 @@ class SimulatedFileSystem:
         self._directories: dict[str, None] = {"": None, "/": None}
         """Directories in the order of creation, so that two runs list them identically."""
 
-    # What tests do to it.
+    # Interface for tests.
 
     def fail(
         self, operation: Operation, *, suffix: str, number: int, after: int = 0, times: int = 1
     ) -> None:
-        """Let an operation on paths with this suffix raise OSError of this number.
+        """Let an operation on paths with this suffix raise OSError with this errno.
 
         The first `after` calls still succeed, and the next `times` fail.
         """
@@ -144,7 +144,7 @@ class SimulatedFileSystem:
         self._names = dict(self._durable_names)
 
     def copy(self) -> SimulatedFileSystem:
-        """Return a copy, as another process would find it now; later changes are not shared."""
+        """Return a copy, as another process would find the files; later changes are not shared."""
         inodes: dict[int, _Inode] = {}
 
         def copied(inode: _Inode) -> _Inode:
@@ -187,7 +187,7 @@ class SimulatedFileSystem:
         if inode.unsynced:
             inode.unsynced.append((position, bytes(inode.cached[position : position + 1])))
 
-    # What storage does with it.
+    # Interface for storage.
 
     def file(self, path: str) -> SimulatedFile:
         return SimulatedFile(path, self)
@@ -260,10 +260,10 @@ class SimulatedFileSystem:
         for changes in self._unsynced_names.pop(path, []):
             self._change_durable(changes)
 
-    # What its files do with it.
+    # Interface for open files.
 
     def check(self, operation: Operation, path: str) -> None:
-        """Raise OSError if the operation is to fail."""
+        """Raise OSError if a fault applies to the operation."""
         if self.on_operation is not None:
             self.on_operation(operation)
         for fault in self._faults:
@@ -289,7 +289,7 @@ class SimulatedFileSystem:
         inode.unsynced.append(change)
 
     def room_for(self, path: str, position: int, length: int) -> int:
-        """Return how many of the bytes fit, and reserve the room for them."""
+        """Return how many of the bytes fit, and reserve the space for them."""
         size = len(self._inode(path).cached)
         if self.write_bytes_max is not None:
             length = min(length, self.write_bytes_max)
@@ -371,7 +371,7 @@ class SimulatedFile:
         return len(self._files.cached(self.path))
 
     def range(self, start: int, stop: int) -> None:
-        """Return None: there is no file that a socket could be sent from."""
+        """Return None: there is no file descriptor for sendfile."""
         del start, stop
 
     def is_cached(self, start: int, stop: int) -> bool:
@@ -406,7 +406,7 @@ class SimulatedFile:
         self._files.drop_cached(self.path)
 
     def close(self) -> None:
-        """Do nothing: nothing is held open."""
+        """Do nothing: there is no descriptor to close."""
 
 
 def _apply_partly(content: bytearray, change: _Change, pick: Pick) -> None:

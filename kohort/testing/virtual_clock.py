@@ -2,7 +2,7 @@
 
 
 class VirtualClock:
-    """A :class:`~kohort.broker.runtime.clock.Clock` that moves only when it is told to."""
+    """A :class:`~kohort.broker.runtime.clock.Clock` that moves only by calls."""
 
     __slots__ = ("_monotonic_ms", "_wall_ms")
 

@@ -1,7 +1,7 @@
 """`VirtualKafka`: broker, clients and test on one loop, whose clock jumps when nothing is ready.
 
-Hours take moments, and runs are repeatable: all random choices (delays on the network, ids,
-`random`) come from the seed. Only the order of sets differs from process to process, unless
+Hours pass in moments, and runs are reproducible: all random choices (network delays, ids, `random`)
+come from the seed. Only the iteration order of sets differs between processes, unless
 PYTHONHASHSEED is set.
 """
 
@@ -67,7 +67,7 @@ class _Machine(MemoryMachine):
 
 
 class VirtualKafka:
-    """A broker with the methods of `Kafka`, as coroutines if they may have to wait."""
+    """A broker with the methods of `Kafka`; those that may wait are coroutines."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class VirtualKafka:
         """
         self.limit_s = limit_s
         self.seed = seed
-        """The seed that repeats the run."""
-        # Compiled clients take the timestamps of records from the system, and these must not be far
+        """The seed that reproduces the run."""
+        # Compiled clients take record timestamps from the system clock, and these must not be far
         # in the broker's future.
         self.clock = VirtualClock(wall_ms=time.time_ns() // 1_000_000)
         self.trace: list[str] = []
@@ -109,7 +109,7 @@ class VirtualKafka:
         return self.clock.monotonic_ms() - self._began_ms
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine beside the broker, on virtual time; return its result.
+        """Run a coroutine together with the broker, on virtual time; return its result.
 
         The broker stops with it; the next run continues with the stored data.
         """
@@ -223,7 +223,7 @@ class VirtualKafka:
     def free_disk(self) -> None:
         self._kit.fill_disk(None)
 
-    # Within.
+    # Internals.
 
     def _note(self, ctx: RequestContext, api: Api) -> None:
         if len(self.trace) < TRACE_LINES_MAX:
@@ -300,7 +300,7 @@ class VirtualGroup:
 
 
 class VirtualFault:
-    """A fault that is set."""
+    """An active fault."""
 
     def __init__(self, fault: Fault) -> None:
         self._fault = fault

@@ -1,6 +1,6 @@
-"""An event loop on virtual time: a wait for a timer moves the clock instead of taking time.
+"""An event loop on virtual time: waiting for a timer advances the clock instead of taking time.
 
-Sockets work, and are polled before the clock moves. Time does not move while anything is ready.
+Sockets work, and are polled before the clock advances. Time does not pass while anything is ready.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ from kohort.testing.virtual_clock import VirtualClock
 class _Selector(selectors.DefaultSelector):
     """Polls the sockets without waiting, and advances the clock instead."""
 
-    def __init__(self, clock: VirtualClock, busy_turns_per_ms: int | None) -> None:
+    def __init__(self, clock: VirtualClock, busy_iterations_per_ms: int | None) -> None:
         super().__init__()
         self._clock = clock
-        self._busy_turns_per_ms = busy_turns_per_ms
-        self._busy_turns = 0
+        self._busy_iterations_per_ms = busy_iterations_per_ms
+        self._busy_iterations = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             # No timer is set: only a socket or another thread can wake the loop.
             return super().select(None)
         ready = super().select(0)
-        # A timer that comes a fraction of a nanosecond later comes now.
+        # Timers due within a fraction of a nanosecond are due now.
         wait_ms = 0 if ready else max(0, math.ceil(timeout * 1000 - 1e-6))
         if wait_ms:
-            self._busy_turns = 0
+            self._busy_iterations = 0
             self._clock.advance(wait_ms)
-        elif self._busy_turns_per_ms is not None:
-            self._busy_turns += 1
-            if self._busy_turns >= self._busy_turns_per_ms:
-                self._busy_turns = 0
+        elif self._busy_iterations_per_ms is not None:
+            self._busy_iterations += 1
+            if self._busy_iterations >= self._busy_iterations_per_ms:
+                self._busy_iterations = 0
                 self._clock.advance(1)
         return ready
 
@@ -40,15 +40,15 @@ class _Selector(selectors.DefaultSelector):
 class VirtualClockLoop(asyncio.SelectorEventLoop):
     """`asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock))` runs a test on it."""
 
-    def __init__(self, clock: VirtualClock, *, busy_turns_per_ms: int | None = None) -> None:
+    def __init__(self, clock: VirtualClock, *, busy_iterations_per_ms: int | None = None) -> None:
         """
         Args:
-            busy_turns_per_ms: after this many consecutive turns in which something was ready, a
+            busy_iterations_per_ms: after this many consecutive iterations with ready events, a
                 millisecond passes; never, by default. For code that polls until a time has passed,
                 and relies on polling taking time.
         """
         self._virtual_clock = clock
-        super().__init__(_Selector(clock, busy_turns_per_ms))
+        super().__init__(_Selector(clock, busy_iterations_per_ms))
 
     def time(self) -> float:
         return self._virtual_clock.monotonic_ms() / 1000

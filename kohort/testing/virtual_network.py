@@ -1,7 +1,7 @@
-"""A network in memory for one loop on virtual time: bytes arrive in order, after a short delay.
+"""An in-memory network for one loop on virtual time: bytes arrive in order, after a short delay.
 
-The delays come from one `Random`, so a run is repeated by its seed. Only ports that were bound here
-are in it; for every other address the loop uses real sockets.
+The delays come from one `Random`, so a seed reproduces a run. Only ports bound here belong to it;
+for all other addresses the loop uses real sockets.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class VirtualNetwork:
     def bind(self, host: str, number: int) -> VirtualPort:
         """Bind a port. Raises OSError if it is already bound."""
         if number in self._ports:
-            raise OSError(f"port {number} of the virtual network is taken")
+            raise OSError(f"port {number} of the virtual network is in use")
         port = self._ports[number] = VirtualPort(self, host, number)
         return port
 
@@ -78,7 +78,7 @@ class VirtualNetwork:
             del self._ports[port.number]
 
     def is_here(self, host: object, number: object) -> bool:
-        """Whether the address is one of this network, bound or not."""
+        """Whether the address belongs to this network, bound or not."""
         return isinstance(number, int) and number < PRIVILEGED and host in LOCAL
 
     async def connect(
@@ -89,7 +89,9 @@ class VirtualNetwork:
         await asyncio.sleep(self.delay_s())
         port = self._ports.get(number)
         if port is None or port.factory is None:
-            raise ConnectionRefusedError(f"no one listens on port {number} of the virtual network")
+            raise ConnectionRefusedError(
+                f"connection refused: port {number} of the virtual network"
+            )
         address, local = ("127.0.0.1", next(self._client_ports)), port.getsockname()
         ours = VirtualTransport(self, loop, peername=local, sockname=address)
         theirs = VirtualTransport(self, loop, peername=address, sockname=local)
@@ -105,7 +107,7 @@ class VirtualNetwork:
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost"})
 PRIVILEGED: Final = 1_024
-"""Ports below this belong to the virtual network: nothing that a test starts listens there."""
+"""Ports below this belong to the virtual network: no test starts a real listener on them."""
 
 
 class VirtualTransport(asyncio.Transport):
@@ -166,7 +168,7 @@ class VirtualTransport(asyncio.Transport):
         self._read()
 
     def receive_reset(self) -> None:
-        self._lose(ConnectionResetError("the other end is gone"))
+        self._lose(ConnectionResetError("connection reset by peer"))
 
     def _read(self) -> None:
         while self._unread and self._is_reading and not self._is_closing:
@@ -206,7 +208,7 @@ class VirtualTransport(asyncio.Transport):
         self._unread.clear()
         self._protocol.connection_lost(error)
 
-    # asyncio's transport.
+    # asyncio's transport interface.
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol

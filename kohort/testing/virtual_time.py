@@ -1,8 +1,8 @@
 """A loop and a process clock on virtual time, for code that does not take a clock as a parameter.
 
-Inside `virtual_time`, the functions of `time` return the virtual clock's time to the thread that
-entered it, and to no other. Code that imported such a function by name before, or reads the time
-otherwise (`datetime.now`), sees the real time.
+Inside `virtual_time`, the functions of `time` return the virtual time to the thread that entered
+it, and to no other. Code that imported such a function by name before, or reads the time in another
+way (`datetime.now`), gets the real time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 LIMIT_S: Final = 86_400.0
 
-BUSY_TURNS_PER_MS: Final = 100
-"""aiokafka, for example, polls with a timeout of 0 until its deadline is strictly over."""
+BUSY_ITERATIONS_PER_MS: Final = 100
+"""aiokafka, for example, polls with a timeout of 0 until its deadline has passed."""
 
 
 class VirtualTimeError(Exception):
-    """The limit of virtual time is reached: the test waits for something that never happens."""
+    """The limit of virtual time was reached: the test waits for something that never happens."""
 
 
 class VirtualLoop(VirtualClockLoop):
@@ -40,18 +40,18 @@ class VirtualLoop(VirtualClockLoop):
     def __init__(
         self, clock: VirtualClock, network: VirtualNetwork, limit_s: float = LIMIT_S
     ) -> None:
-        """VirtualTimeError ends a run after `limit_s`."""
+        """`limit_s`: virtual time after which VirtualTimeError ends a run."""
         self._network = network
         self._lasts_s = limit_s
         self._limit_s = clock.monotonic_ms() / 1_000 + limit_s
-        super().__init__(clock, busy_turns_per_ms=BUSY_TURNS_PER_MS)
+        super().__init__(clock, busy_iterations_per_ms=BUSY_ITERATIONS_PER_MS)
 
     def time(self) -> float:
         now_s = super().time()
         if now_s > self._limit_s:
             self._limit_s = math.inf
             raise VirtualTimeError(
-                f"{self._lasts_s:g} s have passed, and the test still waits for something"
+                f"{self._lasts_s:g} s of virtual time have passed, and the test is still waiting"
             )
         return now_s
 
@@ -80,7 +80,7 @@ class VirtualLoop(VirtualClockLoop):
         if not self._network.is_here(host, port):
             return await super().create_connection(protocol_factory, host, port, ssl=ssl, **options)
         if ssl:
-            raise ConnectionError("there is no TLS on the virtual network")
+            raise ConnectionError("the virtual network does not support TLS")
         return await self._network.connect(protocol_factory, port)
 
     def run_in_executor(  # type: ignore[override]  # Typed by asyncio as a coroutine; it is a future.
@@ -93,14 +93,14 @@ class VirtualLoop(VirtualClockLoop):
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - it is the future's.
+        except Exception as error:  # noqa: BLE001 - stored in the future.
             future.set_exception(error)
         return future
 
 
 @contextmanager
 def virtual_time(clock: VirtualClock) -> Iterator[None]:
-    """Enter virtual time; see the module. `time.sleep` advances the clock, too."""
+    """Enter virtual time; `time.sleep` advances the clock too."""
     owner = threading.get_ident()
     real = {name: getattr(time, name) for name in ("monotonic", "time", "sleep")}
     real |= {name: getattr(time, name) for name in ("monotonic_ns", "time_ns")}
@@ -119,8 +119,8 @@ def virtual_time(clock: VirtualClock) -> Iterator[None]:
         "time_ns": lambda: clock.wall_ms() * 1_000_000,
         "sleep": lambda seconds: clock.advance(math.ceil(seconds * 1_000)) and None,
     }
-    for name, tells in virtual.items():
-        setattr(time, name, replaced(name, tells))
+    for name, virtual_function in virtual.items():
+        setattr(time, name, replaced(name, virtual_function))
     try:
         yield
     finally:

@@ -193,7 +193,7 @@ def test_users_of_the_settings_change_at_run_time_where_a_listener_has_none_of_i
     assert logs_in("SHORT", "later", "added")
     assert not logs_in("SASL", "later", "added")
     assert logs_in("SASL", "given", "in file")
-    with pytest.raises(KafkaException, match="login module is none of"):
+    with pytest.raises(KafkaException, match="login module must be one of"):
         set_for_all_listeners(ports, "com.sun.security.auth.module.JndiLoginModule required;")
     assert logs_in("SHORT", "later", "added")
     set_for_all_listeners(ports, None)

@@ -114,7 +114,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
             line(avoided(3 * number + 2, 60 * number + 10)),
         ]
         commits.table = table
-        commits.others.append(partial(Ingest(quick).take, records(values)))
+        commits.others.append(partial(Ingest(quick).write_all, records(values)))
         mine.write_all(records(values))
         assert not commits.others
         assert f"the table {table} of" in capsys.readouterr().err

@@ -1,5 +1,5 @@
-"""The broker of a test: its machine, the operations of tests on it, and injected faults.
+"""The broker of a test: its machine, operations for tests, and injected faults.
 
-Everything here works on the running loop. `kohort.testing.kafka` puts a thread around it, and
+Everything here runs on the current loop. `kohort.testing.kafka` adds a thread, and
 `kohort.testing.virtual_kafka` virtual time.
 """

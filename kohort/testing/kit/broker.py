@@ -22,10 +22,10 @@ logger = logging.getLogger("kohort.testing")
 DEFAULTS: Final = {
     "kohort.metrics.port": "-1",
     "kohort.console.port": "-1",
-    # The delay spares a production group a few rebalances, but slows a test down.
+    # The delay saves a production group a few rebalances, but slows down a test.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1",
-    # Each partition costs a start some time, and a test has few groups.
+    # Each partition adds to the startup time, and a test has few groups.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     # Unfinished work at the end of a test does not matter.
@@ -35,10 +35,10 @@ DEFAULTS: Final = {
 
 
 class StillMeter(LoopLagMeter):
-    """A meter that does not measure the loop, which belongs to a test."""
+    """A meter that does not measure the loop, which belongs to the test."""
 
     def start(self) -> None:
-        """Do nothing: twenty ticks a second would be most of the events on virtual time."""
+        """Do nothing: twenty ticks per second would be most of the events on virtual time."""
 
 
 class _Run:
@@ -47,7 +47,7 @@ class _Run:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.topics: Topics
-        """Set when it is up."""
+        """Set after the start."""
         self.is_up = asyncio.Event()
         self.stop = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name="broker of a test")
@@ -71,7 +71,7 @@ class _Run:
 
 
 class KitBroker:
-    """The broker, or none between `stop` and `start`; the machine and the faults stay."""
+    """The broker, except between `stop` and `start`; the machine and the faults persist."""
 
     def __init__(
         self, settings: Mapping[str, object], machine: Machine, port: int, random: Random
@@ -87,18 +87,18 @@ class KitBroker:
 
     @property
     def broker(self) -> Broker:
-        """The running broker. Raises RuntimeError if there is none."""
+        """The running broker. Raises RuntimeError if it is stopped."""
         return self._running.broker
 
     @property
     def topics(self) -> Topics:
-        """The topics. Raises RuntimeError if there is no broker."""
+        """The topics. Raises RuntimeError if the broker is stopped."""
         return self._running.topics
 
     @property
     def _running(self) -> _Run:
         if self._run is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is stopped")
         return self._run
 
     @property
@@ -123,7 +123,7 @@ class KitBroker:
         self.groups = Groups(broker)
 
     async def stop(self) -> None:
-        """Stop it like SIGTERM; does nothing if it does not run."""
+        """Stop it like SIGTERM; does nothing if it is stopped."""
         run, self._run = self._run, None
         if run is not None:
             self.faults.detach()
@@ -137,8 +137,8 @@ class KitBroker:
     async def crash(self, *, lose_unsynced: bool) -> None:
         """Kill it like kill -9, or like a power failure with `lose_unsynced`; then start again."""
         run = self._running
-        # The next broker finds what was written until now. The old one runs on for a while, without
-        # connections and on files that are read no more, because its tasks end only by a stop.
+        # The next broker finds the data written until now. The old one runs for a while, without
+        # connections and on files that are no longer read, because only a stop ends its tasks.
         former = self.machine
         self.machine = former.lose(unsynced=lose_unsynced, random=self._random)
         self._run = None

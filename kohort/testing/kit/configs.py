@@ -1,4 +1,4 @@
-"""Settings and topic configs as Python values, as tests write them."""
+"""Converts settings and topic configs from Python values."""
 
 from __future__ import annotations
 

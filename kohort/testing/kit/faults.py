@@ -1,9 +1,9 @@
-"""Faults between a request and its handler: requests are dropped, delayed, refused, cut off, or
-observed.
+"""Faults between a request and its handler: requests are dropped, delayed, rejected, disconnected
+or observed.
 
-They are installed at the broker's one hook, `Router.intercept`, which costs nothing without faults.
-A request passes the faults of its api in the order in which they were set; the first one that
-matches decides, except that an observing fault lets it continue to the others.
+They are installed at the broker's single hook, `Router.intercept`, which costs nothing without
+faults. A request is matched against the faults of its API in the order in which they were set. The
+first match decides, except that after an observing fault the others are tried too.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from kohort.testing.kit.polling import wait_until
 SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
-"""Errors of a Fetch as a whole; any others are errors of a partition."""
+"""Top-level errors of a Fetch; all others are errors of a partition."""
 
 EVERY: Final = "*"
-"""Used as the name of an api: all of them."""
+"""An API name that matches all APIs."""
 
 When = Callable[[Any], bool]
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class FaultParts(TypedDict, total=False):
-    """The keyword arguments of `Kafka.fault`, which says what they mean."""
+    """The keyword arguments of `Kafka.fault`, which documents them."""
 
     client_id: str | None
     group: str | None
@@ -65,7 +65,7 @@ class FaultParts(TypedDict, total=False):
 
 @dataclass(kw_only=True, eq=False)
 class Fault:
-    """One fault; see `Kafka.fault` for what its parts mean."""
+    """One fault; `Kafka.fault` documents the fields."""
 
     api: str
     client_id: str | None = None
@@ -103,8 +103,8 @@ class Fault:
 class FaultContext(AbstractContextManager[T]):
     """A fault as a context manager: it applies while its context is open.
 
-    One that is never entered warns, as a coroutine does that is never awaited: a test whose fault
-    does not apply passes for the wrong reason.
+    A context that is never entered causes a warning, like a coroutine that is never awaited: a test
+    whose fault does not apply passes for the wrong reason.
     """
 
     def __init__(self, api: str, inner: AbstractContextManager[T]) -> None:
@@ -132,7 +132,7 @@ class FaultContext(AbstractContextManager[T]):
 
 
 class Faults:
-    """All faults of one broker, and of those that follow it on the same machine."""
+    """All faults of one broker, and of its successors on the same machine."""
 
     def __init__(self) -> None:
         self._all: list[Fault] = []
@@ -142,7 +142,7 @@ class Faults:
         """Called for every request. Set before the broker starts."""
 
     def attach(self, router: Router) -> None:
-        """Install the faults in the router of a broker that has just started."""
+        """Install the faults in the router of a newly started broker."""
         self._router = router
         self._intercept()
 
@@ -150,8 +150,8 @@ class Faults:
         """Release dropped requests, for which the stopping broker would wait."""
         self._router = None
         dropped, self._dropped = self._dropped, []
-        for one in dropped:
-            one.cancel()
+        for response in dropped:
+            response.cancel()
 
     def add(self, fault: Fault) -> None:
         self._all.append(fault)
@@ -169,7 +169,7 @@ class Faults:
             self._router.intercept(self._handler_of if is_any else None)
 
     def _handler_of(self, api: Api) -> Handler:
-        faults = [one for one in self._all if one.api in {api.name, EVERY}]
+        faults = [fault for fault in self._all if fault.api in {api.name, EVERY}]
         if not faults and self.on_request is None:
             return api.handler
 
@@ -229,7 +229,7 @@ class Faults:
         if not api.is_answered(request):
             return None
         never: Later[Any] = Later()
-        self._dropped = [one for one in self._dropped if not one.is_done]
+        self._dropped = [response for response in self._dropped if not response.is_done]
         self._dropped.append(never)
         return never
 
@@ -245,7 +245,7 @@ def _refuse(api: Api, ctx: RequestContext, request: object, code: ErrorCode) -> 
 def _refuse_topics(
     api: Api, ctx: RequestContext, request: MetadataRequest, code: ErrorCode
 ) -> object:
-    """Put the error on each requested topic; the brokers in the answer stay correct."""
+    """Put the error on each requested topic; the brokers in the response stay correct."""
     answer: Any = MetadataResponse(brokers=[], topics=[])
     if request.topics is not None:
         answer = elements_response(api.on_error, request, ctx.api_version, code)
@@ -257,13 +257,13 @@ def _refuse_topics(
 
 
 def new_fault(api: str, parts: FaultParts, *, hold: bool = False) -> Fault:
-    """A fault that is not set yet.
+    """Create a fault that is not active yet.
 
     Raises:
-        ValueError: it cannot be meant.
-        TypeError: it has parts that no fault has.
+        ValueError: the arguments are contradictory or invalid.
+        TypeError: an argument is unknown.
     """
-    names = {one.name for one in load_handlers().values()}
+    names = {known.name for known in load_handlers().values()}
     if api not in {EVERY, *names}:
         raise ValueError(f"there is no request {api!r}; there are {', '.join(sorted(names))}")
     for part in parts:
@@ -282,14 +282,14 @@ def new_fault(api: str, parts: FaultParts, *, hold: bool = False) -> Fault:
     if sum(ends) > 1:
         raise ValueError("only one of drop, error, disconnect and observe")
     if not any(ends) and not fault.delay_ms and not fault.hold:
-        raise ValueError("a fault does something: drop, delay_ms, error, disconnect or observe")
+        raise ValueError("a fault needs one of drop, delay_ms, error, disconnect and observe")
     return fault
 
 
 def _similar(error: str) -> str:
-    """Libraries have names of their own, most of which are close to Kafka's."""
-    found = get_close_matches(error.upper(), ErrorCode.__members__, n=3, cutoff=0.6)
-    return f"; there are {', '.join(found)}" if found else ""
+    """Suggest similar names: libraries' own names are mostly close to Kafka's."""
+    names = get_close_matches(error.upper(), ErrorCode.__members__, n=3, cutoff=0.6)
+    return f"; there are {', '.join(names)}" if names else ""
 
 
 async def wait_hits(fault: Fault, hits: int, timeout_s: float) -> None:
@@ -300,37 +300,37 @@ async def wait_hits(fault: Fault, hits: int, timeout_s: float) -> None:
 
 def groups_of(request: object) -> set[str]:
     """Return the groups in a request."""
-    found: set[object] = {getattr(request, "group_id", None)}
+    names: set[object] = {getattr(request, "group_id", None)}
     if getattr(request, "key_type", 0) == GROUP:
         # FindCoordinator's keys are otherwise transactional ids.
-        found |= {getattr(request, "key", None), *getattr(request, "coordinator_keys", ())}
+        names |= {getattr(request, "key", None), *getattr(request, "coordinator_keys", ())}
     for name in ("groups", "groups_names"):
-        for one in getattr(request, name, None) or ():
-            found.add(one if isinstance(one, str) else getattr(one, "group_id", None))
-    return set(_strings(found))
+        for entry in getattr(request, name, None) or ():
+            names.add(entry if isinstance(entry, str) else getattr(entry, "group_id", None))
+    return set(_strings(names))
 
 
 def topics_of(ctx: RequestContext, request: object) -> set[str]:
     """Return the names of the topics in a request."""
-    found: set[str] = set()
+    names: set[str] = set()
     pending = [request]
     while pending:
         parent = pending.pop()
         for name in ("topics", "topic_data", "groups", "transactions"):
-            for one in getattr(parent, name, None) or ():
-                if isinstance(one, str):
+            for entry in getattr(parent, name, None) or ():
+                if isinstance(entry, str):
                     if name == "topics":
-                        found.add(one)
+                        names.add(entry)
                     continue
-                pending.append(one)
+                pending.append(entry)
                 if name in {"topics", "topic_data"}:
-                    found.update(_topic_names(ctx, one))
-    return found
+                    names.update(_topic_names(ctx, entry))
+    return names
 
 
-def _topic_names(ctx: RequestContext, one: object) -> Iterator[str]:
-    yield from _strings((getattr(one, "name", None), getattr(one, "topic", None)))
-    topic_id = getattr(one, "topic_id", None)
+def _topic_names(ctx: RequestContext, entry: object) -> Iterator[str]:
+    yield from _strings((getattr(entry, "name", None), getattr(entry, "topic", None)))
+    topic_id = getattr(entry, "topic_id", None)
     if topic_id is not None and bytes(topic_id) != ZERO_UUID:
         topic = ctx.broker.topics.get_by_id(bytes(topic_id))
         if topic is not None:
@@ -338,4 +338,4 @@ def _topic_names(ctx: RequestContext, one: object) -> Iterator[str]:
 
 
 def _strings(values: Iterable[object]) -> Iterator[str]:
-    return (one for one in values if isinstance(one, str) and one)
+    return (text for text in values if isinstance(text, str) and text)

@@ -1,6 +1,7 @@
-"""The heartbeats of a Kohort consumer on its loop, for virtual time, which a thread does not have.
+"""Sends the heartbeats of a Kohort consumer on its event loop, for virtual time, which has no
+threads.
 
-The same `HeartbeatRules` decide; only the execution differs.
+The same `HeartbeatRules` decide when; only their execution differs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopHeartbeats:
-    """Heartbeats with the methods of `HeartbeatThread`."""
+    """Heartbeats with the interface of `HeartbeatThread`."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class LoopHeartbeats:
         done, _ = await asyncio.wait([self._task], timeout=timeout_s)
         return bool(done)
 
-    # In the task.
+    # Runs in the task.
 
     async def _run(self) -> None:
         try:

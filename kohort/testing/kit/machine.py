@@ -1,6 +1,6 @@
 """The machine of a test's broker: a reserved port, and a disk or none.
 
-A machine outlives the broker: the next one finds the port, the files and the topics.
+A machine survives the broker: the next one finds the port, the files and the topics.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ DATA: Final = "/data"
 
 
 class ReservedPort:
-    """A free port that no other process gets until `close`, also while no broker listens on it.
+    """A port reserved until `close`, also while no broker listens on it.
 
-    A socket that is bound and does not listen keeps the port; with SO_REUSEADDR the broker can bind
-    it too.
+    A socket that is bound and does not listen reserves the port; with SO_REUSEADDR the broker can
+    bind it too.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -53,12 +53,10 @@ class UnsupportedError(Exception):
 
 
 class _TestMachine(Environment):
-    """What all machines have in common."""
+    """Common base of the machines."""
 
     def descriptor_limit(self) -> int:
-        """Return "no limit": the process is the test's. Its limit stays as it is, and its
-        descriptors are not shared out.
-        """
+        """Return "unlimited": the process belongs to the test, so descriptors are not budgeted."""
         return resource.RLIM_INFINITY
 
 
@@ -74,10 +72,10 @@ class DiskMachine(_TestMachine):
         return str(self.directory)
 
     def lose(self, *, unsynced: bool, random: Random) -> DiskMachine:
-        """Return the machine that the next broker finds after this one was killed."""
+        """Return the machine for the next broker after this one was killed."""
         del random
         if unsynced:
-            raise UnsupportedError("only a disk in memory can lose what was not synced")
+            raise UnsupportedError("only an in-memory disk can lose unsynced writes")
         other = DiskMachine(self.directory.parent)
         other.directory = self.directory.with_name(f"{self.directory.name}+")
         shutil.copytree(self.directory, other.directory, ignore=shutil.ignore_patterns(".lock"))
@@ -86,7 +84,7 @@ class DiskMachine(_TestMachine):
     def fill(self, bytes_left: int | None) -> None:
         """Let files grow by at most this much; None for no limit."""
         del bytes_left
-        raise UnsupportedError("only a disk in memory can be filled")
+        raise UnsupportedError("only an in-memory disk can be filled")
 
     def close(self) -> None:
         """Do nothing: the directory belongs to the caller."""
@@ -109,7 +107,7 @@ class MemoryMachine(_TestMachine):
         self.metadata = LastingMetadata()
 
     def lock(self, directory: Path) -> AbstractContextManager[object]:
-        """Lock nothing: there is no other process, and no real directory."""
+        """Lock nothing: there are no other processes and no real directory."""
         del directory
         return nullcontext()
 
@@ -122,7 +120,7 @@ class MemoryMachine(_TestMachine):
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def lose(self, *, unsynced: bool, random: Random) -> MemoryMachine:
-        """Return the machine that the next broker finds after this one was killed."""
+        """Return the machine for the next broker after this one was killed."""
         other = type(self)(self.clock, self._random)
         self._copy_to(other)
         if unsynced:

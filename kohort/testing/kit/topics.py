@@ -1,7 +1,7 @@
-"""Topics and records of the broker of a test, written and read without a client.
+"""Topics and records of a test's broker, written and read without a client.
 
-Produced records pass through the code of Produce requests, from the frame on; reads return what a
-consumer would get.
+Produced records pass through the code of Produce requests, starting at the frame; reads return the
+records that a consumer would get.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Topics:
     def __init__(self, broker: Broker, logger: Any) -> None:  # noqa: ANN401 - a logger.
         self._broker = broker
         log = PeerLog(logger, broker.services.clock)
-        # A separate router, so that faults do not apply to the test's own requests. And without
-        # access control, so that the test itself may do everything.
+        # A separate router, so that faults do not apply to the test's own requests; and no access
+        # control, so that the test is authorized for everything.
         services = replace(broker.services, access=None)
         self._dispatcher = Dispatcher(Router(load_handlers()), services, broker.metrics.edge, log)
         self._connection = ConnectionInfo(peer_host="/127.0.0.1")
@@ -76,8 +76,10 @@ class Topics:
         changes = self._broker.services.topics.changes
         await changes.create_topic(name, partition_count=count, configs=texts_of(configs or {}))
 
-    async def ask(self, request: object, version: int) -> Any:  # noqa: ANN401 - whatever answers.
-        """Return the answer to a request, without a socket. Raises KafkaError if there is none."""
+    async def ask(self, request: object, version: int) -> Any:  # noqa: ANN401 - any response.
+        """Return the response to a request, without a socket. Raises KafkaError if there is no
+        response.
+        """
         parts, expected = encode_request(request, version, next(self._numbers), CLIENT_ID)
         frame = b"".join(parts)[4:]
         answer = self._dispatcher.serve(self._connection, frame)
@@ -134,10 +136,10 @@ class Topics:
         if topic is None or (partition is not None and partition >= len(topic.partitions)):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} {partition or ''}")
         indexes = range(len(topic.partitions)) if partition is None else (partition,)
-        found: list[RawRecord] = []
+        records: list[RawRecord] = []
         for index in indexes:
-            found += _read_all(topic.partitions[index], committed=committed)
-        return found
+            records += _read_all(topic.partitions[index], committed=committed)
+        return records
 
     async def wait_records(
         self,
@@ -148,19 +150,21 @@ class Topics:
         timeout_s: float,
         committed: bool,
     ) -> list[RawRecord]:
-        """Return the same as `read`, once there are `count` records. Raises TimeoutError."""
+        """Return the result of `read` once there are `count` records. Raises TimeoutError."""
         if count is None:
             return self.read(name, partition, committed=committed)
-        found: list[RawRecord] = []
+        records: list[RawRecord] = []
 
         def are_there() -> bool:
             # The first record may create the topic.
-            found[:] = self.read(name, partition, committed=committed) if self._has(name) else []
-            return len(found) >= count
+            records[:] = self.read(name, partition, committed=committed) if self._has(name) else []
+            return len(records) >= count
 
         if not await wait_until(are_there, timeout_s):
-            raise TimeoutError(f"{len(found)} of {count} records in {name} within {timeout_s:g} s")
-        return found
+            raise TimeoutError(
+                f"{len(records)} of {count} records in {name} within {timeout_s:g} s"
+            )
+        return records
 
     def _has(self, name: str) -> bool:
         return self._broker.services.topics.get(name) is not None
@@ -180,7 +184,7 @@ def _read_all(partition: Partition, *, committed: bool) -> list[RawRecord]:
             where,
             memoryview(data),
             options,
-            [Aborted(one.first_offset, one.producer_id) for one in aborted],
+            [Aborted(transaction.first_offset, transaction.producer_id) for transaction in aborted],
             offset=offset,
         )
         while batch := fetched.read(offset, 1 << 30):

@@ -105,7 +105,7 @@ def test_coroutines_on_virtual_time_need_no_other_plugin_and_tell_their_seed(
 ) -> None:
     output = run(tmp_path, ON_VIRTUAL_TIME, "-n", "0", "--kafka-seed", "7")
     assert "1 failed, 2 passed" in output, output
-    assert "--kafka-seed=7 repeats it" in output
+    assert "--kafka-seed=7 reproduces it" in output
 
 
 def test_the_marker_is_listed_with_its_meaning(pytestconfig: pytest.Config) -> None:

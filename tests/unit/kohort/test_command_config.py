@@ -117,7 +117,7 @@ TLS = ("security.protocol=SSL",)
         (["#", SASL[0]], "line 2: security.protocol=SASL_PLAINTEXT needs sasl.jaas.config"),
         ([SASL[0], f"sasl.jaas.config={LOGIN}"], "line 1: security.protocol=SASL_PLAINTEXT needs"),
         ([SASL[0], "sasl.mechanism=GSSAPI", f"sasl.jaas.config={LOGIN}"], "line 2: sasl.mechanism"),
-        ([*SASL, "sasl.jaas.config=x"], "line 3: sasl.jaas.config: it has to end with ;"),
+        ([*SASL, "sasl.jaas.config=x"], "line 3: sasl.jaas.config: it must end with ;"),
         ([*SASL, "sasl.jaas.config="], "line 3: sasl.jaas.config is empty"),
         (["sasl.mechanism=PLAIN"], "line 1: sasl.mechanism does not apply to security.protocol"),
         ([*TLS, "sasl.mechanism=PLAIN"], "line 2: sasl.mechanism does not apply to"),
@@ -185,14 +185,14 @@ def test_a_login_module_is_read_with_or_without_quotation_marks(text: str, login
     ("text", "said"),
     [
         ("", "end with ;"),
-        (";", "none of PlainLoginModule"),
-        ("a.b.Krb5LoginModule required;", "none of PlainLoginModule"),
+        (";", "must be one of PlainLoginModule"),
+        ("a.b.Krb5LoginModule required;", "must be one of PlainLoginModule"),
         (f'{PLAIN} username="u" password="p";', "the word required"),
         (f'{PLAIN} required username="u";', "has to have password="),
         (f'{PLAIN} required username="" password="secret";', "has to have username="),
         (f'{PLAIN} required username="u" password=sec ret;', "in quotation marks"),
         (f'{PLAIN} required username="u" password="sec"ret";', "not closed"),
-        (f'{PLAIN} required username="u" password=sec;ret;', "quoted value may have a ;"),
+        (f'{PLAIN} required username="u" password=sec;ret;', "a ; in a value must be quoted"),
         (f'{SCRAM} required username="u" password="secret" tokenauth="true";', "only username"),
     ],
 )
@@ -294,7 +294,7 @@ def test_the_issuers_authority_stands_in_the_login_module(
         ),
         (
             [f"sasl.jaas.config={LOGIN}", f"{ENDPOINT}=https://issuer.example/token"],
-            "line 3: sasl.jaas.config: its login module is none of OAuthBearerLoginModule",
+            "line 3: sasl.jaas.config: its login module must be one of OAuthBearerLoginModule",
         ),
         (
             [CLIENT.replace(";", ' unsecuredLoginStringClaim_sub="a";'), f"{ENDPOINT}=https://i/t"],

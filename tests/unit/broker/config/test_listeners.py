@@ -177,7 +177,7 @@ def test_tokens_are_not_taken_without_keys_audience_and_issuer(missing: int) -> 
     [
         ("PlainLoginModule required", "end with ;"),
         ("KafkaServer { PlainLoginModule required; };", "without KafkaServer { } around it"),
-        ("com.sun.security.auth.module.JndiLoginModule required;", "is none of PlainLogin"),
+        ("com.sun.security.auth.module.JndiLoginModule required;", "must be one of PlainLogin"),
         ('PlainLoginModule required user_a="b", user_b="horse";', 'written name="value"'),
     ],
 )
