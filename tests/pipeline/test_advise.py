@@ -87,7 +87,7 @@ def advised(spark: SparkSession) -> pa.Table:
 def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
     spark: SparkSession, advised: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "SETTINGS_PER_PIECE", 5)
+    monkeypatch.setattr(tasks, "SETTINGS_PER_TASK", 5)
     rows = worked_out(spark, deploy("b", 3), deploy("a", 2)[::-1])
     assert rows == advised.to_pylist()
     told = compute_advice("a", deploy("a", 2), known=KNOWN)

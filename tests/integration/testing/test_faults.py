@@ -261,7 +261,7 @@ def test_where_nothing_is_set_requests_go_to_their_handlers(kafka: Kafka) -> Non
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({}, "does something"),
+        ({}, "needs one of"),
         ({"drop": True, "disconnect": True}, "only one of"),
         ({"error": "NO_SUCH_ERROR"}, "no error 'NO_SUCH_ERROR'"),
     ],
