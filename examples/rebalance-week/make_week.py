@@ -85,7 +85,7 @@ class Life:
                     instance_id=f"{self.group}-{slot}" if setting.static else None,
                     runs=tuple(self.runs[slot]),
                     pauses=tuple(self.pauses.get(slot, ())),
-                    join=joins.get(slot) or Delays.of(samples, neighbours=1),
+                    join=joins.get(slot) or Delays.from_samples(samples, neighbours=1),
                     assign=Delays((MONDAY_MS,), (40 + 5 * slot,)),
                     sync=Delays((MONDAY_MS,), (3 + slot % 3,)),
                 )
@@ -120,7 +120,7 @@ def billing() -> tuple[Trace, Setting]:
             life.deploy(midnight + 10 * HOUR, 45 * SECOND, 18 * SECOND)
             life.deploy(midnight + 15 * HOUR + 30 * MINUTE, 45 * SECOND, 18 * SECOND)
     # Its polls take long, most of all at the end of the week.
-    slow = Delays.of(
+    slow = Delays.from_samples(
         [
             (MONDAY_MS + number * HOUR, 9 * SECOND + number * 60 + life.chance.randrange(4_000))
             for number in range(168)
@@ -173,7 +173,7 @@ def write_week(output: TextIO) -> int:
         trace, setting = make()
         recorder = Recorder(trace.group)
         wire = ConsumerWire(f"{trace.group}-events")
-        Replay(trace, setting, seed=1, wire=wire, watch=recorder.observe).run()
+        Replay(trace, setting, seed=1, encoding=wire, watch=recorder.observe).run()
         recorder.end()
         recorder.write(output)
         count += len(recorder.records)
