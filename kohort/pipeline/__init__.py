@@ -1,7 +1,7 @@
-"""Spark jobs that read a broker over the wire and keep what they learn in a lake of Delta tables.
+"""Spark jobs that read topics from brokers and write tables of a lake (Delta or Iceberg).
 
-`jobs` have the only session and do the I/O, `transformations` are functions of data frames. The
-only room of the broker that may be imported is `kohort.groups`, which replays what-ifs.
+`jobs` contain the only sessions and I/O, `transformations` are functions of data frames. Of
+Kohort's core, only `kohort.groups` may be imported, which replays histories.
 
 `history`, `findings` and `advise` are for notebooks: they take a session, and return data frames.
 """
@@ -17,9 +17,9 @@ __all__ = ["advise", "findings", "history"]
 
 
 def __getattr__(name: str) -> object:
-    """The functions of `notebook`, which need Spark as nothing else here does."""
+    """Import the functions of `notebook` on first use, because only they need Spark."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kohort.pipeline import notebook  # noqa: PLC0415 - only who asks has to have Spark.
+    from kohort.pipeline import notebook  # noqa: PLC0415 - needs Spark.
 
     return getattr(notebook, name)

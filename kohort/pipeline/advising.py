@@ -1,8 +1,8 @@
-"""What the advisor makes of the groups of a history, worked out on all cores of a session.
+"""Computes the advice for many groups on all cores of a Spark session.
 
-Events are read by Arrow, and rows are written so: queries of Spark over a few hundred rows would
-take longer than the replays. Spark spreads the work, and is asked three times for as many groups as
-fit into the driver's memory.
+Arrow reads the events and writes the rows: Spark queries over a few hundred rows would take longer
+than the replays. Spark only distributes the tasks, in three rounds for as many groups as fit into
+the driver's memory.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from kohort.pipeline.lake import Lake
 
 Events = Mapping[Key, list[str]]
-"""Events of groups, as the broker wrote them: JSON."""
+"""The events of groups as JSON, as written by the broker."""
 
 EVENTS_AT_ONCE: Final = 20_000
-"""How many events are in memory together; more, if a single group has more."""
+"""Maximum number of events in memory, unless a single group has more."""
 
 FAILED_SHOWN: Final = 20
 
@@ -46,15 +46,15 @@ _ITEMS: Final = pa.schema([("place", pa.int64()), ("item", pa.binary())])
 def events_in_lake(
     lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()
 ) -> Iterator[Events]:
-    """The events of the tables that `kohort pipeline rebalances` has made, so many groups at a time
-    as fit into memory, in the order of their names.
+    """Yield the events in the tables of `kohort pipeline rebalances`, as many groups at a time as
+    fit into memory, sorted by name.
 
     Args:
-        cluster_id: only groups of this one; empty for all.
-        groups: only these; empty for all.
+        cluster_id: only groups of this cluster; empty for all.
+        groups: only these groups; empty for all.
 
     Raises:
-        ReportedError: there is no such table, or it cannot be read.
+        ReportedError: the tables do not exist, or cannot be read.
     """
     counts: dict[Key, int] = {}
     for name in (REBALANCES.name, AVOIDED.name):
@@ -86,7 +86,7 @@ def events_in_lake(
 
 
 def events_in_lines(cluster_id: str, lines: Iterable[bytes]) -> tuple[dict[Key, list[str]], int]:
-    """The events of a file's lines, and how many lines are none."""
+    """Return the events in a file's lines, and the number of other lines."""
     events: dict[Key, list[str]] = {}
     bad = 0
     for line in lines:
@@ -103,13 +103,13 @@ def events_in_lines(cluster_id: str, lines: Iterable[bytes]) -> tuple[dict[Key, 
 
 
 def in_batches(events: Events) -> Iterator[Events]:
-    """The same, so many groups at a time as are worked out together, in order of their names."""
+    """Divide events into batches of groups that fit into memory, sorted by name."""
     for keys in batched({key: len(events[key]) for key in sorted(events)}, EVENTS_AT_ONCE):
         yield {key: events[key] for key in keys}
 
 
 class Advisor:
-    """Works out the rows of the table ADVICE."""
+    """Computes rows of the table `advice`."""
 
     def __init__(
         self,
@@ -119,15 +119,16 @@ class Advisor:
         known: Mapping[str, Any],
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`known` are fields of `Setting` that groups are known to have been run under; `report` is
-        told of groups that have no advice, and how much there is to be done.
+        """`known` are values of `Setting` fields that are known to have been in force. `report` is
+        called with a line for each group without advice, and with the amount of work.
         """
         self._spark, self._days, self._known, self._report = spark, days, dict(known), report
         self.groups = self.failed = 0
-        """How many have advice, and how many none; it is told of FAILED_TOLD why."""
+        """Groups with advice, and groups that failed; `report` gets the reasons of the first
+        FAILED_SHOWN."""
 
     def rows(self, events: Events) -> pa.Table:
-        """The rows of these groups, in the order of their names.
+        """Return the rows of these groups, sorted by name.
 
         Raises:
             ReportedError
@@ -142,7 +143,7 @@ class Advisor:
                     if texts
                 ],
             )
-        traces: list[GroupTrace] = [pickle.loads(group_trace) for group_trace in read]  # noqa: S301 - made by `pieces.read`.
+        traces: list[GroupTrace] = [pickle.loads(group_trace) for group_trace in read]  # noqa: S301 - made by `tasks.read`.
         failed = [group_trace for group_trace in traces if group_trace.error]
         for group_trace in failed[: max(FAILED_SHOWN - self.failed, 0)]:
             self._report(f"group {group_trace.key[1]}: {group_trace.error}")
@@ -176,12 +177,12 @@ class Advisor:
 def run_on_cores(
     spark: SparkSession, function: Callable[[bytes], bytes], items: Sequence[bytes]
 ) -> list[bytes]:
-    """The results of a function for each item, in their order, computed by Spark tasks.
+    """Return the results of a function for each item in order, computed by Spark tasks.
 
-    The function has to be importable on the executors.
+    The function must be importable on the executors.
 
     Raises:
-        PySparkException, Py4JError: the function failed, on whichever executor.
+        PySparkException, Py4JError: the function failed on an executor.
     """
     if not items:
         return []

@@ -1,4 +1,4 @@
-"""Rows of declared tables as Arrow has them."""
+"""Converts rows of declared tables to Arrow and back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyspark.sql.types import TimestampType
 from kohort.pipeline.schemas import Table
 
 MOMENT: Final = pa.timestamp("us", "UTC")
-"""The form in which Spark writes moments into files."""
+"""The timestamp type that Spark writes to files."""
 
 _AS_GIVEN: Final = pa.timestamp("ms", "UTC")
 
 
 def schema_of(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
-    """The columns of a table, or those of these names."""
+    """Return the schema of a table, or of the named columns."""
     types = {column.name: column.type for column in table.columns}
     return pa.schema(
         [
@@ -34,20 +34,20 @@ def schema_of(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
 
 
 def from_columns(table: Table, columns: Sequence[Sequence[Any]]) -> pa.Table:
-    """The rows of which the values of each column are given; moments in ms."""
+    """Return a table from the values of each column; times in ms."""
     schema = schema_of(table)
     arrays = [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def from_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """The rows, given by the names of columns; None where one is missing."""
+    """Return a table from rows by column name; missing values are null."""
     held = list(rows)
     return from_columns(table, [[row.get(name) for row in held] for name in table.names])
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in the columns of `schema`; null where the table lacks one."""
+    """Return the table with the columns of `schema`; missing ones are null."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -58,9 +58,9 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """What Python has for the values; moments in ms."""
+    """Return the values as Python objects; times in ms."""
     if pa.types.is_timestamp(column.type):
-        # Python's own datetimes take ten times as long, and end with the year 9999.
+        # Python's datetimes take ten times as long, and end with the year 9999.
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     values: list[Any] = column.to_pylist()
     return values

@@ -1,10 +1,9 @@
-"""What Spark calls for each batch of a streaming query, and why such a query ended.
+"""Calls a function for each batch of a streaming query, and keeps its exceptions.
 
-Of an exception in Python, Spark gets the text of its whole traceback. When a query is stopped,
-Spark searches that text for signs of an interruption, by a regular expression that recurses for
-each character: a failed job's stack traces from Java, some 100 kB with all causes, overflow the
-stack, and the query's thread dies of that. So the exception itself stays here, and Spark gets a
-line.
+Spark receives the complete traceback of a Python exception as text. When the query is stopped,
+Spark searches that text for an interruption with a regular expression that recurses for each
+character. Stack traces of a failed job, some 100 kB, overflow the stack and kill the query's
+thread. So the exception is kept here, and Spark receives a single line.
 """
 
 from __future__ import annotations
@@ -19,47 +18,50 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kohort.insight.errors import ReportedError
 from kohort.pipeline.faults import explain
 
-_FAILED: Final = "the batch failed, and the job that runs this query knows why"
+_FAILED: Final = "the batch failed; the job that runs this query reports the reason"
 
 _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling stop: "
     "java.lang.InterruptedException"
 )
-"""The least that Spark takes for an interruption. Of anything else, a log4j that is not ours tells
-with a stack trace, on each stop.
-"""
+"""The shortest text that Spark recognizes as an interruption. Other texts make Spark log a stack
+trace at each stop."""
 
 
 class Batches:
-    """The function that one query gives to `foreachBatch`, and what came of its batches."""
+    """The function that a query passes to `foreachBatch`, and its failure."""
 
     def __init__(self, what: str, handle_batch: Callable[[DataFrame, int], None]) -> None:
-        """`take` gets each batch and its number; `what` is what its failures are about."""
+        """`handle_batch` is called with each batch and its number; `what` names the batch in error
+        messages.
+        """
         self._what = what
         self._handle_batch = handle_batch
         self._is_stopped = False
         self._failure: ReportedError | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Raises a line for Spark, out of any context: py4j would send that along."""
+        """Raise an exception with a single line, outside the handler: py4j would send the context
+        along.
+        """
         try:
             self._handle_batch(frame, batch_id)
-        except Exception as error:  # noqa: BLE001 - told by `failure`, whatever it is.
+        except Exception as error:  # noqa: BLE001 - reported by `failure`.
             text = self._store_failure(error)
         else:
             return
         raise RuntimeError(text)
 
     def stop(self, query: StreamingQuery) -> None:
-        """Ends the query, amid a batch if need be; the next run does that one again."""
+        """Stop the query, during a batch if necessary; the next run repeats that batch."""
         if query.isActive:
             self._is_stopped = True
         query.stop()
 
     def failure(self, query: StreamingQuery) -> ReportedError | PySparkException | None:
-        """Why a query that is over failed: what a batch raised, else what Spark says.
+        """Return why an ended query failed: the exception of a batch, else Spark's.
 
-        None if it ended in order, or because it was stopped.
+        None if it ended normally, or was stopped.
         """
         try:
             query.awaitTermination()
@@ -70,7 +72,7 @@ class Batches:
         return None
 
     def _store_failure(self, error: Exception) -> str:
-        """Returns what Spark is told."""
+        """Store the failure; return the text for Spark."""
         if self._is_stopped:
             return _INTERRUPTED
         if not isinstance(error, ReportedError):

@@ -1,6 +1,6 @@
-"""Where in a catalog the tables of a lake are: Iceberg REST, Hive, Unity, and others.
+"""Names of a lake's tables in a catalog: Iceberg REST, Hive, Unity and others.
 
-What is behind the name of a catalog is the business of Spark, or of PyIceberg.
+Spark or PyIceberg resolves the catalog's name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _UNUSUAL = re.compile(r"[^0-9A-Za-z_]")
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A catalog, and the namespace in it that has the tables."""
+    """A catalog, and the namespace in it that contains the tables."""
 
     catalog: str
     levels: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`prod.kafka`, or `prod.kafka.eu` for a namespace in a namespace.
+        """Parse `prod.kafka`, or `prod.kafka.eu` for a nested namespace.
 
         Raises:
             ValueError: a name is missing.
@@ -33,15 +33,15 @@ class Namespace:
 
     @property
     def quoted(self) -> str:
-        """The namespace in SQL."""
+        """The namespace, quoted for SQL."""
         return quoted(self.catalog, *self.levels)
 
     def table_name(self, name: str) -> str:
-        """A table of the lake by itself: catalogs take letters, digits and underscores alone."""
+        """Return a table's name in the catalog: only letters, digits and underscores."""
         return _UNUSUAL.sub("_", name)
 
     def table(self, name: str) -> str:
-        """The same in SQL, with where it is."""
+        """Return the qualified name of a table, quoted for SQL."""
         return quoted(self.catalog, *self.levels, self.table_name(name))
 
     def __str__(self) -> str:
@@ -49,10 +49,10 @@ class Namespace:
 
 
 def quoted(*names: str) -> str:
-    """The parts of a name as SQL takes them, whatever is in them."""
+    """Quote the parts of a name for SQL."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 
 def text(value: str) -> str:
-    """A text as SQL takes it."""
+    """Quote a string literal for SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,8 +1,8 @@
-"""What a streaming query remembers, and whose it is.
+"""The checkpoint of a streaming query, and the job that owns it.
 
-Spark notes there which offsets each batch has, before the batch, and that it is done, after it. It
-does not note what for: pointed at the checkpoint of another query, it goes on from that one's
-offsets. So a file of our own, `job.json`, lies beside Spark's and is looked at first.
+Before each batch Spark stores the batch's offsets there, and after it that it is complete, but not
+the name of the query: with another query's checkpoint, it would continue from that query's offsets.
+So our own file `job.json` is stored beside Spark's, and checked first.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ _OWNER_FILE: Final = "job.json"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The owner of a checkpoint. All fields must be the same the next time."""
+    """The owner of a checkpoint. All fields must be the same in later runs."""
 
     job: str
     cluster_id: str
     topic: str
     topic_id: str
     table_id: str
-    """The Delta table that the rows go to: it is filled from here and from nowhere else."""
+    """The table that receives the rows; only this checkpoint writes to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOwner:
-    """The job that a checkpoint belongs to, as `job.json` says it."""
+    """The job that owns a checkpoint, from `job.json`."""
 
     claim: Claim
     app_id: str
-    """Id under which the table knows the batches of this checkpoint."""
+    """Id by which the table identifies the batches of this checkpoint."""
     begin: Offsets
-    """Where the first batch begins; partitions that come later begin at 0."""
+    """Offsets of the first batch; partitions added later begin at 0."""
 
 
 class Checkpoint:
-    """One directory; see the module."""
+    """A checkpoint directory."""
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.path = path
 
     def owner(self, claim: Claim) -> CheckpointOwner | None:
-        """What was agreed upon when the checkpoint was begun, None if it is new.
+        """Return the owner of the checkpoint; None if the checkpoint is new.
 
         Raises:
-            ReportedError: it is the checkpoint of something else; names the difference.
+            ReportedError: it belongs to another query; the message names the difference.
         """
         path = f"{self.path}/{_OWNER_FILE}"
         if not self._files.exists(path):
-            # A .part is what a kill left of a file that was being written.
+            # A .part file was left by a kill during a write.
             if any(not name.endswith(".part") for name in self._files.names(self.path)):
                 raise ReportedError(
                     f"{self.path} is the checkpoint of another query: it has no {_OWNER_FILE}. "
@@ -73,12 +73,12 @@ class Checkpoint:
             begin = {int(index): int(offset) for index, offset in content["begin"].items()}
             owner = CheckpointOwner(Claim(**content["claim"]), content["app_id"], begin)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ReportedError(f"{path} cannot be understood: {error}") from error
+            raise ReportedError(f"{path} is invalid: {error}") from error
         self._compare(owner.claim, claim)
         return owner
 
     def stored_begin(self) -> Offsets:
-        """Where it began, whichever job it belongs to; nothing if that is not known."""
+        """Return the first offsets, whichever job owns the checkpoint; empty if unknown."""
         try:
             content = json.loads(self._files.read(f"{self.path}/{_OWNER_FILE}"))
             return {int(index): int(offset) for index, offset in content["begin"].items()}
@@ -86,22 +86,22 @@ class Checkpoint:
             return {}
 
     def begin(self, claim: Claim, begin: Mapping[int, int]) -> CheckpointOwner:
-        """Makes it a checkpoint of this claim, from these offsets on."""
+        """Create the checkpoint for this claim, beginning at these offsets."""
         owner = CheckpointOwner(claim, f"{claim.job}-{uuid.uuid4()}", dict(begin))
         self._files.write(f"{self.path}/{_OWNER_FILE}", json.dumps(asdict(owner), indent=2))
         return owner
 
     def ends(self, batch_id: int) -> Offsets | None:
-        """Where a batch ends, as Spark noted before it began; None if it never did.
+        """Return the end offsets that Spark stored before the batch; None if it never began.
 
         Raises:
-            ReportedError: what Spark wrote is not what was expected.
+            ReportedError: Spark's file has an unexpected format.
         """
         path = f"{self.path}/offsets/{batch_id}"
         if batch_id < 0 or not self._files.exists(path):
             return None
         try:
-            # "v1", the batch's settings, then a line for each source: there is one.
+            # "v1", the batch's settings, then a line for each source, of which there is one.
             version, _, source = self._files.read(path).splitlines()[:3]
             topics = json.loads(source)
             ((_, offsets),) = topics.items()
@@ -109,10 +109,10 @@ class Checkpoint:
                 raise ValueError(f"version {version!r}")
             return {int(index): int(offset) for index, offset in offsets.items()}
         except (ValueError, AttributeError) as error:
-            raise ReportedError(f"{path} is not as Spark 4.2 writes it: {error}") from error
+            raise ReportedError(f"{path} does not have Spark 4.2's format: {error}") from error
 
     def last_done(self) -> int:
-        """The newest batch that is done, -1 for none."""
+        """Return the newest completed batch, or -1."""
         done = [name for name in self._files.names(f"{self.path}/commits") if name.isdigit()]
         return max(map(int, done), default=-1)
 
@@ -120,7 +120,7 @@ class Checkpoint:
         if stored.job != wanted.job:
             reason = f"of the job {stored.job!r}, not {wanted.job!r}"
         elif stored.cluster_id != wanted.cluster_id:
-            reason = f"for the cluster {stored.cluster_id}, and this one is {wanted.cluster_id}"
+            reason = f"for the cluster {stored.cluster_id}, not {wanted.cluster_id}"
         elif (stored.topic, stored.topic_id) != (wanted.topic, wanted.topic_id):
             reason = (
                 f"for the topic {stored.topic} with id {stored.topic_id}, "
@@ -128,8 +128,8 @@ class Checkpoint:
             )
         elif stored.table_id != wanted.table_id:
             reason = (
-                f"for the table with id {stored.table_id}, and the one of this lake is "
-                f"{wanted.table_id}: it was removed, or it is another lake"
+                f"for the table with id {stored.table_id}, but this lake's table has the id "
+                f"{wanted.table_id}: the table was removed, or it is another lake"
             )
         else:
             return
@@ -155,7 +155,7 @@ class Files:
             return bool(files.exists(place))
 
     def names(self, directory: str) -> list[str]:
-        """Sorted names in a directory; empty if it does not exist."""
+        """Return the sorted names in a directory; empty if it does not exist."""
         with explained(directory):
             files, place = self._at(directory)
             if not files.exists(place):
@@ -163,7 +163,7 @@ class Files:
             return sorted(str(entry.getPath().getName()) for entry in files.listStatus(place))
 
     def read(self, path: str) -> str:
-        """The text of a small file."""
+        """Return the text of a small file."""
         with explained(path):
             files, place = self._at(path)
             stream = files.open(place)

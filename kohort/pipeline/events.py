@@ -1,4 +1,4 @@
-"""Turns records of the topic, or lines of a file, into events, or into reasons to refuse them."""
+"""Parses records of the topic, or lines of a file, into events or reasons for rejection."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from kohort.insight.schema_version import SCHEMA_VERSION
 from kohort.pipeline.schemas.event import EVENT
 
 SEQUENCE_MAX: Final = 2**53
-"""Whole numbers that every reader of JSON understands."""
+"""The largest integer that every JSON reader represents exactly."""
 
 
 class Record(NamedTuple):
-    """What comes in: a record of the topic, or a line of a file."""
+    """A record of the topic, or a line of a file."""
 
     cluster_id: str
     topic: str
-    """The topic's name, or the name of the file."""
+    """The topic's or the file's name."""
     partition: int
     offset: int
-    """The number of a line, from 0, where it is a file."""
+    """The offset; for a file, the line number from 0."""
     timestamp_ms: int | None
     key: bytes | None
     value: bytes | None
@@ -41,35 +41,35 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A record that is an event."""
+    """A record with a valid event."""
 
     record: Record
     text: str
     event: dict[str, Any]
-    """The event with all fields of EVENT and no others; None for those that it does not have."""
+    """The event with exactly the fields of EVENT; missing ones are None."""
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Cluster, group and sequence: which event it is."""
+        """The key of the event: cluster, group and sequence."""
         return self.record.cluster_id, self.event["group"], self.event["sequence"]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A record that is none."""
+    """A record without a valid event."""
 
     record: Record
     reason: str
-    """One of those that the table `quarantine` names."""
+    """One of the reasons of the table `quarantine`."""
     detail: str
 
 
 class _TypeError(Exception):
-    """A value is of another type than the schema says."""
+    """A value has another type than its field."""
 
 
 def read(record: Record) -> Read | Refused:
-    """The event, or the first thing that is wrong with it."""
+    """Return the event, or the first error in it."""
     if record.value is None:
         return Refused(record, "no_value", "the record has no value")
     text = ""
@@ -81,10 +81,10 @@ def read(record: Record) -> Read | Refused:
     except (ValueError, RecursionError):
         content = None
     if content is None:
-        return Refused(record, "not_json", "no object of JSON")
+        return Refused(record, "not_json", "not a JSON object")
     version = content.get("schema")
     if type(version) is int and version != SCHEMA_VERSION:
-        detail = f"schema {version}, and only {SCHEMA_VERSION} is understood"
+        detail = f"schema {version}, only {SCHEMA_VERSION} is supported"
         return Refused(record, "schema_version", detail)
     try:
         event = _TYPED(content)
@@ -95,7 +95,7 @@ def read(record: Record) -> Read | Refused:
 
 
 def typed(text: str) -> dict[str, Any]:
-    """The event of which a table has kept the text."""
+    """Return an event from its text stored in a table."""
     event: dict[str, Any] = _TYPED(json.loads(text))
     return event
 
@@ -104,7 +104,7 @@ _NOT_OF_THE_SCHEMA: Final = "a field's value is of another type, or out of range
 
 
 def _wrong(event: dict[str, Any]) -> tuple[str, str] | None:
-    """Reason and detail."""
+    """Return reason and detail of an error; None if the event is valid."""
     kind = event["kind"]
     missing = _missing(event)
     if event["schema"] is None or kind is None:
@@ -122,7 +122,7 @@ def _wrong(event: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _missing(event: dict[str, Any]) -> str | None:
-    """The name of a field that every event has, and this one has not."""
+    """Return the name of a missing required field."""
     if event["group"] is None:
         return "group"
     if event["sequence"] is None:
@@ -137,7 +137,7 @@ def _missing(event: dict[str, Any]) -> str | None:
 
 
 def _reject_constant(name: str) -> NoReturn:
-    """NaN and Infinity, which JSON does not have."""
+    """Reject NaN and Infinity, which are invalid JSON."""
     raise ValueError(name)
 
 
@@ -145,7 +145,7 @@ _Typed: TypeAlias = Callable[[Any], Any]
 
 
 def _typed(kind: DataType) -> _Typed:
-    """What makes a value of this type of what JSON says."""
+    """Return a function that converts a JSON value to this type."""
     if isinstance(kind, StructType):
         return _typed_struct(kind)
     if isinstance(kind, ArrayType):
@@ -190,10 +190,10 @@ def _typed_array(kind: ArrayType) -> _Typed:
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON.
-    """What is no text is one as JSON writes it: younger brokers may say more than a name."""
+    """Convert other values to JSON text: newer brokers may write more than a name."""
     if type(value) is not str:
         return None if value is None else json.dumps(value, separators=(",", ":"))
-    # Halves of characters, which JSON can spell, and no file can hold.
+    # Replace lone surrogates, which JSON allows and no file can store.
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 

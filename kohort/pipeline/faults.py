@@ -1,4 +1,4 @@
-"""What Spark's exceptions mean, in words for the user who started the job."""
+"""Explains Spark's exceptions to the user who started the job."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from kohort.insight.errors import ReportedError
 from kohort.pipeline.errors import ConflictError, RegistryError, UnavailableError
 
 _TEXT_MAX: Final = 600
-"""Characters of Spark's own words that are shown when nothing better is known."""
+"""Maximum length of Spark's own message, shown if no better one is known."""
 
 _CAUSES_MAX: Final = 20
 
@@ -43,7 +43,7 @@ _NOT_A_LAKE: Final = (
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turns what Spark raises about `what` into a ReportedError that names the cause."""
+    """Convert Spark's exceptions about `what` to a ReportedError with the cause."""
     try:
         yield
     except (PySparkException, Py4JError, ArrowException, OSError) as error:
@@ -51,23 +51,24 @@ def explained(what: str) -> Iterator[None]:
 
 
 def explain(what: str, error: Exception) -> ReportedError:
-    """The cause of `error`, which befell `what`."""
+    """Return an error that explains `error` during `what`."""
     text = _error_text(error)
     if any(sign in text for sign in _FULL_DISK):
         return UnavailableError(
-            f"{what}: the disk is full. Nothing half-written counts; make room and run it again."
+            f"{what}: the disk is full. Partial writes are ignored; free some "
+            "space and run the job again."
         )
     if any(sign in text for sign in _CONFLICT):
         return ConflictError(
             f"{what}: another run changed it at the same time; nothing was written"
         )
     if any(sign in text for sign in _NO_ANSWER):
-        return UnavailableError(f"{what}: no broker answers in time ({_first_line(text)})")
+        return UnavailableError(f"{what}: no broker answered in time ({_first_line(text)})")
     if any(sign in text for sign in _NOT_ALLOWED):
-        return UnavailableError(f"{what}: not allowed to write there ({_first_line(text)})")
+        return UnavailableError(f"{what}: permission denied ({_first_line(text)})")
     if any(sign in text for sign in _NOT_A_LAKE):
         return ReportedError(
-            f"{what}: something else than a table is there ({_first_line(text)}). "
+            f"{what}: the directory contains something other than a table ({_first_line(text)}). "
             "Is that directory a lake of this pipeline?"
         )
     return ReportedError(f"{what}: {_reason(text)}")
@@ -86,7 +87,7 @@ def causes(error: BaseException | None) -> Iterator[str]:
 
 
 def _error_text(error: BaseException) -> str:
-    """Java's causes from the outside in, instead of "An error occurred while calling"."""
+    """Return Java's causes, outermost first, instead of "An error occurred while calling"."""
     if not isinstance(error, Py4JJavaError):
         is_of_spark = isinstance(error, (PySparkException, Py4JError))
         return str(error) if is_of_spark else f"{type(error).__name__}: {error}"
@@ -107,14 +108,14 @@ def _first_line(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """The last cause in a stack trace; "Task failed while writing rows" is none."""
+    """Return the last cause in a stack trace instead of "Task failed while writing rows"."""
     if _BAD_NAME in text:
-        return "no topic can be called so"
+        return "invalid topic name"
     if _OF_WORKER in text and (raised := _RAISED.findall(text)):
-        # Python's tracebacks end with what was raised; Java's go on behind it.
+        # Python's tracebacks end with the exception; Java's stack trace follows it.
         raised_text = raised[-1].strip()[:_TEXT_MAX]
         name, _, message = raised_text.partition(": ")
-        # What our own code raises there is written for the user.
+        # Our own errors are written for the user.
         return message if name == _REGISTRY else f"a Python worker raised {raised_text}"
     lines = (line.strip() for line in text.splitlines())
     causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]

@@ -1,4 +1,4 @@
-"""Findings of many groups, from tables of Arrow into tables of Arrow."""
+"""Computes the findings of many groups from Arrow tables to Arrow tables."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ READ: Final = {
     AVOIDED.name: schema_of(AVOIDED, ["cluster_id", "group", *Avoided._fields]),
     RUNNING.name: schema_of(RUNNING, ["cluster_id", "group", *Running._fields]),
 }
-"""What is read of the tables of the history, by name."""
+"""The columns to read from each table of the history."""
 
 SCHEMAS: Final = {table.name: schema_of(table) for table in FINDINGS}
 
 
 def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
-    """The groups in the order of their names, of tables with the columns of READ."""
+    """Yield the groups sorted by name, from tables with the columns of READ."""
     groups: dict[Group, GroupHistory] = {}
 
     def history_of(group: Group) -> GroupHistory:
@@ -53,13 +53,13 @@ def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
 
 
 def members_in(rows: pa.Table, first: int, last: int) -> list[Member]:
-    """The members of one group's rebalances with these numbers, in their order."""
+    """Return the members of rebalances in this range of sequence numbers, in order."""
     members = (member for _, member in _rows(rows, Member) if first <= member.sequence <= last)
     return sorted(members, key=lambda row: (row.sequence, row.ordinal))
 
 
 def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str, pa.Table]:
-    """The rows of each table of FINDINGS, by its name, in the order of the groups."""
+    """Return the rows of each table of FINDINGS by its name, sorted by group."""
     rows_by_table: dict[str, list[tuple[GroupHistory, Rows]]] = {
         table.name: [] for table in FINDINGS
     }
@@ -70,12 +70,12 @@ def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str
 
 
 def as_arrow(table: Table, history: GroupHistory, rows: Rows) -> pa.Table:
-    """The rows of a group with its name, in the columns of the table."""
+    """Return the rows of a group with its name, in the columns of the table."""
     return _as_arrow(table, [(history, rows)])
 
 
 def _as_arrow(table: Table, group_rows: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
-    """The same of several groups: to make columns for each would take longer than its rows."""
+    """Convert the rows of several groups at once, which is faster than group by group."""
     columns = list(zip(*(row for _, rows in group_rows for row in rows), strict=True))
     if not columns:
         return SCHEMAS[table.name].empty_table()

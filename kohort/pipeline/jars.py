@@ -1,9 +1,9 @@
-"""The jars that Spark does not bring itself: listed exactly, fetched once, checked, kept.
+"""Downloads the jars that Spark does not include, and verifies them.
 
-`jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those that lakes under s3a:// need
-as well. They are fetched by Ivy, which is among Spark's own jars and takes settings, mirrors and
-proxies as any Ivy does, by several processes at a time. A jar is complete and as listed, or absent:
-it gets its name only after the check.
+`jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those for lakes under s3a://. Ivy,
+which is one of Spark's own jars, downloads them in several processes; it supports the usual
+settings, mirrors and proxies. A jar gets its name only after verification, so it is complete and
+correct, or absent.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.java import find_java
 
 DIRECTORY: Final = "KOHORT_JARS"
-"""Environment: where the jars are kept."""
+"""Environment variable: directory of the jars."""
 
 IVY_SETTINGS: Final = "KOHORT_IVY_SETTINGS"
-"""Environment: an ivysettings.xml, for users who fetch through a mirror."""
+"""Environment variable: an ivysettings.xml, for downloads through a mirror."""
 
 _PROCESSES: Final = 4
 _TIMEOUT_S: Final = 600
@@ -53,7 +53,7 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
     def is_at(self, path: Path) -> bool:
-        """Whether this file is the jar, byte for byte."""
+        """Whether this file has the jar's size and hash."""
         try:
             return path.stat().st_size == self.size and _sha256(path) == self.sha256
         except FileNotFoundError:
@@ -61,7 +61,7 @@ class Jar:
 
 
 def locked(lock: Path = LOCK) -> list[Jar]:
-    """The lines of a lock."""
+    """Return the entries of a lock file."""
     jars = []
     for line in lock.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -72,7 +72,7 @@ def locked(lock: Path = LOCK) -> list[Jar]:
 
 
 def default_directory() -> Path:
-    """Where jars are kept without a word about it: a cache of the user's."""
+    """Return the default directory: in the user's cache."""
     if given := os.environ.get(DIRECTORY):
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME")
@@ -80,12 +80,12 @@ def default_directory() -> Path:
 
 
 def ensure(directory: Path | None = None, *, with_s3: bool = False) -> list[Path]:
-    """The paths of all jars; those that are missing or damaged are fetched.
+    """Return the paths of all jars; missing or damaged ones are downloaded.
 
-    With `with_s3`, those that reach lakes under s3a:// are among them.
+    With `with_s3`, include the jars for lakes under s3a://.
 
     Raises:
-        UnavailableError: a jar cannot be fetched, or is not the one that is listed.
+        UnavailableError: a jar cannot be downloaded, or has another hash.
     """
     place = (directory or default_directory()).absolute()
     wanted = locked() + (locked(LOCK_S3) if with_s3 else [])
@@ -98,7 +98,7 @@ def ensure(directory: Path | None = None, *, with_s3: bool = False) -> list[Path
 def _fetch(missing: Sequence[Jar], place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     total = sum(jar.size for jar in missing)
-    announce(f"fetching {counted(len(missing), 'jar')} ({total / 1e6:.0f} MB) into {place}")
+    announce(f"downloading {counted(len(missing), 'jar')} ({total / 1e6:.0f} MB) into {place}")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place) as scratch:
         downloads = Path(scratch, "arrived")
         downloads.mkdir()
@@ -110,16 +110,16 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
                 raise UnavailableError(_advice(jar, output))
             if not jar.is_at(path):
                 raise UnavailableError(
-                    f"{jar.file_name} is not the file that was expected: it has {_size(path)} "
+                    f"{jar.file_name} is not the expected file: it has {_size(path)} "
                     f"bytes and the SHA-256 {_sha256(path)}, not {jar.size} and {jar.sha256}. "
                     "The server has a different file."
                 )
             path.replace(place / jar.file_name)
-    announce("all jars are there")
+    announce("all jars are present")
 
 
 def _copy_from_maven(missing: Sequence[Jar], downloads: Path) -> list[Jar]:
-    """Copies what Maven has fetched on this machine before; returns the others."""
+    """Copy jars from Maven's local repository; return the others."""
     repository = Path.home() / ".m2" / "repository"
     remaining = []
     for jar in missing:
@@ -132,8 +132,8 @@ def _copy_from_maven(missing: Sequence[Jar], downloads: Path) -> list[Jar]:
 
 
 def _run_ivy(missing: Sequence[Jar], scratch: Path, downloads: Path) -> str:
-    """Fetches with several Ivies at a time and shows how far they are; returns what they said."""
-    # The largest first, each to the process that has least to do.
+    """Run several Ivy processes and report their progress; return their output."""
+    # Largest first, each to the process with the least to do.
     shares: list[list[Jar]] = [[] for _ in range(min(_PROCESSES, len(missing)))]
     for jar in sorted(missing, key=lambda jar: -jar.size):
         min(shares, key=lambda share: sum(jar.size for jar in share)).append(jar)
@@ -152,7 +152,7 @@ def _run_ivy(missing: Sequence[Jar], scratch: Path, downloads: Path) -> str:
                 shown = size
                 announce(f"{size / 1e6:.0f} of {total / 1e6:.0f} MB")
             if time.monotonic() > deadline:
-                raise UnavailableError(f"the jars were not fetched within {_TIMEOUT_S} s")
+                raise UnavailableError(f"the jars were not downloaded within {_TIMEOUT_S} s")
             time.sleep(0.2)
     finally:
         for process in processes:
@@ -181,7 +181,7 @@ def _start_ivy(
         f"{downloads}/[artifact]-[revision].[ext]",
     ]
     with log.open("wb") as output:
-        return subprocess.Popen(  # noqa: S603 - Java and Spark's own Ivy, with what the lock says.
+        return subprocess.Popen(  # noqa: S603 - Java and Spark's own Ivy, with the lock's content.
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
 
@@ -203,12 +203,12 @@ def _ivy_module(share: Sequence[Jar]) -> str:
 def _ivy_jar() -> Path:
     ivy_jars = sorted(Path(pyspark.__file__).with_name("jars").glob("ivy-*.jar"))
     if not ivy_jars:
-        raise UnavailableError("this Spark has no Ivy among its jars; see docs/pipeline.md")
+        raise UnavailableError("this Spark's jars do not include Ivy; see docs/pipeline.md")
     return ivy_jars[-1]
 
 
 def _size(path: Path) -> int:
-    """The size in bytes; 0 for a file that was just renamed."""
+    """Return the size in bytes; 0 if the file was just renamed."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -223,7 +223,7 @@ def _sha256(path: Path) -> str:
 def _advice(jar: Jar, output: str) -> str:
     hints = [line.strip() for line in output.splitlines() if "ERROR" in line or "timed out" in line]
     return (
-        f"{jar.group}:{jar.artifact}:{jar.version} could not be fetched. {' '.join(hints[:3])}\n"
-        f"Behind a mirror, {IVY_SETTINGS} names an ivysettings.xml; jars that were fetched "
-        f"elsewhere may be put into the directory that {DIRECTORY} names."
+        f"{jar.group}:{jar.artifact}:{jar.version} could not be downloaded. {' '.join(hints[:3])}\n"
+        f"Behind a mirror, {IVY_SETTINGS} names an ivysettings.xml; jars downloaded "
+        f"elsewhere can be placed in the directory {DIRECTORY}."
     )

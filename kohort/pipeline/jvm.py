@@ -1,6 +1,6 @@
-"""The Java side of a session, where Python's side has no door of its own.
+"""Access to a session's JVM, for functions that PySpark does not offer.
 
-Spark Connect has no Java side: jobs that come here need the classic session (docs/pipeline.md).
+Spark Connect has no JVM here: jobs that use this module need a classic session (docs/pipeline.md).
 """
 
 import subprocess
@@ -15,32 +15,33 @@ from kohort.pipeline.errors import UnavailableError
 _ENDING_S: Final = 2.0
 
 
-def packages(spark: SparkSession) -> Any:  # noqa: ANN401 - packages and classes of the JVM, by name.
-    """The root of all Java packages.
+def packages(spark: SparkSession) -> Any:  # noqa: ANN401 - Java packages and classes, by name.
+    """Return the root of all Java packages.
 
     Raises:
-        UnavailableError: this session has none.
+        UnavailableError: the session has no JVM.
     """
     try:
-        return spark.sparkContext._jvm  # noqa: SLF001 - py4j's door, which has no public name.
+        return spark.sparkContext._jvm  # noqa: SLF001 - py4j has no public name for it.
     except Exception as error:
         raise UnavailableError(
-            "this job needs a classic Spark session; over Spark Connect it cannot run"
+            "this job needs a classic Spark session, not Spark Connect"
         ) from error
 
 
 def is_over(spark: SparkSession) -> bool:
-    """Whether the session's JVM has gone, or is about to go."""
+    """Whether the session's JVM has ended, or is ending."""
     try:
         return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - as above.
-    except Exception:  # noqa: BLE001 - py4j has several for a JVM that does not answer.
+    except Exception:  # noqa: BLE001 - py4j has several exceptions for a silent JVM.
         return True
 
 
 def ended(error: Exception) -> str | None:
-    """How the JVM that this process has started came to its end; None if it runs, or there is none.
+    """Return how this process's JVM ended; None if it is running, or was started by another
+    process.
 
-    If `error` is of a JVM that does not answer, its end is waited for a moment.
+    If `error` shows that the JVM does not answer, wait briefly for its end.
     """
     gateway = SparkContext._gateway  # noqa: SLF001 - as above.
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -54,7 +55,7 @@ def ended(error: Exception) -> str | None:
 
 
 def _is_silence(error: BaseException | None) -> bool:
-    """Whether it, or what it came of, is that no answer came."""
+    """Whether the error or one of its causes is a missing answer."""
     while error is not None:
         if isinstance(error, OSError | Py4JError) and not isinstance(error, Py4JJavaError):
             return True
@@ -63,17 +64,19 @@ def _is_silence(error: BaseException | None) -> bool:
 
 
 def is_observed(observation: Observation) -> bool:
-    """Whether an action has told of it; Python's own way to ask waits until one does, for ever."""
+    """Whether an action has completed the observation; PySpark's own method waits for one
+    indefinitely.
+    """
     java_observation = observation._jo  # noqa: SLF001 - as above.
     return java_observation is not None and bool(java_observation.future().isCompleted())
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.
-    """Where the session's file systems are configured."""
+    """Return the configuration of the session's file systems."""
     return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
 
 
 def delta_log(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - as above.
-    """Delta's own view of the table at a path."""
+    """Return Delta's log of the table at a path."""
     session = spark._jsparkSession  # noqa: SLF001 - as above.
     return packages(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, path)

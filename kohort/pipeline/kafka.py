@@ -23,7 +23,7 @@ from kohort.pipeline import jvm
 from kohort.pipeline.errors import UnavailableError
 
 Offsets: TypeAlias = dict[int, int]
-"""An offset by partition."""
+"""Offsets by partition."""
 
 PORT: Final = 9092
 _POLL_MS: Final = 200
@@ -32,7 +32,7 @@ CLIENT_ID: Final = "kohort-pipeline"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now. A topic that was deleted and created again has another id."""
+    """A topic's current state. A recreated topic has another id."""
 
     name: str
     topic_id: str
@@ -44,7 +44,7 @@ class TopicMissingError(ReportedError):
 
 
 class Kafka:
-    """Where a cluster is, and how its clients get in."""
+    """Addresses and client settings of a cluster."""
 
     def __init__(self, servers: str, settings: Mapping[str, str], *, timeout_s: float) -> None:
         self.servers = servers
@@ -52,16 +52,16 @@ class Kafka:
         self._settings = dict(settings)
 
     def connector_options(self) -> dict[str, str]:
-        """Options for `format("kafka")`, to read and to write."""
+        """Options for `format("kafka")`, for reads and writes."""
         options = {f"kafka.{name}": value for name, value in self._settings.items()}
         return options | {"kafka.bootstrap.servers": self.servers}
 
     def check_reachable(self) -> None:
-        """Tries to connect to one of the servers, which costs less than to start Spark.
+        """Connect to one of the servers, which is cheaper than starting Spark.
 
         Raises:
-            UnavailableError: no broker listens; tells why, of each.
-            UsageError: the servers are no list of host:port.
+            UnavailableError: no broker listens; the message has the reason for each.
+            UsageError: the servers are not a list of host:port.
         """
         failures = []
         for server in self.servers.split(","):
@@ -79,7 +79,7 @@ class Kafka:
         )
 
     def admin(self, spark: SparkSession) -> Admin:
-        """A client of this cluster. Raises UnavailableError."""
+        """Return an admin client of this cluster. Raises UnavailableError."""
         return Admin(spark, self)
 
     def records(
@@ -122,7 +122,7 @@ class Kafka:
         return [row for row in rows if row[_OFFSET] < end]
 
     def client_settings(self) -> dict[str, str]:
-        """Settings for an admin client."""
+        """Return the settings for an admin client."""
         timeout_ms = str(round(self.timeout_s * 1000))
         return {
             "client.id": CLIENT_ID,
@@ -134,7 +134,7 @@ class Kafka:
 
 
 class Admin:
-    """Asks the cluster; every answer is awaited for `timeout_s` at most.
+    """An admin client; each request waits at most `timeout_s`.
 
     All methods raise UnavailableError if no broker answers.
     """
@@ -165,14 +165,14 @@ class Admin:
         self._client.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     def cluster_id(self) -> str:
-        """Which cluster this is."""
+        """Return the cluster's id."""
         return str(self._get(self._client.describeCluster().clusterId()))
 
     def topic(self, name: str) -> Topic:
-        """A topic by its name; none is created.
+        """Return a topic by name, without creating it.
 
         Raises:
-            TopicMissingError: there is none; names those that are called alike.
+            TopicMissingError: the topic does not exist.
         """
         names = self._jvm.java.util.List.of(name)
         try:
@@ -185,27 +185,29 @@ class Admin:
         return Topic(name, str(described.topicId()), tuple(indexes))
 
     def starts(self, topic: Topic) -> Offsets:
-        """Where the logs of the partitions begin."""
+        """Return the log start offset of each partition."""
         return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
 
     def ends(self, topic: Topic) -> Offsets:
-        """The offsets that the next records will get."""
+        """Return the end offset of each partition."""
         return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
 
     def at(self, topic: Topic, moment_ms: int) -> Offsets:
-        """The first records of that time or later; where there is none yet, the next ones."""
+        """Return the first offset at or after that time, or the end offset if there is none."""
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(moment_ms)
         ends = self.ends(topic)
         offsets = self._offsets(topic, spec)
         return {index: at if at >= 0 else ends[index] for index, at in offsets.items()}
 
     def names(self, pattern: re.Pattern[str]) -> list[str]:
-        """The topics whose whole names match, those of the brokers' own left out; in order."""
+        """Return the topics whose whole names match, sorted, without internal ones."""
         names = self._get(self._client.listTopics().names())
         return sorted(str(name) for name in names if pattern.fullmatch(str(name)))
 
     def size(self, topic: Topic) -> int:
-        """Bytes of the topic's largest replica, in all its partitions; 0 if that is not known."""
+        """Return the topic's size in bytes, counting the largest replica of each partition; 0 if
+        unknown.
+        """
         largest: dict[int, int] = {}
         try:
             nodes = self._get(self._client.describeCluster().nodes()).toArray()
@@ -224,10 +226,10 @@ class Admin:
         return sum(largest.values())
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Commits for a group that has no members, so that tools see how far it is.
+        """Commit offsets for a group without members, so that tools show the lag.
 
         Raises:
-            ReportedError: the group has members, or the commit was refused.
+            ReportedError: the group has members, or the commit was rejected.
         """
         commits = self._jvm.java.util.HashMap()
         for partition, offset in offsets.items():
@@ -246,7 +248,7 @@ class Admin:
         topic_partition: object = self._jvm.org.apache.kafka.common.TopicPartition(topic, index)
         return topic_partition
 
-    def _get(self, future: Any) -> Any:  # noqa: ANN401 - a Java future and what it holds.
+    def _get(self, future: Any) -> Any:  # noqa: ANN401 - a Java future and its value.
         try:
             return future.get()
         except Py4JJavaError as error:
@@ -270,23 +272,23 @@ def _row(record: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a Java ConsumerRecor
         record.partition(),
         record.offset(),
         record.timestamp(),
-        # Kafka's numbers begin at -1, for no type.
+        # Kafka's ids begin at -1, for no type.
         record.timestampType().ordinal() - 1,
         headers or None,
     )
 
 
-def _bytes(value: Any) -> bytearray | None:  # noqa: ANN401 - bytes, as py4j has them.
+def _bytes(value: Any) -> bytearray | None:  # noqa: ANN401 - py4j's bytes.
     return None if value is None else bytearray(value)
 
 
 def partition_ranges(offsets: Iterable[tuple[int, int]]) -> str:
-    """How partitions and offsets are shown: "0: 5, 1: 7"."""
+    """Format partitions and offsets: "0: 5, 1: 7"."""
     return ", ".join(f"{partition}: {offset}" for partition, offset in sorted(offsets))
 
 
 def _reason(error: Py4JJavaError) -> str:
-    """The innermost cause, as Java names it."""
+    """Return the innermost Java cause."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

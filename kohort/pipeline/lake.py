@@ -1,8 +1,8 @@
-"""The tables of a lake, and the few ways in which the jobs change them.
+"""The tables of a lake, and the operations on them.
 
-Each way gives the same table however often it is repeated, so a job that was killed at any point
-can simply run again. Tables are called by a path: ``rebalances``, ``land/orders``. What lies under
-such a name, and in which format, is the business of `DeltaLake` and `IcebergLake`.
+Each operation is idempotent, so a job that was killed at any point can simply run again. Tables are
+named by a path: ``rebalances``, ``land/orders``. `DeltaLake` and `IcebergLake` decide their format
+and location.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ __all__ = ["Change", "Lake", "Replacement"]
 
 
 class Replacement(Protocol):
-    """Rows of some groups, or of all, that take the place of others in one commit."""
+    """Replaces the rows of some groups, or of all, in one commit."""
 
     def add(self, rows: pa.Table) -> None:
-        """Some of the rows; groups come in order, and the rows of one behind each other."""
+        """Add some of the rows, sorted by group."""
         ...
 
     def commit(self, schema: pa.Schema) -> bool:
-        """Returns whether anything is different now, as far as is known."""
+        """Return whether the table changed, as far as is known."""
         ...
 
 
 class Change(Protocol):
-    """A change of a table of the history or of findings: what is read decides what is written.
+    """A change of a table of the history or the findings, based on one version of it.
 
-    Its methods raise what the format's own library does; for `explained`, with what
-    `Lake.called` says.
+    Its methods raise the exceptions of the format's library; use `explained` with `Lake.label`.
     """
 
     @property
     def is_new(self) -> bool:
-        """Whether the table is not there yet."""
+        """Whether the table does not exist yet."""
         ...
 
     def fits(self, table: Table) -> bool:
-        """Whether the table is there, with these columns and no others."""
+        """Whether the table exists with exactly these columns."""
         ...
 
     def read(
@@ -55,114 +54,113 @@ class Change(Protocol):
         groups: Collection[tuple[str, str]] | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
-        """The rows, of these groups or of all, in these columns.
+        """Return the rows of these groups, or all rows, in these columns.
 
-        With `sequences`, rows whose number is not within may be missing.
+        With `sequences`, rows with other sequence numbers may be missing.
         """
         ...
 
     def replacing(
         self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
     ) -> Replacement:
-        """Rows in the place of all rows of these groups, or of all rows without a word.
+        """Return a replacement for the rows of these groups, or for all rows if None.
 
-        With `table`, its columns become those of the table here, which is made if there is none.
+        With `table`, the table gets its columns, and is created if it does not exist.
         """
         ...
 
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
-        """Add rows whose `key` the table does not have."""
+        """Add rows whose `key` is not in the table."""
         ...
 
 
 class Lake(Protocol):
-    """See the module. All methods raise ReportedError with the cause in plain words."""
+    """A lake. All methods raise ReportedError with the cause in plain words."""
 
     @property
     def spark(self) -> SparkSession:
-        """The session by which tables are read and written."""
+        """The session that reads and writes the tables."""
         ...
 
     @property
     def root(self) -> str:
-        """A directory of the lake's own: of its checkpoints, if not of its tables."""
+        """The lake's directory: of its checkpoints, and perhaps of its tables."""
         ...
 
     def exists(self, name: str) -> bool:
-        """Whether there is a table of that name, with rows or without."""
+        """Whether the table exists, even if empty."""
         ...
 
     def read(self, name: str) -> DataFrame:
-        """The table as it is now.
+        """Return the current table.
 
         Raises:
-            ReportedError: there is none; the text says which job would make it.
+            ReportedError: the table does not exist; the message names the job that creates it.
         """
         ...
 
     def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
-        """Makes an empty table if there is none; returns the id that the table keeps for life.
+        """Create an empty table if it does not exist; return its permanent id.
 
-        A table that is made is cut into partitions by the values of the columns `cut_by`.
-
-        A table of an earlier version gets the columns that it lacks, with nothing in its rows.
+        A new table is partitioned by the columns `partition_by`. An existing table gets missing
+        columns, which are null in its rows.
         """
         ...
 
     def version(self, name: str) -> int:
-        """A number that grows with every change of the rows; 0 while there never was one."""
+        """Return a number that grows with every change of the rows; 0 before the first one."""
         ...
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
-        """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
+        """Append rows, unless `app_id` has appended a batch with this or a higher id before.
 
-        `app_id` is one for each stream of batches, that is for each checkpoint: ids that begin
-        again under an old name would be taken for repetitions. New columns are added to the table.
+        `app_id` identifies a stream of batches, that is a checkpoint: if ids started again under an
+        old `app_id`, the batches would be ignored. New columns are added to the table.
         """
         ...
 
     def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
-        """Whether `append_once` would do nothing; the table has to be there."""
+        """Whether `append_once` would do nothing; the table must exist."""
         ...
 
     def begin(self, name: str) -> Change:
-        """A change of a table of the history or of findings."""
+        """Begin a change of a table of the history or the findings."""
         ...
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
     ) -> None:
-        """Adds the rows whose key, the columns `on`, the table does not have yet.
+        """Add the rows whose key, the columns `on`, is not in the table.
 
-        Of rows with the same key in `frame` one is taken; to look for them is spared with
-        `is_unique`, for frames that have none. Nulls in a key are equal to each other.
+        Of rows with the same key in `frame`, one is added; `is_unique` states that there are none.
+        Nulls in a key are equal to each other.
         """
         ...
 
     def overwrite(self, frame: DataFrame, name: str) -> None:
-        """Replaces the table, schema and all; readers see the old one or the new one."""
+        """Replace the table including its schema; readers see the old one or the new one."""
         ...
 
     def forget(self, name: str, column: str, before: datetime) -> None:
-        """Removes the rows whose `column` has an earlier moment."""
+        """Delete the rows whose `column` is an earlier time."""
         ...
 
     def compact(self, name: str) -> None:
-        """Puts small files together; the rows stay the same."""
+        """Compact small files; the rows do not change."""
         ...
 
     def vacuum(self, name: str, hours: int) -> None:
-        """Removes files that have not belonged to the table for so many hours, 168 at least."""
+        """Delete files that have not belonged to the table for `hours`, at least 168."""
         ...
 
     def file_count(self, name: str) -> int:
-        """How many files the table's rows are in."""
+        """Return the number of files that contain the table's rows."""
         ...
 
     def names(self) -> list[str]:
-        """The lake's tables, in the order of the alphabet."""
+        """Return the names of the lake's tables, sorted."""
         ...
 
     def label(self, name: str) -> str:
-        """The table, in a sentence."""
+        """Return the table's name for messages."""
         ...

@@ -1,4 +1,4 @@
-"""A lake of the format that was asked for."""
+"""Opens a lake of the requested format."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ ICEBERG: Final = "iceberg"
 def open_lake(
     spark: SparkSession, root: str, kind: str = DELTA, namespace: Namespace | None = None
 ) -> Lake:
-    """The lake at this root, or in this namespace of a catalog; nothing is looked at yet.
+    """Return the lake at this root, or in this namespace of a catalog, without accessing it.
 
     Raises:
-        UsageError: there is no such format.
-        UnavailableError: what the format needs is not installed.
+        UsageError: the format is unknown.
+        UnavailableError: a package for the format is not installed.
     """
     if kind == DELTA:
         return DeltaLake(spark, absolute(root), namespace)
     if kind != ICEBERG:
         raise UsageError(f"the format of a lake is {DELTA} or {ICEBERG}, not {kind}")
     try:
-        from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra of its own.
+        from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an optional dependency.
     except ImportError as error:
         raise UnavailableError(
             f"--format iceberg needs PyIceberg, pip install 'kohort[iceberg]': {error}"
@@ -42,5 +42,5 @@ def open_lake(
 
 
 def absolute(place: str) -> str:
-    """A path that means the same to every process; URLs stay as they are."""
+    """Return an absolute path, which is the same for every process; URLs are unchanged."""
     return place if "://" in place else str(Path(place).absolute())

@@ -1,7 +1,7 @@
-"""What a job has done, for Prometheus: over HTTP, or in a file that node_exporter reads.
+"""A job's metrics for Prometheus: over HTTP, or in a file for node_exporter.
 
-A job that goes on is asked (`--metrics-port`); one that ends leaves a file (`--metrics-file`),
-which is rewritten after each batch.
+Continuous jobs are scraped (`--metrics-port`); jobs that end write a file (`--metrics-file`), which
+is rewritten after each batch.
 """
 
 from __future__ import annotations
@@ -26,49 +26,47 @@ _LABELS: Final = ("job", "topic")
 
 
 class Metrics:
-    """The counters of one job. If no one asks for metrics, they are counted but not written."""
+    """The counters of one job; exported only after `serve` or `write_into`."""
 
     def __init__(self, job: str) -> None:
         self._job = job
         self._file: Path | None = None
         self._registry = registry = CollectorRegistry()
-        self._rows = Counter(
-            "kohort_pipeline_rows", "Records that were taken.", _LABELS, registry=registry
-        )
+        self._rows = Counter("kohort_pipeline_rows", "Records read.", _LABELS, registry=registry)
         self._batches = Counter(
-            "kohort_pipeline_batches", "Batches that were taken.", _LABELS, registry=registry
+            "kohort_pipeline_batches", "Batches completed.", _LABELS, registry=registry
         )
         self._seconds = Counter(
-            "kohort_pipeline_batch_seconds", "What they took.", _LABELS, registry=registry
+            "kohort_pipeline_batch_seconds", "Time spent on batches.", _LABELS, registry=registry
         )
         self._behind = Gauge(
             "kohort_pipeline_behind_offsets",
-            "Offsets that were there and not read at the last batch.",
+            "Lag in offsets at the last batch.",
             _LABELS,
             registry=registry,
         )
         self._last = Gauge(
             "kohort_pipeline_last_batch_timestamp_seconds",
-            "When the last batch ended.",
+            "End of the last batch.",
             _LABELS,
             registry=registry,
         )
         self._quarantined = Counter(
             "kohort_pipeline_quarantined",
-            "Records that were put aside, and why.",
+            "Quarantined records, by reason.",
             (*_LABELS, "reason"),
             registry=registry,
         )
 
     def serve(self, port: int) -> None:
-        """Answers at this port from now on. Raises UnavailableError."""
+        """Serve the metrics on this port. Raises UnavailableError."""
         try:
             start_http_server(port, registry=self._registry)
         except OSError as error:
             raise UnavailableError(f"--metrics-port {port}: {error.strerror}") from error
 
     def write_into(self, path: Path) -> None:
-        """Keeps them in this file from now on. Raises UnavailableError."""
+        """Write the metrics to this file from now on. Raises UnavailableError."""
         self._file = path
         try:
             self._write()
@@ -76,7 +74,7 @@ class Metrics:
             raise UnavailableError(f"--metrics-file {path}: {error.strerror}") from error
 
     def batch(self, topic: str, rows: int, seconds: float, behind: int | None = None) -> None:
-        """A batch was taken; `behind` is None where that is not known."""
+        """Count a batch; `behind` is None if the lag is unknown."""
         labels = (self._job, topic)
         self._rows.labels(*labels).inc(rows)
         self._batches.labels(*labels).inc()
@@ -84,12 +82,12 @@ class Metrics:
         self._last.labels(*labels).set(time.time())
         if behind is not None:
             self._behind.labels(*labels).set(behind)
-        # A failure shows in the age of the file.
+        # A failure is visible in the age of the file.
         with suppress(OSError):
             self._write()
 
     def quarantined(self, topic: str, reason: str, count: int) -> None:
-        """Count records that were put aside."""
+        """Count quarantined records."""
         self._quarantined.labels(self._job, topic, reason).inc(count)
 
     def _write(self) -> None:

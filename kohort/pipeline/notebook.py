@@ -1,4 +1,4 @@
-"""The pipeline from a notebook, or from a program that has a session of its own.
+"""The pipeline for notebooks, or programs with their own session.
 
 ::
 
@@ -8,7 +8,7 @@
     findings(spark, events)["slow_members"].orderBy("waited_for_total_ms", ascending=False).show()
     advise(spark, events).where("is_best").select("group", "text").show(truncate=False)
 
-Nothing is written. A lake is read where it lies; files are read into the driver.
+Nothing is written. A lake is read in place; files are read into the driver.
 """
 
 from __future__ import annotations
@@ -50,32 +50,33 @@ def history(
     spark: SparkSession,
     *paths: str,
     lake: str | None = None,
-    format: str = DELTA,  # noqa: A002 - as `--format`, and as Spark's readers have it.
+    format: str = DELTA,  # noqa: A002 - like `--format` and Spark's readers.
     catalog: str | None = None,
     cluster_id: str = "file",
     timezone: tzinfo = UTC,
 ) -> DataFrame:
-    """The events of a history: cluster_id, group, event; the latter is JSON.
+    """Return the events of a history: cluster_id, group, event; the latter is JSON.
 
     Args:
-        paths: histories as JSON lines, or logs of Kafka brokers, oldest first; .gz is unpacked.
-        lake: the root of a lake in which `kohort pipeline rebalances` keeps them, instead.
-        format: what the tables of the lake are, `delta` or `iceberg`.
-        catalog: the CATALOG.NAMESPACE that has Iceberg's tables, as PyIceberg is configured; then
-            `lake` may be left out.
-        cluster_id: of the cluster that files come from.
-        timezone: of the broker's clock, for logs that do not say.
+        paths: histories as JSON lines, or logs of Kafka brokers, oldest first; .gz is decompressed.
+        lake: instead of paths, the root of a lake with the tables of `kohort pipeline rebalances`.
+        format: the format of the lake's tables, `delta` or `iceberg`.
+        catalog: the CATALOG.NAMESPACE of Iceberg tables, as PyIceberg is configured; then `lake`
+            may be
+            omitted.
+        cluster_id: cluster id for files.
+        timezone: time zone of logs whose times have no offset.
 
     Raises:
-        ReportedError: neither is given, or both, or there is no such history.
-        UsageError: a file cannot be read; format or catalog are none.
+        ReportedError: neither paths nor a lake is given, or both; or the history does not exist.
+        UsageError: a file cannot be read; format or catalog is invalid.
     """
     in_lake = lake is not None or catalog is not None
     if in_lake == bool(paths):
-        raise ReportedError("a history is in files or in a lake: name one of both")
+        raise ReportedError("give either files or a lake")
     if in_lake:
         if lake is None and format == DELTA:
-            raise UsageError("Delta's tables are read where they lie: which lake=?")
+            raise UsageError("Delta tables need lake=")
         lake_tables = open_lake(spark, lake or "", format, _namespace(catalog))
         rebalances = lake_tables.read(REBALANCES.name).select(*EVENTS.names)
         return rebalances.unionByName(lake_tables.read(AVOIDED.name).select(*EVENTS.names))
@@ -87,7 +88,7 @@ def history(
     ]
     first: dict[tuple[str, str, int], Read] = {}
     for record in parsed_records:
-        # What is told before its end is told again at its end.
+        # An event reported before its end is reported again at its end.
         if record.event.get("outcome") != "running":
             first.setdefault(record.key, record)
     rows = [(*key[:2], record.text) for key, record in first.items()]
@@ -97,9 +98,9 @@ def history(
 def findings(
     spark: SparkSession, events: DataFrame, thresholds: Thresholds | None = None
 ) -> dict[str, DataFrame]:
-    """What events come to: a frame for each table of docs/pipeline-tables.md, by its name.
+    """Return the findings of events: a frame for each table of docs/pipeline-tables.md, by name.
 
-    It is worked out in the driver; of a lake that has its tables already, `spark.read` is quicker.
+    They are computed in the driver; if a lake already has the tables, `spark.read` is faster.
     """
     by_cluster: dict[str, list[Event]] = {}
     for cluster_id, text in _collected(events):
@@ -123,10 +124,10 @@ def advise(
     days: int = 35,
     known: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Rows of the table `advice`: the groups' last `days` as they would be under other settings.
+    """Return rows of the table `advice`: the groups' last `days` replayed under other settings.
 
-    Replayed on the executors, which need Kohort (`kohort pipeline py-files`). `known` are settings
-    that the groups are known to have been run under, such as ``{"session_timeout_ms": 45_000}``.
+    The replays run on the executors, which need Kohort (`kohort pipeline py-files`). `known` are
+    settings that are known to have been in force, such as ``{"session_timeout_ms": 45_000}``.
     """
     by_group: dict[Key, list[str]] = {}
     for row in events.select("cluster_id", "group", "event").toLocalIterator():

@@ -1,6 +1,6 @@
-"""Arguments that several jobs have, and what they lead to.
+"""Command-line arguments shared by several jobs, and the objects created from them.
 
-Each may also come from the environment, for containers and schedulers; the command line wins.
+Most may also come from the environment, for containers and schedulers; the command line wins.
 """
 
 import argparse
@@ -28,38 +28,38 @@ SECONDS_MAX: Final = 7 * 24 * 3_600
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Which session the job runs in."""
+    """Add the arguments for the Spark session."""
     group = parser.add_argument_group("Spark")
     group.add_argument(
         "--master",
         default=_environment("SPARK_MASTER"),
         metavar="URL",
-        help=f"the cluster ({session.MASTER}, or what spark-submit was told; KOHORT_SPARK_MASTER)",
+        help=f"the cluster ({session.MASTER}, or spark-submit's; KOHORT_SPARK_MASTER)",
     )
     group.add_argument(
         "--conf",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Spark's, such as spark.driver.memory=4g; may be repeated",
+        help="a Spark setting, such as spark.driver.memory=4g; may be repeated",
     )
     group.add_argument(
         "--jars",
         type=Path,
         metavar="DIRECTORY",
-        help="where Spark's jars for Kafka and Delta are kept (a cache of yours; KOHORT_JARS)",
+        help="directory of Spark's jars for Kafka and Delta (the user's cache; KOHORT_JARS)",
     )
     group.add_argument(
         "--log-level",
         default=_environment("SPARK_LOG_LEVEL", "ERROR"),
         choices=("DEBUG", "INFO", "WARN", "ERROR", "OFF"),
-        help="what Spark itself says on standard error; WARN has the stack traces of a failure "
+        help="Spark's own log level on standard error; WARN includes stack traces of failures "
         "(%(default)s; KOHORT_SPARK_LOG_LEVEL)",
     )
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
-    """Which cluster is read."""
+    """Add the arguments for the Kafka cluster."""
     group = parser.add_argument_group("Kafka")
     group.add_argument(
         "--bootstrap-server",
@@ -72,21 +72,21 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Kafka's clients (isolation.level=read_committed); may be repeated",
+        help="a Kafka client setting, such as isolation.level=read_committed; may be repeated",
     )
     group.add_argument(
         "--kafka-config",
         type=Path,
         default=_environment("KAFKA_CONFIG"),
         metavar="FILE",
-        help="such settings as the lines of a file: the place for passwords (KOHORT_KAFKA_CONFIG)",
+        help="file with Kafka client settings, for example passwords (KOHORT_KAFKA_CONFIG)",
     )
     group.add_argument(
         "--timeout",
         type=seconds,
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help="how long to wait for a broker's answer (%(default)s)",
+        help="how long to wait for a broker's response (%(default)s)",
     )
 
 
@@ -94,36 +94,36 @@ _S3: Final = "s3a://"
 
 
 def add_stream(parser: argparse.ArgumentParser, *, group: str, interval_s: float) -> None:
-    """How a topic is followed; `group` and `interval_s` are the job's defaults."""
+    """Add the arguments for following a topic; `group` and `interval_s` are the job's defaults."""
     parser.add_argument(
         "--available-now",
         action="store_true",
-        help="end when everything is read that was there at the start; without it, go on",
+        help="end after reading the records present at the start (default: continue)",
     )
     parser.add_argument(
         "--interval",
         type=seconds,
         default=interval_s,
         metavar="SECONDS",
-        help="from one batch to the next when it goes on: few large ones cost least (%(default)s)",
+        help="interval between batches of a continuous run; longer is more efficient (%(default)s)",
     )
     add_patience(parser)
     parser.add_argument(
         "--group",
         metavar="NAME",
-        help="the consumer group to which progress is committed, so that lag can be seen; "
-        f'"" for none ({group}- and eight digits, another for each lake)',
+        help="the consumer group to which progress is committed, so that tools show the lag; "
+        f'"" for none (default: {group}- and eight hex digits derived from the lake)',
     )
     parser.set_defaults(group_prefix=group)
     parser.add_argument(
         "--checkpoints",
         metavar="DIRECTORY",
-        help="where queries keep how far they are (_checkpoints in the lake)",
+        help="directory of the queries' checkpoints (default: _checkpoints in the lake)",
     )
 
 
 def stream_of(options: argparse.Namespace, lake: Lake) -> StreamSettings:
-    """What the command line says about following a topic."""
+    """Return the settings for following a topic."""
     return StreamSettings(
         checkpoints=absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
         group=_group(options, lake),
@@ -135,41 +135,41 @@ def stream_of(options: argparse.Namespace, lake: Lake) -> StreamSettings:
 def _group(options: argparse.Namespace, lake: Lake) -> str | None:
     if options.group is not None:
         return options.group or None
-    # Two lakes that land one topic are not equally far.
+    # Two lakes that land the same topic have different positions.
     digits = hashlib.sha256(lake.root.encode()).hexdigest()[:8]
     return f"{options.group_prefix}-{digits}"
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
-    """How long a job waits for brokers that are unavailable."""
+    """Add the argument for the retry time."""
     parser.add_argument(
         "--patience",
         type=_seconds_or_none,
         default=PATIENCE_S,
         metavar="SECONDS",
-        help="how long to try again when brokers do not answer, if it goes on (%(default)s)",
+        help="how long a continuous run retries if brokers do not answer (%(default)s)",
     )
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:
-    """Where the job's own figures are to be had."""
+    """Add the arguments for the job's metrics."""
     group = parser.add_argument_group("Prometheus")
     group.add_argument(
         "--metrics-port",
         type=positive,
         metavar="PORT",
-        help="show rows, batches and lag of the job at http://...:PORT/metrics",
+        help="serve the job's metrics at http://...:PORT/metrics",
     )
     group.add_argument(
         "--metrics-file",
         type=Path,
         metavar="FILE",
-        help="keep them in a file, for node_exporter's textfile collector: of jobs that end",
+        help="write the metrics to a file, for node_exporter's textfile collector",
     )
 
 
 def metrics_of(options: argparse.Namespace, job: str) -> Metrics:
-    """The job's metrics, shown where that was asked for. Raises UnavailableError."""
+    """Return the job's metrics, exported as requested. Raises UnavailableError."""
     metrics = Metrics(job)
     if options.metrics_port is not None:
         metrics.serve(options.metrics_port)
@@ -179,32 +179,32 @@ def metrics_of(options: argparse.Namespace, job: str) -> Metrics:
 
 
 def add_lake(parser: argparse.ArgumentParser) -> None:
-    """Where the tables are."""
+    """Add the arguments for the lake."""
     parser.add_argument(
         "--lake",
         default=_environment("LAKE", LAKE),
         metavar="DIRECTORY",
-        help="the root of the tables: a directory or any URL that Hadoop can name "
+        help="the root of the tables: a directory or any URL that Hadoop supports "
         "(%(default)s; KOHORT_LAKE)",
     )
     parser.add_argument(
         "--format",
         default=_environment("FORMAT", DELTA),
         choices=(DELTA, ICEBERG),
-        help="what the tables are (%(default)s; KOHORT_FORMAT)",
+        help="format of the tables (%(default)s; KOHORT_FORMAT)",
     )
     parser.add_argument(
         "--catalog",
         default=_environment("CATALOG"),
         type=_namespace,
         metavar="NAME.NAMESPACE",
-        help="the catalog that has the tables: of Iceberg as PyIceberg is configured, of Delta as "
-        "Spark is, which enters them there (none; KOHORT_CATALOG)",
+        help="the catalog of the tables: for Iceberg as configured in PyIceberg, for Delta as "
+        "configured in Spark, which registers them there (default: none; KOHORT_CATALOG)",
     )
 
 
 def session_of(options: argparse.Namespace, name: str, *, java_options: str = "") -> SparkSession:
-    """The session that was asked for. Raises ReportedError."""
+    """Return the requested session. Raises ReportedError."""
     spark = session.build(
         name,
         master=options.master,
@@ -222,7 +222,7 @@ def session_of(options: argparse.Namespace, name: str, *, java_options: str = ""
 
 
 def kafka_of(options: argparse.Namespace) -> Kafka:
-    """The cluster that was asked for; nothing is sent yet. Raises UsageError."""
+    """Return the requested cluster, without contacting it. Raises UsageError."""
     settings: dict[str, str] = {}
     if options.kafka_config is not None:
         settings |= _read_settings(Path(options.kafka_config))
@@ -232,7 +232,7 @@ def kafka_of(options: argparse.Namespace) -> Kafka:
 
 
 def lake_of(options: argparse.Namespace, spark: SparkSession) -> Lake:
-    """The lake that was asked for. Raises ReportedError."""
+    """Return the requested lake. Raises ReportedError."""
     return open_lake(spark, options.lake, options.format, options.catalog)
 
 
@@ -249,7 +249,7 @@ def _setting(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     name = name.strip().removeprefix("kafka.")
     if not equals or not name:
-        # The value may be a password: it is not shown.
+        # The value may be a password, so it is not shown.
         raise UsageError(f"{option}: {name!r} is not NAME=VALUE")
     return name, value.strip()
 
@@ -259,7 +259,7 @@ def _environment(name: str, default: str | None = None) -> str | None:
 
 
 def _namespace(text: str) -> Namespace:
-    """The type of an argument."""
+    """Argument type: a catalog and namespace."""
     try:
         return Namespace.parse(text)
     except ValueError as error:
@@ -267,14 +267,14 @@ def _namespace(text: str) -> Namespace:
 
 
 def seconds(text: str) -> float:
-    """The type of an argument: a duration above 0, up to a week."""
+    """Argument type: a duration above 0, up to a week."""
     try:
         value = float(text)
     except ValueError:
         value = 0
-    # What is not a number is not above 0 either.
+    # Also rejects NaN, which is not above 0.
     if not 0 < value <= SECONDS_MAX:
-        raise argparse.ArgumentTypeError(f"a number above 0, up to {SECONDS_MAX}")
+        raise argparse.ArgumentTypeError(f"must be a number above 0, up to {SECONDS_MAX}")
     return value
 
 
@@ -283,8 +283,8 @@ def _seconds_or_none(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    """The type of an argument: a count from 1."""
+    """Argument type: a count from 1."""
     value = int(text) if text.isascii() and text.isdigit() else 0
     if value < 1:
-        raise argparse.ArgumentTypeError("a number from 1")
+        raise argparse.ArgumentTypeError("must be a number from 1")
     return value

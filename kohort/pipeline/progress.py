@@ -1,4 +1,4 @@
-"""What a streaming query has done lately, for the user who watches the job."""
+"""Reports the progress of streaming queries and long computations to the user."""
 
 import json
 import threading
@@ -23,45 +23,45 @@ from kohort.insight.counting import counted
 from kohort.pipeline.metrics import Metrics
 
 LATE_S_MAX: Final = 10.0
-"""News that have not come by then will not come: Spark drops some when it has too many."""
+"""Time to wait for the last progress events; Spark drops some under load."""
 
 
 QUIET_S_MAX: Final = 10.0
-"""A user who waits for longer than this wants to know that something happens."""
+"""Interval of progress lines if there is nothing else to report."""
 
 
 class Progress(StreamingQueryListener):
-    """Tells of each batch of each query: rows, rows per second, offsets that are still behind."""
+    """Reports each batch of each query: rows, rows per second, and lag in offsets."""
 
     def __init__(self, metrics: Metrics | None = None) -> None:
         self._metrics = metrics
         self.rows: dict[str, int] = {}
-        """All rows so far, by the name of the query."""
+        """Total number of rows by query name."""
         self.quarantined: dict[str, int] = {}
-        """How many of them are in quarantine, by topic."""
+        """Number of quarantined records by topic."""
         self._uncounted: dict[tuple[str, int], int] = {}
-        """Rows by topic and batch, of batches whose progress is not reported yet."""
+        """Rows by topic and batch, for batches whose progress has not been reported."""
         self._announced_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
 
     @contextmanager
     def listening(self, spark: SparkSession) -> Iterator[None]:
-        """A context in which it listens to the session's queries."""
+        """Listen to the session's queries while the context lasts."""
         spark.streams.addListener(self)
         try:
             yield
         finally:
-            # The session may be the caller's, who goes on with it.
+            # The session may belong to the caller, who continues to use it.
             spark.streams.removeListener(self)
 
     def wait_reported(self, query: StreamingQuery) -> None:
-        """Returns when all has been told of a query that has ended: its news come a bit later."""
+        """Wait for the last progress events of an ended query, which Spark delivers later."""
         with self._has_ended:
             self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
 
     def announce_if_quiet(self, spark: SparkSession, doing: str) -> None:
-        """What the job is at and how far the stages are, if nothing was told for a while."""
+        """Report the current activity and stages if there was no other line for a while."""
         if time.monotonic() - self._announced_s < QUIET_S_MAX:
             return
         self._announced_s = time.monotonic()
@@ -89,13 +89,13 @@ class Progress(StreamingQueryListener):
             )
 
     def add_quarantined(self, topic: str, count: int) -> None:
-        """Count records of a batch whose values could not be decoded: they are in quarantine."""
+        """Count records of a batch that were quarantined."""
         self.quarantined[topic] = self.quarantined.get(topic, 0) + count
         if self._metrics is not None:
             self._metrics.quarantined(topic, "undecodable", count)
 
     def add_uncounted(self, topic: str, batch_id: int, count: int) -> None:
-        """Note the rows of a batch that the job has read by itself, which Spark does not count."""
+        """Record the rows of a batch that the job has read itself, which Spark does not count."""
         self._uncounted[topic, batch_id] = count
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
@@ -108,24 +108,24 @@ class Progress(StreamingQueryListener):
 
 
 class Pulse:
-    """What the job is at, told every ten seconds."""
+    """The current activity, reported every ten seconds."""
 
     def __init__(self) -> None:
         self.doing = ""
 
     def report(self, doing: str) -> None:
-        """Note what the job begins to do."""
+        """Set the current activity."""
         self.doing = doing
 
 
 @contextmanager
 def pulse(spark: SparkSession) -> Iterator[Pulse]:
-    """Tells every ten seconds how far it is, while the work in it goes on."""
+    """Report the current activity every ten seconds while the context lasts."""
     over = threading.Event()
     now = Pulse()
 
     def beat() -> None:
-        # If Spark is gone, the code that works with it says so.
+        # If Spark has ended, the code that uses it reports that.
         with suppress(Exception):
             while not over.wait(QUIET_S_MAX):
                 announce_stages(spark, now.doing)
@@ -140,35 +140,35 @@ def pulse(spark: SparkSession) -> Iterator[Pulse]:
 
 
 def landing(topics: Iterable[str], to_come: int) -> str:
-    """The line for topics that are landed now, with the number of those that follow."""
+    """Return a line on the topics being landed, and the number of those waiting."""
     doing = f"landing {', '.join(topics)}"
-    return f"{doing}, {counted(to_come, 'topic')} to come" if to_come else doing
+    return f"{doing}, {counted(to_come, 'topic')} waiting" if to_come else doing
 
 
 def announce_stages(spark: SparkSession, doing: str = "") -> None:
-    """How far the stages are that run now, and what they are for."""
+    """Report the activity and the progress of the active stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
     tasks = sum(stage.numTasks for stage in stages if stage is not None)
-    tasks_text = f"{done} of {tasks} tasks are done" if tasks else ""
+    tasks_text = f"{done} of {tasks} tasks done" if tasks else ""
     if doing or tasks_text:
         announce("working: " + ", ".join(part for part in (doing, tasks_text) if part))
 
 
 def line(name: str, progress: StreamingQueryProgress, row_count: int) -> str:
-    """One batch in one line."""
+    """Return a line on one batch."""
     seconds = progress.batchDuration / 1000
     count = behind(progress)
-    lag = "how far behind is unknown" if count is None else f"{counted(count, 'offset')} behind"
+    lag = "lag unknown" if count is None else f"{counted(count, 'offset')} behind"
     rows = counted(row_count, "row")
     rate = row_count / max(seconds, 0.001)
     return f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s, {rate:,.0f} rows/s, {lag}"
 
 
 def behind(progress: StreamingQueryProgress) -> int | None:
-    """Offsets between what the sources have and what has been read of them; None where Spark does
-    not say what they have, as of a batch that is repeated after a kill.
+    """Return the lag in offsets; None if Spark does not report the sources' end offsets, as for a
+    batch repeated after a kill.
     """
     total = 0
     for source in progress.sources:
@@ -181,7 +181,7 @@ def behind(progress: StreamingQueryProgress) -> int | None:
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
-    """Kafka's offsets in a progress report, by topic and partition; nothing from other sources."""
+    """Return Kafka's offsets in a progress report by topic and partition; else empty."""
     try:
         topics: Any = json.loads(text or "{}")
         return {

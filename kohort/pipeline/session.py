@@ -1,7 +1,7 @@
-"""The Spark session of a job: master, jars and options come from outside, never from a job.
+"""The Spark session of a job; master, jars and options come from outside the job.
 
-Started by `spark-submit` (or from a notebook that has a session), what that one was told holds:
-master and jars are its business, and only what the jobs rely on is added.
+If `spark-submit` or a notebook started the session, its master and jars are kept, and only the
+options that the jobs need are added.
 """
 
 import logging
@@ -28,23 +28,24 @@ MASTER: Final = "local[*]"
 RELIED_ON: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # A table must not depend on where the machine stands that wrote it.
+    # Tables must not depend on the time zone of the machine that writes them.
     "spark.sql.session.timeZone": "UTC",
 }
-"""What the jobs are written for. An option from outside may still replace any of it."""
+"""Options that the jobs need. Explicit options take precedence."""
 
 
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _LOCAL: Final = {
-    # With Spark's one, a history of days with hundreds of groups is collected more than analysed.
+    # With Spark's default, a long history of hundreds of groups spends more time in GC than in
+    # analysis.
     "spark.driver.memory": "2g",
-    # The jobs tell of their progress themselves.
+    # The jobs report their own progress.
     "spark.ui.showConsoleProgress": "false",
-    # 127.0.0.1 is where a session of one machine listens, whatever its name resolves to today.
+    # A local session listens on 127.0.0.1, independently of the host name.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Spark makes this directory, and nothing in it: tables are known by their paths. Without a word
-    # it would be where the command was called.
+    # Spark creates this directory and leaves it empty, because tables are accessed by path. The
+    # default is the working directory.
     _WAREHOUSE: str(Path(tempfile.gettempdir(), f"kohort-warehouse-{os.getuid()}")),
 }
 """Options of a session on one machine."""
@@ -66,15 +67,16 @@ def build(
     with_s3: bool = False,
     log_level: str = "ERROR",
 ) -> SparkSession:
-    """The session of this process, made if there is none yet.
+    """Return this process's session; create it if necessary.
 
-    `name` is what the cluster shows. `conf` are Spark's own settings. Missing jars are fetched
-    into `jars_directory` (the user's cache without one), with progress on standard error.
-    `java_options` are for the JVM of a session on this machine. With `with_s3`, paths under
-    s3a:// can be named. `log_level` is what Spark says on standard error while it starts.
+    `name` is shown by the cluster. `conf` are Spark's own settings. Missing jars are downloaded to
+    `jars_directory` (default: the user's cache), with progress on standard error. `java_options`
+    are for the JVM of a local session. With `with_s3`, paths under s3a:// are supported.
+    `log_level` is Spark's log level during the start.
 
     Raises:
-        UnavailableError: no Java, jars that cannot be fetched, or a session that does not start.
+        UnavailableError: Java is missing, a jar cannot be downloaded, or the session does not
+            start.
     """
     settings = dict(RELIED_ON)
     if not is_submitted():
@@ -85,14 +87,15 @@ def build(
             settings |= _LOCAL
             options = f"{LOGGING} {java_options}"
             settings["spark.driver.extraJavaOptions"] = options.rstrip()
-            # Workers would be whatever python3 the PATH has, which may lack what the jobs import.
+            # Workers would otherwise use the first python3 on the PATH, which may lack the jobs'
+            # packages.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory, with_s3=with_s3)))
     else:
         _prepare_submitted(settings, log_level)
         if master:
             settings["spark.master"] = master
-    # py4j logs a stack trace for each call that a JVM does not answer; the job says so once.
+    # py4j logs a stack trace for each unanswered call to the JVM; the job reports it once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.root.addFilter(_is_not_py4js)
     builder = SparkSession.builder.appName(name)
@@ -109,17 +112,17 @@ def build(
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Whether the record is of other code: py4j's gateway logs by no logger of its own."""
+    """Whether the record is from another module: py4j's gateway logs with the root logger."""
     return record.module != "java_gateway"
 
 
 def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
-    """Say to the JVM that `spark-submit` has started what a session's start would be too late for.
+    """Configure the JVM started by `spark-submit`, which is too late for a session's options.
 
-    A context that starts tells some ninety lines of itself, and makes the warehouse's directory in
-    the working directory.
+    A starting context logs some ninety lines, and creates the warehouse directory in the working
+    directory.
     """
-    SparkContext._ensure_initialized()  # noqa: SLF001 - it connects to the JVM.
+    SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM.
     log4j = SparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
     log4j.core.config.Configurator.setRootLevel(log4j.Level.getLevel(log_level))
     if not SparkConf().contains(_WAREHOUSE):
@@ -127,11 +130,10 @@ def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
 
 
 def fit_to_machine(spark: SparkSession) -> None:
-    """Few large tasks: on one machine, Spark's 200 per shuffle cost more than what is in them, and
-    anywhere so do Delta's 50 to read the log of a table. It makes no difference who started the
-    session.
+    """Reduce the number of tasks: on one machine, Spark's default of 200 per shuffle costs more
+    than the work in them; so do Delta's 50 for reading a table's log anywhere.
 
-    What was said from outside stays, and so does a cluster's default for shuffles.
+    Explicit options are kept, and so is a cluster's default for shuffles.
     """
     context = spark.sparkContext
     wanted = {_SNAPSHOT_PARTITIONS: 2}
@@ -143,9 +145,9 @@ def fit_to_machine(spark: SparkSession) -> None:
 
 
 def set_log_level(spark: SparkSession, level: str) -> None:
-    """What Spark itself says on standard error; `level` is the name of one of log4j's.
+    """Set Spark's log level on standard error; `level` is one of log4j's names.
 
-    From WARN on downwards, this includes what log4j2.properties leaves to the job to tell.
+    From WARN on, loggers that log4j2.properties turns off are turned on again.
     """
     spark.sparkContext.setLogLevel(level)
     if is_submitted() or level not in _TALKATIVE:
@@ -158,15 +160,15 @@ def set_log_level(spark: SparkSession, level: str) -> None:
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` started this process, and with it a JVM."""
+    """Whether `spark-submit` started this process, and a JVM for it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def parse_conf(given: Sequence[str]) -> dict[str, str]:
-    """What `--conf NAME=VALUE` means.
+    """Parse the values of `--conf NAME=VALUE`.
 
     Raises:
-        UsageError: not of that form.
+        UsageError: a value has another form.
     """
     conf = {}
     for text in given:

@@ -222,7 +222,7 @@ def test_a_checkpoint_of_another_query_is_refused(
     assert "is the checkpoint of another query" in capfd.readouterr().err
     owner_file.write_text('{"claim": {}}')
     assert land(topic, *checkpoints) == 1
-    assert "job.json cannot be understood" in capfd.readouterr().err
+    assert "job.json is invalid" in capfd.readouterr().err
 
 
 def test_a_topic_that_is_missing_is_named_and_not_created(

@@ -101,7 +101,7 @@ class SparkReplacement:
 
 
 def _in_groups(groups: Collection[tuple[str, str]]) -> Column:
-    """The condition that a row belongs to one of these groups, given as (cluster id, group)."""
+    """Return the condition that a row belongs to one of these groups, given as (cluster, group)."""
     conditions = [
         (f.col("cluster_id") == cluster_id) & (f.col("group") == group)
         for cluster_id, group in sorted(groups)
@@ -110,7 +110,7 @@ def _in_groups(groups: Collection[tuple[str, str]]) -> Column:
 
 
 def _in_groups_sql(groups: Collection[tuple[str, str]]) -> str:
-    """`_in_groups` in SQL."""
+    """Return the condition of `_in_groups` in SQL."""
     conditions = [
         f"(cluster_id = {text(cluster_id)} AND `group` = {text(group)})"
         for cluster_id, group in sorted(groups)

@@ -125,4 +125,4 @@ def test_a_duration_that_cannot_be_meant_is_refused_before_anything_is_done(
     with pytest.raises(SystemExit) as ended:
         main(["pipeline", *arguments])
     assert ended.value.code == 2
-    assert f"argument {arguments[-2]}: a number" in capsys.readouterr().err
+    assert f"argument {arguments[-2]}: must be a number" in capsys.readouterr().err

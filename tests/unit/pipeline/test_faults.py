@@ -47,7 +47,7 @@ ModuleNotFoundError: No module named 'construct'
             ReportedError,
             "the table: No module named 'construct'",
         ),
-        ("InvalidTopicException: Invalid topics: [a b]", ReportedError, "can be called so"),
+        ("InvalidTopicException: Invalid topics: [a b]", ReportedError, "invalid topic name"),
     ],
 )
 def test_the_reason_is_told(text: str, kind: type[ReportedError], told: str) -> None:

@@ -50,6 +50,6 @@ def test_a_jar_that_another_than_the_listed_one_is_served_for_is_refused(
         find_java()
     except UnavailableError as error:
         pytest.skip(str(error))
-    with pytest.raises(UnavailableError, match=r"thing-1\.jar is not the file that was expected"):
+    with pytest.raises(UnavailableError, match=r"thing-1\.jar is not the expected file"):
         jars.ensure(place)
     assert list(place.iterdir()) == []

@@ -36,7 +36,7 @@ def test_a_batch_that_is_repeated_does_not_say_how_far_behind_it_is(latest: str 
     repeated = report({"t": {"0": 5}}, {})
     repeated.sources[0].latestOffset = latest  # type: ignore[misc, assignment]
     assert behind(repeated) is None
-    assert line("land orders", repeated, 1).endswith(", how far behind is unknown")
+    assert line("land orders", repeated, 1).endswith(", lag unknown")
 
 
 def test_a_log_that_became_shorter_is_not_ahead() -> None:
@@ -68,4 +68,4 @@ def test_rows_that_the_job_has_read_again_are_counted_once(
 
 def test_who_waits_is_told_which_topics_are_landed_and_how_many_are_to_come() -> None:
     assert landing(["orders"], 0) == "landing orders"
-    assert landing(["orders", "returns"], 3) == "landing orders, returns, 3 topics to come"
+    assert landing(["orders", "returns"], 3) == "landing orders, returns, 3 topics waiting"
