@@ -84,7 +84,6 @@ def make_groups(
         },
         topic_id=topic_id,
         observers=observers,
-        unused_ids=unused_ids,
         lasting=lasting,
     )
     topics.changes.on_topics_deleted(host.forget_topics)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -24,8 +24,6 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
-from kohort.groups.classic.membership import UNUSED_IDS, ClassicMembership
-from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import TimerKey
 from kohort.groups.encoding import types_of_kind
@@ -81,12 +79,10 @@ class GroupHost:
         new_membership: Mapping[GroupKind, NewMembership],
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
-        unused_ids: UnusedIds | None = None,
         lasting: LastingTasks | None = None,
     ) -> None:
         """`new_membership` creates an empty membership, for each kind of group; `topic_id` returns
-        the id of a topic, None if it does not exist; `unused_ids` has the ids that classic groups
-        hand out; `lasting` runs the expiry.
+        the id of a topic, None if it does not exist; `lasting` runs the expiry.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -111,7 +107,6 @@ class GroupHost:
         """Observers by class of event, because some events occur with every commit."""
         for observer in observers:
             self.add_observer(observer)
-        self._unused_ids = UnusedIds() if unused_ids is None else unused_ids
         self._actors: dict[str, GroupActor] = {}
         self.load_times_ms: Sequence[int] = ()
         """How long loading took, for each partition of the log that has records."""
@@ -201,18 +196,19 @@ class GroupHost:
         """All groups, for reading; not to be kept across an await."""
         return (actor.group for actor in self._actors.values())
 
-    def stats(self) -> dict[str, int]:
-        """Figures for debugging."""
+    def stats(self) -> Counter[str]:
+        """Figures for debugging, with the sums of the groups' own gauges."""
         actors = self._actors.values()
-        return {
-            "groups": len(self._actors),
-            "members": sum(actor.group.describe().member_count for actor in actors),
-            "unused_ids": sum(actor.group.gauges().get(UNUSED_IDS, 0) for actor in actors),
-            "offsets": sum(actor.group.offsets.count for actor in actors),
-            "waiting_requests": sum(actor.waiting_count for actor in actors),
-            "tasks": len(self._tasks),
-            "faults": sum(actor.fault_count for actor in actors),
-        }
+        counts: Counter[str] = Counter()
+        for actor in actors:
+            counts.update(actor.group.gauges())
+        counts["groups"] = len(self._actors)
+        counts["members"] = sum(actor.group.describe().member_count for actor in actors)
+        counts["offsets"] = sum(actor.group.offsets.count for actor in actors)
+        counts["waiting_requests"] = sum(actor.waiting_count for actor in actors)
+        counts["tasks"] = len(self._tasks)
+        counts["faults"] = sum(actor.fault_count for actor in actors)
+        return counts
 
     # Called by actors.
 
@@ -311,15 +307,6 @@ class GroupHost:
 
     # Called by the coordinator.
 
-    def drop_excess_ids(self) -> None:
-        """Drop the oldest of the ids that were handed out, if they need too much memory."""
-        if not self._unused_ids.are_too_many:
-            return
-        for group_id, member_id in self._unused_ids.take_oldest():
-            actor = self._actors.get(group_id)
-            if actor is not None:
-                actor.submit(Command(partial(_drop_id, member_id), is_exclusive=True))
-
     @property
     def is_closed(self) -> bool:
         """Whether every request is refused from now on."""
@@ -403,14 +390,3 @@ class GroupHost:
             except Exception:
                 logger.exception("expiry of group %r", actor.group.group_id)
             await piece.pause()
-
-
-def _drop_id(member_id: str, group: Group, now: Now) -> None:
-    """Forget an unused id, and remove the group if it has nothing else: that is most of the
-    memory.
-    """
-    membership = group.membership
-    if isinstance(membership, ClassicMembership):
-        membership.drop_unused_id(member_id, now)
-        if membership.is_unused and not group.offsets.count:
-            group.expire_offsets(now)

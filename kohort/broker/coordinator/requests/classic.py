@@ -7,6 +7,7 @@ Groups of other kinds answer them with errors, as in Kafka. Requests to groups o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kohort.broker.coordinator.command import Command
@@ -85,9 +86,19 @@ class ClassicRequests:
         )
         self._host.submit(group_id, command)
         if not member_id:
-            # It may have been given an id; if the group hands that out later, the next join looks.
-            self._host.drop_excess_ids()
+            self._drop_excess_ids(group_id)
         return ticket
+
+    def _drop_excess_ids(self, group_id: str) -> None:
+        """Drop the oldest unused ids of all groups if they need too much memory. To be called after
+        a join to this group, which may have handed out an id; if it does so later, after an append,
+        the next join repeats this.
+        """
+        membership = classic_membership(self._host, group_id)
+        if membership is None or not membership.data.unused_ids.are_too_many:
+            return
+        for holder_id, member_id in membership.data.unused_ids.take_oldest():
+            self._host.submit(holder_id, Command(partial(_drop_id, member_id), is_exclusive=True))
 
     def _join(
         self, group: Group, request: JoinRequest, ticket: Later[JoinResult], now: Now
@@ -138,6 +149,17 @@ class ClassicRequests:
         command = Command(step, ticket, answer_absent=no_members, is_exclusive=not is_few)
         self._host.submit(group_id, command)
         return ticket
+
+
+def _drop_id(member_id: str, group: Group, now: Now) -> None:
+    """Forget an unused id, and remove the group if it has nothing else: that is most of the
+    memory.
+    """
+    membership = group.membership
+    if isinstance(membership, ClassicMembership):
+        membership.drop_unused_id(member_id, now)
+        if membership.is_unused and not group.offsets.count:
+            group.expire_offsets(now)
 
 
 _UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID

@@ -93,7 +93,6 @@ class Harness:
             purgatory=self.purgatory,
             clock=clock,
             new_membership={GroupKind.CLASSIC: new_classic, **others},
-            unused_ids=self.unused_ids,
             topic_id={"t": TOPIC_ID}.get,
             observers=(self.watcher,),
         )

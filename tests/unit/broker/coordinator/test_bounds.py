@@ -175,6 +175,8 @@ class TestBounds:
             assert h.groups.host.stats() == {
                 "groups": 1,
                 "members": 1,
+                "parked_joins": 0,
+                "parked_syncs": 0,
                 "unused_ids": 0,
                 "offsets": 0,
                 "waiting_requests": 0,
