@@ -281,15 +281,14 @@ class SlowUploadPolicy:
       another interval.
     - Any other closes uploads that take longer than `UPLOAD_TIME_MAX_MS`.
 
-    Uploads within their limits are never closed: a short interruption makes any upload look slow.
+    The one that exceeds the budget is closed if it takes longer than `UPLOAD_TIME_MAX_MS`. Others
+    within their limits are never closed: a short interruption makes any upload look slow.
     """
 
     def __init__(self, budget: RequestMemoryBudget) -> None:
         self._budget = budget
         self._paces: dict[MemoryReservation, _Pace] = {}
         self._waiting_since_ms: dict[MemoryReservation, int] = {}
-        self._evicted: set[MemoryReservation] = set()
-        """Selected uploads that are not closed yet."""
 
     @property
     def is_active(self) -> bool:
@@ -306,7 +305,6 @@ class SlowUploadPolicy:
         }
         if not self._waiting_since_ms:
             self._paces.clear()
-            self._evicted.clear()
             return []
         self._measure(now_ms)
         overdue = [
@@ -314,9 +312,7 @@ class SlowUploadPolicy:
             for reservation, since_ms in self._waiting_since_ms.items()
             if now_ms - since_ms >= RESERVATION_WAIT_MS
         ]
-        victims = self._select(overdue, now_ms) if overdue else []
-        self._evicted.update(victims)
-        return victims
+        return self._select(overdue, now_ms) if overdue else []
 
     def _measure(self, now_ms: int) -> None:
         paces, self._paces = self._paces, {}
@@ -324,7 +320,6 @@ class SlowUploadPolicy:
             pace = paces.get(upload) or _Pace(upload, now_ms)
             pace.measure(upload, now_ms)
             self._paces[upload] = pace
-        self._evicted.intersection_update(self._paces)
 
     def _select(self, overdue: list[MemoryReservation], now_ms: int) -> list[MemoryReservation]:
         budget = self._budget
@@ -336,19 +331,16 @@ class SlowUploadPolicy:
         smallest = min(within or [budget.waiting[reservation] for reservation in overdue])
         missing_bytes = budget.missing_bytes(smallest, is_within_limit=bool(within))
         missing_bytes += budget.budget_bytes // _SPARE_PART
-        missing_bytes -= sum(upload.held_bytes for upload in self._evicted)
         slow: list[tuple[float, MemoryReservation]] = []
         victims = []
+        patience_ms = RESERVATION_WAIT_MS if within else UPLOAD_TIME_MAX_MS
         for upload, pace in self._paces.items():
-            if upload in self._evicted or budget.is_within_limit(upload):
-                continue
             time_ms = self._remaining_ms(upload, pace, now_ms)
-            is_too_slow = time_ms > UPLOAD_TIME_MAX_MS
             if upload is budget.overdrawn:
-                # Its memory is beyond the budget; closing it lets the next one exceed it.
-                if is_too_slow:
+                # Closing it frees nothing of the budget, but lets the next one exceed it.
+                if time_ms > UPLOAD_TIME_MAX_MS:
                     victims.append(upload)
-            elif is_too_slow or (within and time_ms > RESERVATION_WAIT_MS):
+            elif time_ms > patience_ms and not budget.is_within_limit(upload):
                 slow.append((time_ms, upload))
         slow.sort(key=itemgetter(0), reverse=True)
         for _, upload in slow:

@@ -69,8 +69,8 @@ class Users:
         for user in {key.user for key in self._credentials}:
             self._note_first(user)
         self._usual: _Usual | None = None
-        for key, one in self._credentials.items():
-            self._looks[key.mechanism][one.look] += 1
+        for key, credential in self._credentials.items():
+            self._looks[key.mechanism][credential.look] += 1
 
     def load_secret(self) -> None:
         """Load or create the secret from which credentials of unknown users are derived. Required
@@ -124,13 +124,13 @@ class Users:
         whatever its mechanisms and iterations, so that the time does not reveal which users exist.
         """
         decides = self._first.get(user)
-        found = []
+        work = []
         for mechanism, rounds in self._found_usual().rounds.items():
-            one = self.find(mechanism, user)
+            credential = self.find(mechanism, user)
             if mechanism != decides:
-                one = one._replace(is_made_up=True)
-            found.append(PasswordWork(mechanism, one, rounds))
-        return found
+                credential = credential._replace(is_made_up=True)
+            work.append(PasswordWork(mechanism, credential, rounds))
+        return work
 
     def store_changes(self, changes: Iterable[Change]) -> None:
         """Make changes durable; the event loop then calls `apply`. Raises StorageError."""
@@ -189,7 +189,7 @@ class Users:
                 for mechanism, found in self._looks.items()
             }
             decide = set(self._first.values()) or {next(iter(HASHES))}
-            self._usual = _Usual(looks, {one: rounds[one] for one in HASHES if one in decide})
+            self._usual = _Usual(looks, {name: rounds[name] for name in HASHES if name in decide})
         return self._usual
 
     def _note_first(self, user: str) -> None:
