@@ -1,16 +1,16 @@
-"""Classifies addresses of peers and listeners: whether one is this machine, and who owns it."""
+"""Addresses of peers and listeners: loopback addresses, text forms and address blocks."""
 
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 _PREFIX_BITS: Final = 64
-"""The smallest IPv6 network that a provider gives a customer (RFC 6177): a /64 is one owner."""
+"""Prefix length of an IPv6 address block: the smallest network of a customer (RFC 6177)."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a listener at such a host.
+    """Whether a listener at the host is reachable only from this machine.
 
-    The only name for which this is true is ``localhost`` (RFC 6761).
+    The only such name is ``localhost`` (RFC 6761).
     """
     if host.lower() == "localhost":
         return True
@@ -24,8 +24,8 @@ def is_loopback(host: str) -> bool:
 
 
 def host_text(ip: str) -> str:
-    """An address as Java writes it, ``2001:db8:0:0:0:0:0:1`` for ``2001:db8::1``: rules compare
-    the text, and those made for Kafka have this one.
+    """Return an address as Java writes it, ``2001:db8:0:0:0:0:0:1`` for ``2001:db8::1``. Access
+    rules compare the text, and those for Kafka contain this form.
     """
     if ":" not in ip:
         return ip
@@ -41,8 +41,8 @@ def host_text(ip: str) -> str:
 
 
 def address_block_of(ip: str) -> str:
-    """The owner of an address, for sharing work fairly. For IPv6 it is the /64 network, because
-    a host that has one of its addresses can use all 2**64.
+    """Return the address block, the unit of fairness among clients: the IPv4 address, or the /64
+    network of IPv6, because a host with one of its addresses can use all 2**64.
     """
     try:
         address = ip_address(ip)
