@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kohort.broker.app import Broker
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.requests import JoinRequest, JoinResult, SyncRequest
 from kohort.protocol.errors import ErrorCode
 
@@ -63,8 +63,8 @@ class Members:
             protocols=(("range", _SUBSCRIPTION),),
             requires_known_id=False,
         )
-        answer = self._classic.join(group_id, request).into(partial(self._on_joined, group_id))
-        assert isinstance(answer, Later), "a join waits for the others"
+        answer = self._classic.join(group_id, request).map(partial(self._on_joined, group_id))
+        assert isinstance(answer, Deferred), "a join waits for the others"
 
     def _on_joined(self, group_id: str, result: JoinResult) -> None:
         assert result.error is ErrorCode.NONE, result.error
@@ -74,7 +74,7 @@ class Members:
     def _sync(self, group_id: str, joined: JoinResult) -> None:
         shares = {member.member_id: b"assignment" for member in joined.members}
         request = SyncRequest(joined.member_id, None, joined.generation, assignments=shares)
-        self._classic.sync(group_id, request).into(self._on_synced)
+        self._classic.sync(group_id, request).map(self._on_synced)
 
     def _on_synced(self, result: Any) -> None:  # noqa: ANN401 - a SyncResult.
         assert result.error is ErrorCode.NONE, result.error

@@ -18,7 +18,7 @@ from typing import Final
 
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.runtime.clock import SystemClock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.log.transactions import AbortedSearch, AbortedTransactions
 from kohort.broker.topics.partition import Partition
@@ -73,7 +73,7 @@ def _wrong_marker() -> None:
         producer_epoch: int,
         result: ControlType,
         **terms: int,
-    ) -> Later[ErrorCode] | ErrorCode:
+    ) -> Deferred[ErrorCode] | ErrorCode:
         if _is_chosen(topic, partition):
             result = ControlType(1 - result)
         return write(self, topic, partition, producer_id, producer_epoch, result, **terms)
@@ -94,7 +94,7 @@ def _missing_marker() -> None:
         producer_epoch: int,
         result: ControlType,
         **terms: int,
-    ) -> Later[ErrorCode] | ErrorCode:
+    ) -> Deferred[ErrorCode] | ErrorCode:
         nonlocal count
         count += _is_chosen(topic, partition)
         if _is_chosen(topic, partition) and count % 4 == 0:

@@ -15,7 +15,7 @@ import pytest
 
 from kohort.broker.config import load
 from kohort.broker.core.security.exchange import Done, SaslFailure
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.key_fetching import KEYS_BYTES_MAX, fetch_keys
 from kohort.broker.security.tokens import FETCH_AGAIN_MS, Tokens
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -260,7 +260,7 @@ class Listener:
     async def admits(self, kid: str = "e") -> bool:
         try:
             outcome = self.tokens.check(self.token(kid))
-            done = await finished(outcome) if isinstance(outcome, Later) else outcome
+            done = await finished(outcome) if isinstance(outcome, Deferred) else outcome
         except SaslFailure:
             return False
         assert done.user == "alice"
@@ -272,7 +272,7 @@ class Listener:
             await finished(self.tokens._fetching)
 
 
-async def finished(later: Later[T]) -> T:
+async def finished(later: Deferred[T]) -> T:
     async with asyncio.timeout(30):
         return await later
 
@@ -321,7 +321,7 @@ async def test_a_key_that_is_not_known_waits_for_one_fetch_and_all_wait_for_the_
         listener = Listener(issuer, executor)
         listener.clock.advance(FETCH_AGAIN_MS)
         outcomes = [listener.tokens.check(listener.token(f"k{number}")) for number in range(50)]
-        waiting: list[Later[Done]] = [one for one in outcomes if isinstance(one, Later)]
+        waiting: list[Deferred[Done]] = [one for one in outcomes if isinstance(one, Deferred)]
         assert len(waiting) == 50
         for one in waiting:
             with pytest.raises(SaslFailure, match="not known"):

@@ -22,7 +22,7 @@ from kohort.broker.config import ConfigError
 from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
 from kohort.broker.core.security.session import Principal
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.tokens import FETCH_AGAIN_MS
 from kohort.cli.admin_http import fetch
 from kohort.cli.errors import RefusedCommandError, UsageError
@@ -244,7 +244,7 @@ def decided(broker: BrokerThread, text: str) -> Done:
 
     async def check() -> Done:
         outcome = tokens.check(text)
-        return await outcome if isinstance(outcome, Later) else outcome
+        return await outcome if isinstance(outcome, Deferred) else outcome
 
     return broker.wait_for(check)
 

@@ -16,7 +16,7 @@ from kohort.broker.dispatch.registry import Api, Router
 from kohort.broker.handlers import load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.alter_partition_reassignments import (
@@ -159,7 +159,7 @@ class Client:
 
     async def send(self, request: Any, version: int) -> Any:  # noqa: ANN401
         answer: Any = self._dispatcher.serve(self._connection, request_body(request, version))
-        if isinstance(answer, Later):
+        if isinstance(answer, Deferred):
             answer = await answer
         key = schema_of(type(request)).key
         assert key is not None

@@ -32,7 +32,7 @@ from kohort.broker.coordinator.inbox import Batch, Inbox
 from kohort.broker.coordinator.pacing import PacedCommands
 from kohort.broker.coordinator.timers import GroupTimers
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, let_others_run
 from kohort.groups.effects import (
     Append,
@@ -84,7 +84,7 @@ class _Unfinished(NamedTuple):
     """An exclusive command with steps that are still to be taken."""
 
     steps: Steps[None]
-    ticket: Later[Any] | None
+    ticket: Deferred[Any] | None
 
 
 class GroupActor:
@@ -110,7 +110,7 @@ class GroupActor:
         self._partition: int | None = None
         """Partition of the log that the group lives in, for good; None before its first record."""
         self._inbox = Inbox()
-        self._waiting: dict[Later[Any], None] = {}
+        self._waiting: dict[Deferred[Any], None] = {}
         """Tickets that have no answer yet."""
         self._answers = AnswerQueue(self._waiting, host.answer_slices)
         self._phase: _Phase = _IDLE
@@ -175,7 +175,7 @@ class GroupActor:
                     asyncio.get_running_loop().call_soon(self._step_gathered)
                 return
         if command.ticket is not None:
-            command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            command.ticket.set_exception(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def apply_ready_effects(self) -> None:
         """Carry out the effects of a step that was taken outside of `submit`, by a request that may
@@ -289,7 +289,7 @@ class GroupActor:
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
         """Take a slice of the steps of an exclusive command; returns an append, like `_step`."""
         piece = Slice(self._host)
-        failed_ticket: Later[Any] | None = None
+        failed_ticket: Deferred[Any] | None = None
         try:
             while True:
                 failed_ticket = unfinished.ticket
@@ -431,7 +431,7 @@ class GroupActor:
         for command in self._inbox.take_all():
             self._host.submit(self.group.group_id, command)
 
-    def _rebuild(self, failed_ticket: Later[Any] | None, commands: Sequence[Command]) -> None:
+    def _rebuild(self, failed_ticket: Deferred[Any] | None, commands: Sequence[Command]) -> None:
         """Recover from an exception: fail all requests, and read the group from the log.
 
         Args:
@@ -447,7 +447,7 @@ class GroupActor:
         self._inbox.forget_due()
         if failed_ticket is not None and failed_ticket in self._waiting:
             del self._waiting[failed_ticket]
-            failed_ticket.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            failed_ticket.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         for command in commands:
             if command.ticket is not None and not command.ticket.is_done:
                 self._waiting[command.ticket] = None

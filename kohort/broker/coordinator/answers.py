@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.groups.effects import Reply
 from kohort.groups.steps import FEW
@@ -23,7 +23,7 @@ class AnswerQueue:
 
     __slots__ = ("_is_queued", "_queue", "_slices", "_waiting")
 
-    def __init__(self, waiting: dict[Later[Any], None], slices: RoundRobin) -> None:
+    def __init__(self, waiting: dict[Deferred[Any], None], slices: RoundRobin) -> None:
         """`waiting` holds the group's unanswered tickets; a ticket is removed when it is answered.
         `slices` is shared by all groups.
         """
@@ -44,9 +44,9 @@ class AnswerQueue:
             return
         # Inlines `_answer`: nearly every response is sent here.
         ticket = reply.ticket
-        assert isinstance(ticket, Later)
+        assert isinstance(ticket, Deferred)
         self._waiting.pop(ticket, None)
-        ticket.give(reply.body)
+        ticket.set_result(reply.body)
 
     def give_all(self, replies: Iterator[Reply], count: int) -> None:
         """Answer all `count` tickets at once if they are few and none are queued, otherwise in
@@ -68,7 +68,7 @@ class AnswerQueue:
         self._waiting.clear()
         for ticket in waiting:
             if not ticket.is_done:
-                ticket.fail(error)
+                ticket.set_exception(error)
 
     def run_slice(self, piece: Slice) -> bool:
         """Send a slice of responses; called by `slices`. Returns whether some are left."""
@@ -85,6 +85,6 @@ class AnswerQueue:
 
     def _answer(self, reply: Reply) -> None:
         ticket = reply.ticket
-        assert isinstance(ticket, Later)
+        assert isinstance(ticket, Deferred)
         self._waiting.pop(ticket, None)
-        ticket.give(reply.body)
+        ticket.set_result(reply.body)

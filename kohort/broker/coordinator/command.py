@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.keyed_timers import KeyedTimers
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import RoundRobin
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import Event
@@ -27,7 +27,7 @@ class Command:
     step: Step
     """Executes the command. An exclusive command may return further steps, which are run in
     slices."""
-    ticket: Later[Any] | None = None
+    ticket: Deferred[Any] | None = None
     """Answered by the step, or by a later one."""
     answer_absent: object = None
     """The ticket's answer if the group does not exist when the command is executed."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.offsets.commit import error_without_group
 from kohort.groups.requests import (
     CommitRequest,
@@ -39,9 +39,9 @@ class GroupCoordinator:
 
     def commit(
         self, group_id: str, request: CommitRequest, *, may_answer_group_not_found: bool
-    ) -> Later[CommitResult]:
+    ) -> Deferred[CommitResult]:
         """Execute an OffsetCommit; `may_answer_group_not_found` from v9 on."""
-        ticket: Later[CommitResult] = Later()
+        ticket: Deferred[CommitResult] = Deferred()
         error = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)
         command = Command(
             lambda group, now: group.commit(request, ticket, now),
@@ -60,11 +60,11 @@ class GroupCoordinator:
         transaction: EnclosingTransaction,
         *,
         may_answer_group_not_found: bool,
-    ) -> Later[CommitResult]:
+    ) -> Deferred[CommitResult]:
         """Execute a TxnOffsetCommit of a transaction that includes the group's log partition;
         `may_answer_group_not_found` from v6 on.
         """
-        ticket: Later[CommitResult] = Later()
+        ticket: Deferred[CommitResult] = Deferred()
         absent = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)
 
         def check() -> ErrorCode:
@@ -98,9 +98,9 @@ class GroupCoordinator:
         """
         self.host.end_transaction(offsets_partition, producer_id, commit=commit)
 
-    def delete_group(self, group_id: str) -> Later[ErrorCode]:
+    def delete_group(self, group_id: str) -> Deferred[ErrorCode]:
         """Delete one group (DeleteGroups)."""
-        ticket: Later[ErrorCode] = Later()
+        ticket: Deferred[ErrorCode] = Deferred()
         command = Command(
             lambda group, _: group.delete(ticket),
             ticket,
@@ -112,11 +112,11 @@ class GroupCoordinator:
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Later[DeleteOffsetsResult]:
+    ) -> Deferred[DeleteOffsetsResult]:
         """Execute an OffsetDelete, of existing partitions."""
-        ticket: Later[DeleteOffsetsResult] = Later()
+        ticket: Deferred[DeleteOffsetsResult] = Deferred()
         if not group_id:
-            ticket.give(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
+            ticket.set_result(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         command = Command(
             lambda group, _: group.delete_offsets(partitions, ticket),
@@ -156,12 +156,12 @@ class GroupCoordinator:
         prepared: Awaitable[None],
         group_id: str,
         command: Command,
-        ticket: Later[CommitResult],
+        ticket: Deferred[CommitResult],
     ) -> None:
         try:
             await prepared
         except KafkaError as error:
             logger.warning("The groups' log cannot be made: %s", error)
-            ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            ticket.set_exception(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self.host.submit(group_id, command)

@@ -285,7 +285,7 @@ class GroupHost:
             error = self.error_without_actor(group_id)
             if not error and not command.creates_group:
                 if ticket is not None:
-                    ticket.give(command.answer_absent)
+                    ticket.set_result(command.answer_absent)
                 return
             if not error and len(group_id) > ID_CHARACTERS_MAX:
                 error = ErrorCode.INVALID_GROUP_ID
@@ -293,7 +293,7 @@ class GroupHost:
                 error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if error:
             if ticket is not None:
-                ticket.fail(KafkaError(error))
+                ticket.set_exception(KafkaError(error))
             return
         if actor is None:
             actor = self._adopt(self._new_group(group_id))

@@ -90,4 +90,4 @@ class Inbox(list[Command]):
             if command.ticket is None:
                 self.append(command)
             else:
-                command.ticket.fail(error)
+                command.ticket.set_exception(error)

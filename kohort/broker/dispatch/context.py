@@ -16,8 +16,8 @@ from kohort.broker.dispatch.timed import Timed
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.runtime.fair_lock import FairLock
-from kohort.broker.runtime.later import Later, Tasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
@@ -169,7 +169,7 @@ class RequestContext:
         access = self.broker.access
         return None if access is None else access.permissions_key(self.session)
 
-    def run(self, work: Coroutine[Any, Any, T], *, name: str) -> Later[T]:
+    def run(self, work: Coroutine[Any, Any, T], *, name: str) -> Deferred[T]:
         """Run a coroutine as a task; return its result. If the client has a request quota, it is
         charged for the running time, excluding suspension.
         """
@@ -178,7 +178,7 @@ class RequestContext:
             accounts = quotas.accounts(self.connection, self.header.client_id)
             if accounts.request is not None:
                 work = Timed(work, self.connection)
-        return Later.of(work, self.broker.tasks, name=name)
+        return Deferred.of(work, self.broker.tasks, name=name)
 
     @property
     def client(self) -> Client:

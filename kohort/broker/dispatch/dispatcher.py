@@ -20,7 +20,7 @@ from kohort.broker.dispatch.registry import LONG_BYTES, Router
 from kohort.broker.dispatch.responses import Call, Responder, client_text, encode
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer, codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode
@@ -51,7 +51,7 @@ class Dispatcher:
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         # Inlined as far as possible: every request pays for this.
         started_s = perf_counter()
         responder = self._responder
@@ -89,12 +89,12 @@ class Dispatcher:
             return responder.respond_encoded(call, result)
         return self._continue(call, result)
 
-    def _continue(self, call: Call, result: Any) -> ResponseBuffers | Later[ResponseBuffers]:  # noqa: ANN401
+    def _continue(self, call: Call, result: Any) -> ResponseBuffers | Deferred[ResponseBuffers]:  # noqa: ANN401
         """Serve a request whose handler waits, or returned steps."""
         if isinstance(result, GeneratorType):
             return self._long_requests.begin(call, result)
         api = call[1].api
-        assert isinstance(result, Later), f"{api.name} returned {type(result).__name__}"
+        assert isinstance(result, Deferred), f"{api.name} returned {type(result).__name__}"
         if api.is_task:
             return self._long_requests.finish(call, result)
         return self._responder.respond_later(call, result)

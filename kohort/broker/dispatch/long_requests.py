@@ -23,7 +23,7 @@ from kohort.broker.dispatch.parts import join, parts_of
 from kohort.broker.dispatch.registry import Route
 from kohort.broker.dispatch.responses import Call, Responder, encode_in_steps, interrupted
 from kohort.broker.network.service import ResponseBuffers
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.groups.steps import Steps
 from kohort.protocol.codec import Buffer
@@ -71,14 +71,14 @@ class LongRequests:
 
     def serve(
         self, ctx: RequestContext, frame: Buffer, route: Route, position: int, started_s: float
-    ) -> Later[ResponseBuffers]:
+    ) -> Deferred[ResponseBuffers]:
         """Decode, execute and answer a long request in a task. If its client disconnects, the
         remaining parts are not executed.
         """
         work = self._serve(ctx, frame, route, position, started_s)
         return self._run(ctx, work, route, started_s)
 
-    def begin(self, call: Call, steps: Steps[Any]) -> ResponseBuffers | Later[ResponseBuffers]:
+    def begin(self, call: Call, steps: Steps[Any]) -> ResponseBuffers | Deferred[ResponseBuffers]:
         """Run a handler's steps for one slice; if there are more, continue in a task."""
         try:
             result = _run_slice(call[0], steps)
@@ -86,21 +86,21 @@ class LongRequests:
             return self._responder.fail(call, error)
         if result is _UNFINISHED:
             return self._run_call(call, self._continue(call, steps))
-        if isinstance(result, Later):
+        if isinstance(result, Deferred):
             return self._responder.respond_later(call, result)
         return self._responder.respond(call, result)
 
-    def finish(self, call: Call, result: Later[Any]) -> Later[ResponseBuffers]:
+    def finish(self, call: Call, result: Deferred[Any]) -> Deferred[ResponseBuffers]:
         """Wait for the result of a handler that runs as a task, and encode it in slices."""
         return self._run_call(call, self._respond(call, result))
 
-    def fail(self, call: Call, error: Exception) -> Later[ResponseBuffers]:
+    def fail(self, call: Call, error: Exception) -> Deferred[ResponseBuffers]:
         """Respond to a long request with an error, in slices."""
         return self._run_call(call, self._fail(call, error))
 
     def _run_call(
         self, call: Call, work: Coroutine[Any, Any, ResponseBuffers]
-    ) -> Later[ResponseBuffers]:
+    ) -> Deferred[ResponseBuffers]:
         ctx, route, _, started_s, _ = call
         return self._run(ctx, work, route, started_s, call)
 
@@ -111,12 +111,12 @@ class LongRequests:
         route: Route,
         started_s: float,
         call: Call | None = None,
-    ) -> Later[ResponseBuffers]:
+    ) -> Deferred[ResponseBuffers]:
         """Run a coroutine that serves a request; `call` is None if that is not decoded yet."""
         ctx.connection.worked_s = perf_counter() - started_s
-        return ctx.run(work, name=route.api.name).settle(partial(self._end, call))
+        return ctx.run(work, name=route.api.name).finally_(partial(self._end, call))
 
-    def _end(self, call: Call | None, response: Later[ResponseBuffers]) -> ResponseBuffers:
+    def _end(self, call: Call | None, response: Deferred[ResponseBuffers]) -> ResponseBuffers:
         try:
             return response.result()
         except asyncio.CancelledError:
@@ -162,7 +162,7 @@ class LongRequests:
         """Wait for the response if necessary, and encode it in slices."""
         responder = self._responder
         try:
-            response = await result if isinstance(result, Later) else result
+            response = await result if isinstance(result, Deferred) else result
         except Exception as error:  # noqa: BLE001 - every error gets a response.
             return await self._fail(call, error)
         if response is None:
@@ -206,7 +206,7 @@ async def _handle_parts(
             response: Any = route.handler(ctx, part)
             if isinstance(response, GeneratorType):
                 response = await run(response, time_slice)
-            if isinstance(response, Later):
+            if isinstance(response, Deferred):
                 # Other long requests wait as well, up to offsets.commit.timeout.ms: otherwise
                 # any number of decoded requests could be in memory.
                 response = await response

@@ -15,7 +15,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.parts import Lists
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.steps import Steps
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import API_VERSIONS_KEY
@@ -32,8 +32,9 @@ thousand elements, which take a few milliseconds."""
 PART_MAX: Final = 200
 """Elements in a part of a long request, if an element takes a few microseconds."""
 
-Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Later[Any] | Steps[Any]]
-"""``(context, request) -> reply``, or a `Later` of it, or a generator of steps that returns it."""
+Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Deferred[Any] | Steps[Any]]
+"""``(context, request) -> reply``, or a `Deferred` of it, or a generator of steps with that
+result."""
 
 AsyncHandler: TypeAlias = Callable[[RequestContext, Any], Coroutine[Any, Any, Reply]]
 """A handler that is run as a task."""
@@ -59,7 +60,7 @@ _BY_ITSELF: Final = OnError()
 
 def _as_task(handler: AsyncHandler) -> Handler:
     @wraps(handler)
-    def start(ctx: RequestContext, request: object) -> Later[Any]:
+    def start(ctx: RequestContext, request: object) -> Deferred[Any]:
         return ctx.run(handler(ctx, request), name=handler.__name__)
 
     return start

@@ -19,7 +19,7 @@ from kohort.broker.dispatch.registry import LONG_BYTES, Route
 from kohort.broker.dispatch.throttling import Charging, NoQuotas
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.codec import Buffer
@@ -89,8 +89,8 @@ class Responder:
         return buffers
 
     def respond_later(
-        self, call: Call, result: Later[Any]
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+        self, call: Call, result: Deferred[Any]
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         """Respond when the handler's result is available."""
         worked_s = 0.0
         if self._quotas.is_limiting:
@@ -98,10 +98,10 @@ class Responder:
             worked_s, ctx.connection.worked_s = perf_counter() - started_s, 0.0
         if result.is_done:
             return self._finish(call, worked_s, result)
-        response: Later[ResponseBuffers] = result.settle(partial(self._finish, call, worked_s))
+        response: Deferred[ResponseBuffers] = result.finally_(partial(self._finish, call, worked_s))
         return response
 
-    def _finish(self, call: Call, worked_s: float, result: Later[Any]) -> ResponseBuffers:
+    def _finish(self, call: Call, worked_s: float, result: Deferred[Any]) -> ResponseBuffers:
         """Respond with a result; the handler had worked for `worked_s` before it waited."""
         waited_s = 0.0
         if self._quotas.is_limiting:

@@ -13,7 +13,7 @@ from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, T
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_offsets_to_txn import (
@@ -27,7 +27,7 @@ FENCED_SINCE: Final = 2
 @handles(AddOffsetsToTxnRequest, versions="0-4")
 def add_offsets_to_txn(
     ctx: RequestContext, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
+) -> AddOffsetsToTxnResponse | Deferred[AddOffsetsToTxnResponse]:
     """Add the partition; answered when that is durable."""
     ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
@@ -44,4 +44,4 @@ def add_offsets_to_txn(
     def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=fenced_in(version, error, since=FENCED_SINCE))
 
-    return ctx.broker.transactions.add_partitions(request.transactional_id, add).into(respond)
+    return ctx.broker.transactions.add_partitions(request.transactional_id, add).map(respond)

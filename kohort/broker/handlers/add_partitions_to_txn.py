@@ -18,7 +18,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import INTERNAL_TOPICS
 from kohort.groups.steps import Steps, at_once
@@ -56,7 +56,7 @@ SEVERAL_SINCE: Final = 4
 )
 def add_partitions_to_txn(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
     """Add the partitions; answered when that is durable."""
     several = ctx.api_version >= SEVERAL_SINCE
     if several:
@@ -82,10 +82,10 @@ def add_partitions_to_txn(
             results_by_topic_v3_and_below=at_once(_results(topics, lambda _: code))
         )
 
-    return _add(ctx, request).into(respond)
+    return _add(ctx, request).map(respond)
 
 
-def _add(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Later[ErrorCode]:
+def _add(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Deferred[ErrorCode]:
     """Add the partitions of a request before v4."""
     add = AddRequest(
         request.v3_and_below_producer_id,

@@ -16,7 +16,7 @@ from kohort.broker.core.transaction.requests import ClientVersion, EndRequest, E
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kohort.protocol.records.control import ControlType
 
@@ -25,7 +25,9 @@ RAISES_EPOCH_SINCE: Final = 5
 
 
 @handles(EndTxnRequest, versions="0-5")
-def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Later[EndTxnResponse]:
+def end_txn(
+    ctx: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse | Deferred[EndTxnResponse]:
     """End the transaction; answered when the outcome is decided,
     with the next epoch if requested.
     """
@@ -46,4 +48,4 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Lat
             producer_epoch=result.producer_epoch,
         )
 
-    return ctx.broker.transactions.end(request.transactional_id, end).into(respond)
+    return ctx.broker.transactions.end(request.transactional_id, end).map(respond)

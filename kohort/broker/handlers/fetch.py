@@ -20,7 +20,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import check_leader_epoch
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
@@ -74,7 +74,7 @@ def _without_data(response: FetchResponse | None) -> FetchResponse:
 )
 def fetch(
     ctx: RequestContext, request: FetchRequest
-) -> FetchResponse | Later[FetchResponse] | Steps[Later[FetchResponse]]:
+) -> FetchResponse | Deferred[FetchResponse] | Steps[Deferred[FetchResponse]]:
     """Answer at once if there is enough data, an error, or no maximum wait; otherwise park the
     request.
     """
@@ -190,7 +190,7 @@ class FetchCall:
                 read.committed_only = isolation_level == READ_COMMITTED
         return read
 
-    def try_now(self) -> FetchResponse | Later[FetchResponse]:
+    def try_now(self) -> FetchResponse | Deferred[FetchResponse]:
         """Answer with what can be read at once; otherwise read the rest in a task, or park."""
         reading = FetchPass(self._allowed, self._max_bytes)
         if not reading.read_at_hand():
@@ -199,7 +199,7 @@ class FetchCall:
             return self._respond()
         return self.park(reading.total_bytes)
 
-    def plan_then_read(self) -> Steps[Later[FetchResponse]]:
+    def plan_then_read(self) -> Steps[Deferred[FetchResponse]]:
         """Plan the reads of a request with very many partitions in steps, then read in a task."""
         yield from self.plan()
         reading = FetchPass(self._allowed, self._max_bytes)
@@ -221,13 +221,13 @@ class FetchCall:
             or any(read.error for read in self._allowed)
         )
 
-    def park(self, read_bytes: int) -> Later[FetchResponse]:
+    def park(self, read_bytes: int) -> Deferred[FetchResponse]:
         """Wait for more data, after everything has been read once."""
         broker = self._ctx.broker
         # The data will be read again. It must not be kept: no budget covers parked data.
         for read in self._allowed:
             read.data = b""
-        answer: Later[FetchResponse] = Later()
+        answer: Deferred[FetchResponse] = Deferred()
         operation = DelayedFetch(
             self._allowed,
             bytes_missing=self._request.min_bytes - read_bytes,
@@ -239,7 +239,7 @@ class FetchCall:
         broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
         return answer
 
-    def _read_again(self, answer: Later[FetchResponse]) -> None:
+    def _read_again(self, answer: Deferred[FetchResponse]) -> None:
         """Answer with the available data when the wait is over."""
         if answer.is_done:
             return
@@ -247,12 +247,12 @@ class FetchCall:
             self._refuse_what_is_denied()
         reading = FetchPass(self._allowed, self._max_bytes)
         if not self._ctx.is_long and reading.read_at_hand():
-            answer.give(self._respond())
+            answer.set_result(self._respond())
             return
         rest = self._ctx.run(self._finish_again(reading), name="fetch")
-        rest.on_done(partial(_answer_with, answer))
+        rest.add_done_callback(partial(_answer_with, answer))
         # A client that disconnects cancels the answer, and with it the task.
-        answer.on_done(lambda _: rest.cancel())
+        answer.add_done_callback(lambda _: rest.cancel())
 
     async def _finish_again(self, reading: FetchPass) -> FetchResponse:
         await reading.finish(self._ctx.broker.reads_aside, self._ctx.broker.clock)
@@ -298,13 +298,13 @@ class FetchCall:
                 yield
 
 
-def _answer_with(answer: Later[FetchResponse], source: Later[FetchResponse]) -> None:
+def _answer_with(answer: Deferred[FetchResponse], source: Deferred[FetchResponse]) -> None:
     if source.is_cancelled:
         answer.cancel()
     elif source.error is not None:
-        answer.fail(source.error)
+        answer.set_exception(source.error)
     else:
-        answer.give(source.result())
+        answer.set_result(source.result())
 
 
 def _partition(read: PartitionRead) -> PartitionData:

@@ -19,7 +19,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.find_coordinator import (
     Coordinator,
@@ -50,7 +50,7 @@ SEVERAL_KEYS_SINCE: Final = 4
 )
 def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
+) -> FindCoordinatorResponse | Deferred[FindCoordinatorResponse]:
     """Answer each key; wait only if the coordinator's topic has to be created."""
     keys = request.coordinator_keys
     if ctx.api_version < SEVERAL_KEYS_SINCE:

@@ -19,7 +19,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -29,7 +29,7 @@ FENCED_SINCE: Final = 4
 @handles(InitProducerIdRequest, versions="0-5", on_error=OnError(producer_id=-1, producer_epoch=-1))
 def init_producer_id(
     ctx: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
+) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
     """Assign a producer id and its epoch."""
     _check_allowed(ctx, request.transactional_id)
     if request.transactional_id == "":
@@ -60,7 +60,7 @@ def _check_allowed(ctx: RequestContext, transactional_id: str | None) -> None:
 
 def _of_transactional_id(
     ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
-) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
+) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
     init = InitRequest(
         request.transaction_timeout_ms, request.producer_id, request.producer_epoch, ctx.client
     )
@@ -73,7 +73,7 @@ def _of_transactional_id(
             producer_epoch=result.producer_epoch,
         )
 
-    return ctx.broker.transactions.init_producer_id(transactional_id, init).into(respond)
+    return ctx.broker.transactions.init_producer_id(transactional_id, init).map(respond)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

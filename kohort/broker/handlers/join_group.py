@@ -14,7 +14,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.reasons import state_reason
 from kohort.groups.requests import JoinRequest, JoinResult
 from kohort.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 @handles(JoinGroupRequest, versions="0-9", on_error=OnError(generation_id=-1))
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Later[JoinGroupResponse]:
+) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
     """Join; usually answered at the end of the rebalance's join phase."""
     version = ctx.api_version
     if not ctx.may(Operation.READ, ResourceType.GROUP, request.group_id):
@@ -54,7 +54,7 @@ def join_group(
             reason=state_reason(request.join_reason, request.reason),
         ),
     )
-    return ticket.into(RESPONDERS[version])
+    return ticket.map(RESPONDERS[version])
 
 
 def _respond(version: int, result: JoinResult) -> JoinGroupResponse:

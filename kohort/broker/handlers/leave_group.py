@@ -13,7 +13,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.requests import LeaveEntry, LeaveResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.leave_group import (
@@ -32,7 +32,7 @@ PART_MAX: Final = 5_000
 @handles(LeaveGroupRequest, versions="0-5", parts=(lists("members"),), part_max=PART_MAX)
 def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
+) -> LeaveGroupResponse | Deferred[LeaveGroupResponse]:
     """Remove members; one result each, in the order of the request. Before v3 there is only one."""
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
@@ -47,7 +47,7 @@ def leave_group(
             for member in members
         ],
     )
-    return ticket.into(partial(_respond_for_several, members) if several else _respond_for_one)
+    return ticket.map(partial(_respond_for_several, members) if several else _respond_for_one)
 
 
 def _respond_for_one(result: LeaveResult) -> LeaveGroupResponse:

@@ -15,7 +15,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import current_partition
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.partition import Partition
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -84,7 +84,7 @@ class _Search(NamedTuple):
 )
 def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest
-) -> Steps[ListOffsetsResponse | Later[ListOffsetsResponse]]:
+) -> Steps[ListOffsetsResponse | Deferred[ListOffsetsResponse]]:
     """Look up each partition; one that is named twice fails. Partitions fail individually."""
     by_topic: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:

@@ -24,7 +24,7 @@ from kohort.broker.handlers.shared.authorized_operations import (
 )
 from kohort.broker.handlers.shared.leaders import NO_LEADER
 from kohort.broker.handlers.shared.mutations import Mutations
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic
@@ -68,7 +68,7 @@ def _prepare(ctx: RequestContext, request: MetadataRequest) -> None:
 )
 def metadata(
     ctx: RequestContext, request: MetadataRequest
-) -> MetadataResponse | EncodedResponse | Later[MetadataResponse]:
+) -> MetadataResponse | EncodedResponse | Deferred[MetadataResponse]:
     """Return metadata; waits only if topics are created."""
     requested = request.topics
     if requested is None or (not requested and ctx.api_version < EMPTY_IS_NONE_SINCE):

@@ -18,7 +18,7 @@ from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partitio
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.committed_topics import look_up
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.requests import CommitRequest, CommitResult, OffsetToCommit
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
@@ -71,7 +71,7 @@ def _merge_repeats(ctx: RequestContext, request: OffsetCommitRequest) -> None:
 )
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | EncodedResponse | Later[OffsetCommitResponse | EncodedResponse]:
+) -> OffsetCommitResponse | EncodedResponse | Deferred[OffsetCommitResponse | EncodedResponse]:
     """Commit offsets; answered when those that could be stored are durable."""
     ctx.require(_READ, _GROUP, request.group_id)
     version = ctx.header.api_version
@@ -105,7 +105,7 @@ def offset_commit(
         ),
         may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
     )
-    return ticket.into(complete)
+    return ticket.map(complete)
 
 
 def _requested_topics(request: OffsetCommitRequest) -> _RequestedTopics:

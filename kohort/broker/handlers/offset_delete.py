@@ -12,7 +12,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.requests import DeleteOffsetsResult, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_delete import (
@@ -49,14 +49,14 @@ class _Draft:
 )
 def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
     """Delete offsets; answered when that is durable."""
     ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
     draft = _Draft(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[]))
     for topic in request.topics:
         _add_topic(ctx, draft, topic)
     # The group is asked even if no partition is left: it may not exist.
-    return ctx.broker.groups.delete_offsets(request.group_id, draft.partitions).into(draft.complete)
+    return ctx.broker.groups.delete_offsets(request.group_id, draft.partitions).map(draft.complete)
 
 
 def _add_topic(ctx: RequestContext, draft: _Draft, requested: OffsetDeleteRequestTopic) -> None:

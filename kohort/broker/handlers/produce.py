@@ -36,7 +36,7 @@ from kohort.broker.handlers.shared.in_transaction import (
     append_in_transaction,
 )
 from kohort.broker.network.service import CloseConnection
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, let_others_run
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.partition import Partition
@@ -76,7 +76,7 @@ class _Pause(Enum):
     """The lock is released, without a pause: the decompressed batch is no longer held."""
 
 
-_Steps: TypeAlias = Generator[_Pause | Later[None], None, None]
+_Steps: TypeAlias = Generator[_Pause | Deferred[None], None, None]
 """Yields the kind of pause, or what to wait for."""
 
 _Response: TypeAlias = ProduceResponse | None
@@ -108,7 +108,7 @@ def _is_answered(request: ProduceRequest) -> bool:
     # Most of the bytes are records, which are validated in slices.
     long_bytes=sys.maxsize,
 )
-def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Later[_Response]:
+def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Deferred[_Response]:
     """Append at once; anything that takes long is continued in a task."""
     if _is_transactional(request):
         if request.transactional_id is None:
@@ -138,7 +138,7 @@ def _is_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-async def _finish(call: ProduceCall, steps: _Steps, pause: _Pause | Later[None]) -> _Response:
+async def _finish(call: ProduceCall, steps: _Steps, pause: _Pause | Deferred[None]) -> _Response:
     """Run the remaining steps and respond. The lock for large batches is held only between the two
     pauses around a large batch.
     """
@@ -146,7 +146,7 @@ async def _finish(call: ProduceCall, steps: _Steps, pause: _Pause | Later[None])
     is_holding = False
     try:
         while True:
-            if isinstance(pause, Later):
+            if isinstance(pause, Deferred):
                 with suppress(KafkaError):
                     await pause
             elif pause is _Pause.AFTER_LARGE_BATCH:
@@ -165,7 +165,7 @@ async def _finish(call: ProduceCall, steps: _Steps, pause: _Pause | Later[None])
         if is_holding:
             large_batch.release()
     response = call.respond()
-    return await response if isinstance(response, Later) else response
+    return await response if isinstance(response, Deferred) else response
 
 
 class ProduceCall:
@@ -229,8 +229,8 @@ class ProduceCall:
         if self._transactional:
             yield from self._append_transactional()
 
-    def respond(self) -> _Response | Later[_Response]:
-        """Return the response, or a `Later` if batches have to be forced to disk first.
+    def respond(self) -> _Response | Deferred[_Response]:
+        """Return the response, or a `Deferred` if batches have to be forced to disk first.
 
         Raises:
             CloseConnection: a partition failed, and with acks=0 there is no response to report it.
@@ -247,7 +247,7 @@ class ProduceCall:
         operation = DelayedProduce([append for append, _ in self._pending], owner=ctx.connection)
         deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
         ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
-        return operation.errors.into(self._acknowledge)
+        return operation.errors.map(self._acknowledge)
 
     def _acknowledge(self, errors: list[ErrorCode]) -> _Response:
         """Return the response with the errors of the pending batches, in their order."""
@@ -378,7 +378,7 @@ class ProduceCall:
         refuse = partial(_refuse, partition, result)
         self._transactional.append(Candidate(partition, batch, append, refuse))
 
-    def _append_transactional(self) -> Generator[Later[None], None, None]:
+    def _append_transactional(self) -> Generator[Deferred[None], None, None]:
         ctx, transactional_id = self.ctx, self._request.transactional_id
         assert transactional_id is not None
         yield from append_in_transaction(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.network.service import TokenAnswer
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -25,14 +25,14 @@ NOT_NOW = TokenAnswer(
 @handles(SaslAuthenticateRequest, versions="0-2")
 def sasl_authenticate(
     ctx: RequestContext, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse | Later[SaslAuthenticateResponse]:
+) -> SaslAuthenticateResponse | Deferred[SaslAuthenticateResponse]:
     """Process a token; waits while a password is checked, and before a failure is reported."""
     authentication = ctx.connection.authentication
     if authentication is None:
         return _response(NOT_NOW)
     answer = authentication.authenticate(bytes(request.auth_bytes))
-    if isinstance(answer, Later):
-        return answer.into(_response)
+    if isinstance(answer, Deferred):
+        return answer.map(_response)
     return _response(answer)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.requests import SyncRequest, SyncResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -22,7 +22,7 @@ PROTOCOL_REQUIRED_SINCE: Final = 5
 @handles(SyncGroupRequest, versions="0-5")
 def sync_group(
     ctx: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Later[SyncGroupResponse]:
+) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
     """Sync; answered when the leader's assignment is durable."""
     version = ctx.api_version
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
@@ -40,7 +40,7 @@ def sync_group(
             assignments={share.member_id: share.assignment for share in request.assignments},
         ),
     )
-    return ticket.into(_respond)
+    return ticket.map(_respond)
 
 
 def _respond(result: SyncResult) -> SyncGroupResponse:

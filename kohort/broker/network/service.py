@@ -8,7 +8,7 @@ from kohort.broker.core.security.account import NO_ACCOUNTS, Accounts
 from kohort.broker.core.security.authorizer import NOTHING_GRANTED, Granted
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.timeouts import CloseReason
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
 
@@ -65,7 +65,7 @@ class Authentication(Protocol):
         """
         ...
 
-    def authenticate(self, token: bytes) -> "TokenAnswer | Later[TokenAnswer]":
+    def authenticate(self, token: bytes) -> "TokenAnswer | Deferred[TokenAnswer]":
         """Process a token."""
         ...
 
@@ -147,7 +147,7 @@ class Service(Protocol):
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         """Execute a request. The service may keep `frame`, but not modify it. The connection
         cancels a deferred response when the client disconnects; it may fail with the same errors.
 

@@ -27,7 +27,7 @@ from kohort.broker.network.service import (
 )
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
@@ -55,7 +55,7 @@ _ERROR_AT: Final = slice(8, 10)
 
 T = TypeVar("T")
 
-AuthenticationStep = Challenge | Done | Later[Done] | Later[Challenge | Done]
+AuthenticationStep = Challenge | Done | Deferred[Done] | Deferred[Challenge | Done]
 
 
 class Exchange(Protocol):
@@ -65,7 +65,7 @@ class Exchange(Protocol):
     """The claimed user name; empty until it is known."""
 
     def step(self, token: bytes) -> AuthenticationStep:
-        """Process a token. Raises SaslFailure; a returned `Later` fails with it."""
+        """Process a token. Raises SaslFailure; a returned `Deferred` fails with it."""
         ...
 
 
@@ -134,7 +134,7 @@ class SaslAuthenticator:
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        self._awaited: Later[Any] | None = None
+        self._awaited: Deferred[Any] | None = None
         """The result that the exchange is computing, or has computed last."""
         self._timer: asyncio.TimerHandle | None = None
         """Sends the delayed response."""
@@ -150,7 +150,7 @@ class SaslAuthenticator:
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         if self._state is SaslState.BARE_TOKENS:
             return self._authenticate_bare(bytes(frame))
         key = int.from_bytes(frame[:2], "big", signed=True)
@@ -159,8 +159,8 @@ class SaslAuthenticator:
         if len(frame) < _HEADER_BYTES or not self._is_expected(key):
             return self._reject_request(key, frame)
         answer = self._listener.dispatcher.serve(connection, frame)
-        if isinstance(answer, Later):
-            return answer.settle(lambda later: self._finish(later.result()))
+        if isinstance(answer, Deferred):
+            return answer.finally_(lambda later: self._finish(later.result()))
         if key == API_VERSIONS and answer is not None:
             self._knows_versions = b"".join(answer)[_ERROR_AT] == b"\0\0"
         return self._delayed(answer) if self._delay_response else self._finish(answer)
@@ -200,7 +200,7 @@ class SaslAuthenticator:
         self._state = SaslState.BARE_TOKENS if tokens_are_bare else SaslState.REQUESTS
         return ErrorCode.NONE
 
-    def authenticate(self, token: bytes) -> TokenAnswer | Later[TokenAnswer]:
+    def authenticate(self, token: bytes) -> TokenAnswer | Deferred[TokenAnswer]:
         if self._exchange is None:
             return TokenAnswer(
                 ErrorCode.ILLEGAL_SASL_STATE,
@@ -211,10 +211,10 @@ class SaslAuthenticator:
             outcome = self._step(self._exchange, token)
         except SaslFailure as failure:
             return self._fail(failure, arrived_ms)
-        if not isinstance(outcome, Later):
+        if not isinstance(outcome, Deferred):
             return self._decide(outcome, arrived_ms)
         self._awaited = outcome
-        decided: Later[TokenAnswer | Later[TokenAnswer]] = outcome.settle(
+        decided: Deferred[TokenAnswer | Deferred[TokenAnswer]] = outcome.finally_(
             lambda later: self._on_result(later, arrived_ms)
         )
         return _flattened(decided)
@@ -228,18 +228,18 @@ class SaslAuthenticator:
 
     def _serve_authenticated(
         self, connection: ConnectionInfo, key: int, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         self._check_session(key)
         answer = self._listener.dispatcher.serve(connection, frame)
-        if self._delay_response and not isinstance(answer, Later):
+        if self._delay_response and not isinstance(answer, Deferred):
             # A reauthentication with an unsupported mechanism.
             return self._delayed(answer)
         return answer
 
-    def _authenticate_bare(self, token: bytes) -> ResponseBuffers | Later[ResponseBuffers]:
+    def _authenticate_bare(self, token: bytes) -> ResponseBuffers | Deferred[ResponseBuffers]:
         answer = self.authenticate(token)
-        if isinstance(answer, Later):
-            return answer.settle(lambda later: self._finish(_bare(later.result())))
+        if isinstance(answer, Deferred):
+            return answer.finally_(lambda later: self._finish(_bare(later.result())))
         return self._finish(_bare(answer))
 
     def _step(self, exchange: Exchange, token: bytes) -> AuthenticationStep:
@@ -251,7 +251,9 @@ class SaslAuthenticator:
             raise SaslFailure("another mechanism than before")
         return exchange.step(token)
 
-    def _on_result(self, later: Later[Any], arrived_ms: int) -> TokenAnswer | Later[TokenAnswer]:
+    def _on_result(
+        self, later: Deferred[Any], arrived_ms: int
+    ) -> TokenAnswer | Deferred[TokenAnswer]:
         self._awaited = None
         if later.is_cancelled:
             # The client has disconnected.
@@ -263,7 +265,7 @@ class SaslAuthenticator:
 
     def _decide(
         self, outcome: Challenge | Done, arrived_ms: int
-    ) -> TokenAnswer | Later[TokenAnswer]:
+    ) -> TokenAnswer | Deferred[TokenAnswer]:
         if isinstance(outcome, Challenge):
             return TokenAnswer(token=outcome.token)
         if self._listener.is_disabled(outcome.user):
@@ -300,7 +302,7 @@ class SaslAuthenticator:
         self._connection.on_authenticated(session, self if lifetime_ms else None)
         return TokenAnswer(token=outcome.token, lifetime_ms=lifetime_ms)
 
-    def _fail(self, failure: SaslFailure, arrived_ms: int) -> Later[TokenAnswer]:
+    def _fail(self, failure: SaslFailure, arrived_ms: int) -> Deferred[TokenAnswer]:
         """Fail the attempt, and respond after the delay."""
         listener, connection = self._listener, self._connection
         claimed = self._exchange.user if self._exchange is not None else ""
@@ -324,7 +326,7 @@ class SaslAuthenticator:
         spent_ms = listener.clock.monotonic_ms() - arrived_ms
         return self._after_delay(self._delay_ms(self._mechanism) - spent_ms, answer)
 
-    def _reject_request(self, key: int, frame: Buffer) -> Later[ResponseBuffers]:
+    def _reject_request(self, key: int, frame: Buffer) -> Deferred[ResponseBuffers]:
         """Kafka responds only to clients that have sent a SaslHandshake."""
         may_respond = self._state is SaslState.REQUESTS and len(frame) <= REFUSED_BYTES_MAX
         text = f"a request with API key {key} before authentication"
@@ -339,15 +341,15 @@ class SaslAuthenticator:
         self._listener.log.note("authentication", "Rejected %s from %s", text, self._connection.ip)
         return self._delayed(answer)
 
-    def _delayed(self, answer: ResponseBuffers) -> Later[ResponseBuffers]:
+    def _delayed(self, answer: ResponseBuffers) -> Deferred[ResponseBuffers]:
         """Delay an error response."""
         later = self._after_delay(self._delay_ms(""), answer)
-        return later.settle(lambda done: self._finish(done.result()))
+        return later.finally_(lambda done: self._finish(done.result()))
 
-    def _after_delay(self, delay_ms: int, value: T) -> Later[T]:
-        later: Later[T] = Later()
+    def _after_delay(self, delay_ms: int, value: T) -> Deferred[T]:
+        later: Deferred[T] = Deferred()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(delay_ms, 0) / 1000, later.give, value)
+        self._timer = loop.call_later(max(delay_ms, 0) / 1000, later.set_result, value)
         return later
 
     def _delay_ms(self, mechanism: str) -> int:
@@ -390,29 +392,29 @@ def _bare(answer: TokenAnswer) -> ResponseBuffers:
     return [len(answer.token).to_bytes(4, "big") + answer.token]
 
 
-def _flattened(later: Later[TokenAnswer | Later[TokenAnswer]]) -> Later[TokenAnswer]:
-    """Return a `Later` with the value of the inner one."""
-    flat: Later[TokenAnswer] = Later()
+def _flattened(later: Deferred[TokenAnswer | Deferred[TokenAnswer]]) -> Deferred[TokenAnswer]:
+    """Return a `Deferred` with the value of the inner one."""
+    flat: Deferred[TokenAnswer] = Deferred()
 
-    def pass_on(done: Later[TokenAnswer]) -> None:
+    def pass_on(done: Deferred[TokenAnswer]) -> None:
         if done.is_cancelled:
             flat.cancel()
         elif done.error is not None:
-            flat.fail(done.error)
+            flat.set_exception(done.error)
         else:
-            flat.give(done.result())
+            flat.set_result(done.result())
 
-    def on_first(done: Later[TokenAnswer | Later[TokenAnswer]]) -> None:
+    def on_first(done: Deferred[TokenAnswer | Deferred[TokenAnswer]]) -> None:
         if done.is_cancelled:
             flat.cancel()
         elif done.error is not None:
-            flat.fail(done.error)
+            flat.set_exception(done.error)
         else:
             value = done.result()
-            if isinstance(value, Later):
-                value.on_done(pass_on)
+            if isinstance(value, Deferred):
+                value.add_done_callback(pass_on)
             else:
-                flat.give(value)
+                flat.set_result(value)
 
-    later.on_done(on_first)
+    later.add_done_callback(on_first)
     return flat

@@ -20,7 +20,7 @@ from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
 from kohort.broker.core.security.plain import PlainLogin, read_plain
 from kohort.broker.core.security.session import USER, Principal, Session
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.authenticator import FailureDelays
 
 LISTENER: Final = "HTTP"
@@ -34,8 +34,8 @@ class HttpGuard:
 
     ways: tuple[str, ...]
     """The schemes enabled by `kohort.http.authentication`."""
-    check_password: Callable[[PlainLogin, str], Done | Later[Done]]
-    check_token: Callable[[str], Done | Later[Done]] | None
+    check_password: Callable[[PlainLogin, str], Done | Deferred[Done]]
+    check_token: Callable[[str], Done | Deferred[Done]] | None
     clock: Clock
     delays: FailureDelays
     delay_ms: int
@@ -56,7 +56,7 @@ class HttpGuard:
         arrived_ms = self.clock.monotonic_ms()
         try:
             outcome = self._check(way, credentials.strip(), ip)
-            done = await outcome if isinstance(outcome, Later) else outcome
+            done = await outcome if isinstance(outcome, Deferred) else outcome
             self._check_disabled(done)
         except SaslFailure:
             self.count(LISTENER, MECHANISMS[way], "failed")
@@ -70,8 +70,8 @@ class HttpGuard:
         if self.is_disabled(done.user):
             raise SaslFailure("the user is disabled")
 
-    def _check(self, way: str, credentials: str, ip: str) -> Done | Later[Done]:
-        """Check credentials. Raises SaslFailure, or returns a `Later` that fails with it."""
+    def _check(self, way: str, credentials: str, ip: str) -> Done | Deferred[Done]:
+        """Check credentials. Raises SaslFailure, or returns a `Deferred` that fails with it."""
         if way == "basic":
             return self.check_password(_login(credentials), ip)
         if self.check_token is None or len(credentials) > TOKEN_CHARACTERS_MAX:

@@ -19,7 +19,7 @@ from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.core.security.plain import WRONG, PlainLogin, read_plain
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.lower_threads import LowerThreads, Threads
 from kohort.broker.security.users import PasswordWork, Users
 from kohort.protocol.scram import HASHES, keys_of, salted_password
@@ -42,7 +42,7 @@ class _Check:
     address_block: str
     wrong_because: str
     """Why the password is known to be wrong; empty if it has to be checked."""
-    later: Later[Done]
+    later: Deferred[Done]
 
 
 class Passwords:
@@ -81,9 +81,9 @@ class Passwords:
         self._is_closed = True
         self._threads.close()
 
-    def check(self, login: PlainLogin, ip: str) -> Done | Later[Done]:
-        """Check a password. Raises SaslFailure, or returns a `Later` that fails with it; immediate
-        only if the password is cached or too many checks are queued.
+    def check(self, login: PlainLogin, ip: str) -> Done | Deferred[Done]:
+        """Check a password. Raises SaslFailure, or returns a `Deferred` that fails with it. The
+        result is immediate only if the password is cached or too many checks are queued.
         """
         if self.is_disabled(login.user):
             return self.refuse(login, ip, "the user is disabled")
@@ -95,20 +95,20 @@ class Passwords:
             return Done(b"", login.user)
         return self._check_slowly(login, ip)
 
-    def refuse(self, login: PlainLogin, ip: str, because: str) -> Later[Done]:
+    def refuse(self, login: PlainLogin, ip: str, because: str) -> Deferred[Done]:
         """Fail with SaslFailure after the work of a check."""
         self._mark(login)
         return self._check_slowly(login, ip, because)
 
-    def _check_slowly(self, login: PlainLogin, ip: str, wrong_because: str = "") -> Later[Done]:
-        check = _Check(login, address_block_of(ip), wrong_because, Later())
+    def _check_slowly(self, login: PlainLogin, ip: str, wrong_because: str = "") -> Deferred[Done]:
+        check = _Check(login, address_block_of(ip), wrong_because, Deferred())
         dropped = check if self._is_closed else self._waiting.add(check.address_block, check)
         if dropped is check:
             raise _too_many()
         if dropped is not None:
-            dropped.later.fail(_too_many())
+            dropped.later.set_exception(_too_many())
         # Checks of clients that have disconnected are removed from the queue.
-        check.later.on_done(lambda _: self._waiting.remove(check.address_block, check))
+        check.later.add_done_callback(lambda _: self._waiting.remove(check.address_block, check))
         self._start_checks()
         return check.later
 
@@ -128,7 +128,7 @@ class Passwords:
         self._running_count -= 1
         self._start_checks()
         if done.cancelled() or done.exception() is not None:
-            check.later.fail(SaslFailure("the password could not be checked", WRONG))
+            check.later.set_exception(SaslFailure("the password could not be checked", WRONG))
             return
         credential = next((work.credential for work in to_do if _is_stored(work)), None)
         because = check.wrong_because
@@ -138,13 +138,13 @@ class Passwords:
 
     def _give(
         self,
-        later: Later[Done],
+        later: Deferred[Done],
         login: PlainLogin,
         credential: Credential | None,
         wrong_because: str,
     ) -> None:
         if wrong_because:
-            later.fail(SaslFailure(wrong_because, WRONG))
+            later.set_exception(SaslFailure(wrong_because, WRONG))
             return
         if credential in {stored for _, stored in self._users.credentials_of(login.user)}:
             # Not if the credential has changed since: `_forget` has been called already.
@@ -154,9 +154,9 @@ class Passwords:
         try:
             login.check_authzid()
         except SaslFailure as failure:
-            later.fail(failure)
+            later.set_exception(failure)
             return
-        later.give(Done(b"", login.user))
+        later.set_result(Done(b"", login.user))
 
     def _mark(self, login: PlainLogin) -> bytes:
         return hmac.digest(self._key, login.user.encode() + b"\0" + login.password, "sha256")
@@ -174,7 +174,7 @@ class PlainExchange:
         self._given = given
         self._ip = ip
 
-    def step(self, token: bytes) -> Done | Later[Done]:
+    def step(self, token: bytes) -> Done | Deferred[Done]:
         """Process the only token. Raises SaslFailure."""
         login = read_plain(token)
         self.user = login.user

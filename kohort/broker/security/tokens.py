@@ -24,7 +24,7 @@ from kohort.broker.core.security.oauthbearer import (
     read_message,
 )
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.key_fetching import fetch_keys
 from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.unsecured_tokens import UnsecuredTokens
@@ -81,7 +81,7 @@ class Tokens:
         self._keys: Mapping[str | None, Any] = {}
         self._fetched_ms: int | None = None
         self._tried_ms = clock.monotonic_ms()
-        self._fetching: Later[None] | None = None
+        self._fetching: Deferred[None] | None = None
         try:
             self._set_keys(fetch_keys(self._url))
         except (OSError, ValueError) as error:
@@ -89,8 +89,8 @@ class Tokens:
                 raise StoreError(f"listener {listener}: {self._url}: {error}") from None
             logger.warning("Listener %s has no token keys yet: %s", listener, error)
 
-    def check(self, token: str) -> Done | Later[Done]:
-        """Verify a token. Raises SaslFailure, or returns a `Later` that waits for keys."""
+    def check(self, token: str) -> Done | Deferred[Done]:
+        """Verify a token. Raises SaslFailure, or returns a `Deferred` that waits for keys."""
         header = self._header(token)
         self._drop_stale_keys()
         is_known = header.get("kid") in self._keys
@@ -146,7 +146,7 @@ class Tokens:
         if self._fetching is not None:
             return
         self._tried_ms = self._clock.monotonic_ms()
-        fetching = self._fetching = Later[None]()
+        fetching = self._fetching = Deferred[None]()
         work = asyncio.get_running_loop().run_in_executor(self._executor, fetch_keys, self._url)
 
         def finish(done: asyncio.Future[bytes]) -> None:
@@ -157,7 +157,7 @@ class Tokens:
                 logger.warning("Cannot fetch the token keys: %s", error)
             finally:
                 # Clients wait for this, whatever the result.
-                fetching.give(None)
+                fetching.set_result(None)
 
         work.add_done_callback(finish)
 
@@ -191,7 +191,7 @@ class OAuthExchange:
         self._tokens = tokens
         self._refused: SaslFailure | None = None
 
-    def step(self, token: bytes) -> "Challenge | Done | Later[Challenge | Done]":
+    def step(self, token: bytes) -> "Challenge | Done | Deferred[Challenge | Done]":
         """Process a token; rejecting it takes two rounds (RFC 7628). Raises SaslFailure."""
         if self._refused is not None:
             raise SaslFailure(str(self._refused), REFUSAL.decode())
@@ -200,11 +200,11 @@ class OAuthExchange:
             outcome = self._tokens.check(claimed.token)
         except SaslFailure as failure:
             return self._refuse(failure)
-        if isinstance(outcome, Later):
-            return outcome.settle(lambda later: self._outcome(later, claimed.authzid))
+        if isinstance(outcome, Deferred):
+            return outcome.finally_(lambda later: self._outcome(later, claimed.authzid))
         return self._checked(outcome, claimed.authzid)
 
-    def _outcome(self, later: Later[Done], authzid: str) -> Challenge | Done:
+    def _outcome(self, later: Deferred[Done], authzid: str) -> Challenge | Done:
         try:
             return self._checked(later.result(), authzid)
         except SaslFailure as failure:
@@ -246,15 +246,15 @@ def token_rules(config: BrokerConfig) -> TokenRules:
     return TokenRules(audiences, issuer or None, skew_s, config.sasl_oauthbearer_sub_claim_name)
 
 
-def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
+def _after(waited: Deferred[None], make: Callable[[], Done]) -> Deferred[Done]:
     """Return the result of `make` after `waited`, which is not cancelled with it."""
-    made: Later[Done] = Later()
+    made: Deferred[Done] = Deferred()
 
-    def finish(_: Later[None]) -> None:
+    def finish(_: Deferred[None]) -> None:
         try:
-            made.give(make())
+            made.set_result(make())
         except Exception as error:  # noqa: BLE001 - raised by `result`.
-            made.fail(error)
+            made.set_exception(error)
 
-    waited.on_done(finish)
+    waited.add_done_callback(finish)
     return made

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.core.partition.transactions import AbortedTransaction as OfLog
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Monotonic, Slice, let_others_run
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import Records
@@ -200,8 +200,8 @@ class DelayedFetch(DelayedOperation, Generic[T]):
         reads: list[PartitionRead],
         *,
         bytes_missing: int,
-        read_again: Callable[[Later[T]], None],
-        answer: Later[T],
+        read_again: Callable[[Deferred[T]], None],
+        answer: Deferred[T],
         owner: Hashable,
     ) -> None:
         super().__init__(owner=owner, held_bytes=200 * len(reads))
@@ -233,4 +233,4 @@ class DelayedFetch(DelayedOperation, Generic[T]):
     def on_failed(self, error: Exception) -> None:
         """Answer with ``error``, unless there is an answer already."""
         if not self._answer.is_done:
-            self._answer.fail(error)
+            self._answer.set_exception(error)

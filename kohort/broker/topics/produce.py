@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
@@ -45,7 +45,7 @@ class DelayedProduce(DelayedOperation):
     def __init__(self, pending: list[PendingAppend], *, owner: Hashable) -> None:
         super().__init__(owner=owner, held_bytes=200 * len(pending))
         self._pending = pending
-        self.errors: Later[list[ErrorCode]] = Later()
+        self.errors: Deferred[list[ErrorCode]] = Deferred()
         """One for each of `pending`, NONE among them; given when all are decided, or at the
         deadline."""
 
@@ -62,9 +62,9 @@ class DelayedProduce(DelayedOperation):
     def on_complete(self, completion: Completion) -> None:
         """Give the errors."""
         del completion
-        self.errors.give([append.error for append in self._pending])
+        self.errors.set_result([append.error for append in self._pending])
 
     def on_failed(self, error: Exception) -> None:
         """Fail with ``error``, unless the errors have been given."""
         if not self.errors.is_done:
-            self.errors.fail(error)
+            self.errors.set_exception(error)

@@ -36,8 +36,8 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.core.transaction.rules import late_before_ms
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.lasting_tasks import LastingTasks
-from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
@@ -106,9 +106,9 @@ class TransactionHost:
         """Ids whose rules have raised: unavailable until the next start."""
         self._stuck: set[str] = set()
         """Ids that wait for a partition to take its marker; logged when they begin to."""
-        self._unanswered: dict[Later[Any], TransactionalId] = {}
+        self._unanswered: dict[Deferred[Any], TransactionalId] = {}
         """Tickets that have no answer yet, and the ids that will answer them."""
-        self._settling: dict[str, list[Later[None]]] = {}
+        self._settling: dict[str, list[Deferred[None]]] = {}
         """Waiters for the end of what an id is busy with, by id."""
         self._slices = RoundRobin(clock)
         """Shares slices of the loop between ids with many markers to write or a timer gone off."""
@@ -179,11 +179,11 @@ class TransactionHost:
         self._slices.clear()
         unanswered, self._unanswered = self._unanswered, {}
         for ticket in unanswered:
-            ticket.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+            ticket.set_exception(KafkaError(ErrorCode.NOT_COORDINATOR))
         settling, self._settling = self._settling, {}
         for waiters in settling.values():
             for waiter in waiters:
-                waiter.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+                waiter.set_exception(KafkaError(ErrorCode.NOT_COORDINATOR))
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -270,14 +270,16 @@ class TransactionHost:
         self.marking.finish_one(one)
         return one
 
-    def step(self, one: TransactionalId, ticket: Later[Any], step: Callable[[int], None]) -> None:
+    def step(
+        self, one: TransactionalId, ticket: Deferred[Any], step: Callable[[int], None]
+    ) -> None:
         """Have an id do what it is asked for; `step` takes the wall time."""
         self._unanswered[ticket] = one
         self._run_step(one, lambda: step(self._clock.wall_ms()))
 
-    def settled(self, one: TransactionalId) -> Later[None]:
+    def settled(self, one: TransactionalId) -> Deferred[None]:
         """Return an answer that is given when the id, which is busy now, is so no longer."""
-        waiter: Later[None] = Later()
+        waiter: Deferred[None] = Deferred()
         self._settling.setdefault(one.transactional_id, []).append(waiter)
         return waiter
 
@@ -373,9 +375,9 @@ class TransactionHost:
     def _carry_out(self, one: TransactionalId, effect: Effect) -> None:
         match effect:
             case Reply(ticket, body):
-                assert isinstance(ticket, Later)
+                assert isinstance(ticket, Deferred)
                 if self._unanswered.pop(ticket, None) is not None:
-                    ticket.give(body)
+                    ticket.set_result(body)
             case Append():
                 self._append(one, effect)
             case Mark():
@@ -408,14 +410,14 @@ class TransactionHost:
         for ticket in [ticket for ticket, of in self._unanswered.items() if of is one]:
             del self._unanswered[ticket]
             if not ticket.is_done:
-                ticket.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+                ticket.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         for waiter in self._settling.pop(name, ()):
-            waiter.give(None)
+            waiter.set_result(None)
 
     def _log_settled(self, one: TransactionalId) -> None:
         if self._settling and not one.is_busy:
             for waiter in self._settling.pop(one.transactional_id, ()):
-                waiter.give(None)
+                waiter.set_result(None)
 
     # Records.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later, Tasks
+from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ class MarkerWriter(Protocol):
         *,
         coordinator_epoch: int,
         transaction_version: int,
-    ) -> Later[ErrorCode] | ErrorCode:
+    ) -> Deferred[ErrorCode] | ErrorCode:
         """Append the marker; told when it is durable, and what depends on it is done.
 
         Args:
@@ -77,7 +77,7 @@ class PartitionMarkers:
         *,
         coordinator_epoch: int,
         transaction_version: int,
-    ) -> Later[ErrorCode] | ErrorCode:
+    ) -> Deferred[ErrorCode] | ErrorCode:
         """See `MarkerWriter`."""
         try:
             found = self._find(topic, partition)
@@ -97,7 +97,7 @@ class PartitionMarkers:
         if found.high_watermark >= appended.next_offset:
             self._end_offsets(topic, partition, producer_id, is_commit=is_commit)
             return ErrorCode.NONE
-        return Later.of(
+        return Deferred.of(
             self._wait(found, appended.next_offset, producer_id, is_commit=is_commit),
             self._tasks,
             name=f"marker in {found!r}",

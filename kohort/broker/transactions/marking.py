@@ -20,7 +20,7 @@ from kohort.broker.core.transaction.records import (
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.log import TransactionLog
 from kohort.broker.transactions.markers import MarkerWriter
@@ -145,8 +145,8 @@ class Marking:
         if not written.is_done:
             one.on_waiting()
 
-        def take(later: Later[ErrorCode]) -> None:
+        def take(later: Deferred[ErrorCode]) -> None:
             error = ErrorCode.KAFKA_STORAGE_ERROR if later.error else later.result()
             self._run_step(one, lambda: one.on_marked(partition, error, self._clock.wall_ms()))
 
-        written.on_done(take)
+        written.add_done_callback(take)

@@ -18,7 +18,7 @@ from kohort.broker.core.transaction.requests import (
     TopicPartition,
 )
 from kohort.broker.core.transaction.rules import check_init
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.transactions.host import TransactionHost
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -38,35 +38,35 @@ class Transactions:
 
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
 
-    def init_producer_id(self, transactional_id: str, request: InitRequest) -> Later[InitResult]:
+    def init_producer_id(self, transactional_id: str, request: InitRequest) -> Deferred[InitResult]:
         """InitProducerId with a transactional id."""
-        ticket: Later[InitResult] = Later()
+        ticket: Deferred[InitResult] = Deferred()
         error = check_init(transactional_id, request, self.host.config.rules)
         one = error or self.host.find_or_make(transactional_id)
         if isinstance(one, ErrorCode):
-            ticket.give(InitResult(one))
+            ticket.set_result(InitResult(one))
         else:
             self.host.step(
                 one, ticket, lambda wall_ms: one.init_producer_id(request, ticket, wall_ms)
             )
         return ticket
 
-    def add_partitions(self, transactional_id: str, request: AddRequest) -> Later[ErrorCode]:
+    def add_partitions(self, transactional_id: str, request: AddRequest) -> Deferred[ErrorCode]:
         """AddPartitionsToTxn and AddOffsetsToTxn, of partitions that exist."""
-        ticket: Later[ErrorCode] = Later()
+        ticket: Deferred[ErrorCode] = Deferred()
         one = self.host.find(transactional_id)
         if isinstance(one, ErrorCode):
-            ticket.give(one)
+            ticket.set_result(one)
         else:
             self.host.step(one, ticket, lambda wall_ms: one.add(request, ticket, wall_ms))
         return ticket
 
-    def end(self, transactional_id: str, request: EndRequest) -> Later[EndResult]:
+    def end(self, transactional_id: str, request: EndRequest) -> Deferred[EndResult]:
         """EndTxn."""
-        ticket: Later[EndResult] = Later()
+        ticket: Deferred[EndResult] = Deferred()
         one = self.host.find(transactional_id)
         if isinstance(one, ErrorCode):
-            ticket.give(EndResult(one))
+            ticket.set_result(EndResult(one))
         else:
             self.host.step(one, ticket, lambda wall_ms: one.end(request, ticket, wall_ms))
         return ticket
@@ -114,7 +114,7 @@ class Transactions:
         producer_epoch: int,
         partitions: Sequence[tuple[str, int]],
         client: Client | None = None,
-    ) -> Later[None] | None:
+    ) -> Deferred[None] | None:
         """Add what `verify` has found to be right, in one record; None if that is durable already.
 
         The ticket fails with KafkaError if nothing was added.
@@ -124,10 +124,10 @@ class Transactions:
         """
         places = tuple([TopicPartition(*place) for place in partitions])
         request = AddRequest(producer_id, producer_epoch, places, ClientVersion.V2, client)
-        added = self.add_partitions(transactional_id, request).into(_raise_error)
-        return added if isinstance(added, Later) else None
+        added = self.add_partitions(transactional_id, request).map(_raise_error)
+        return added if isinstance(added, Deferred) else None
 
-    def settling(self, transactional_id: str, *, adds: bool) -> Later[None] | None:
+    def settling(self, transactional_id: str, *, adds: bool) -> Deferred[None] | None:
         """What a batch waits for before it is verified; None if it need not.
 
         While a record is being written the rules would refuse it, though nothing is wrong.

@@ -23,7 +23,7 @@ from kohort.broker.dispatch.registry import Api, Handler, Router
 from kohort.broker.handlers import load_handlers
 from kohort.broker.handlers.find_coordinator import GROUP
 from kohort.broker.network.service import CloseConnection
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import FetchRequest
@@ -136,7 +136,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._all: list[Fault] = []
-        self._dropped: list[Later[Any]] = []
+        self._dropped: list[Deferred[Any]] = []
         self._router: Router | None = None
         self.on_request: Callable[[RequestContext, Api], None] | None = None
         """Called for every request. Set before the broker starts."""
@@ -192,7 +192,7 @@ class Faults:
                 continue
             if fault.delay_ms or fault.hold:
                 work = self._late(fault, api, ctx, request, faults)
-                return Later.of(work, ctx.broker.tasks, name=f"late {api.name}")
+                return Deferred.of(work, ctx.broker.tasks, name=f"late {api.name}")
             return self._act(fault, api, ctx, request, faults)
         return api.handler(ctx, request)
 
@@ -210,7 +210,7 @@ class Faults:
         returned = self._act(fault, api, ctx, request, faults)
         if isinstance(returned, GeneratorType):
             returned = at_once(returned)
-        return await returned if isinstance(returned, Later) else returned
+        return await returned if isinstance(returned, Deferred) else returned
 
     def _act(
         self,
@@ -228,7 +228,7 @@ class Faults:
             return self._handle(api, ctx, request, faults)
         if not api.is_answered(request):
             return None
-        never: Later[Any] = Later()
+        never: Deferred[Any] = Deferred()
         self._dropped = [response for response in self._dropped if not response.is_done]
         self._dropped.append(never)
         return never

@@ -14,7 +14,7 @@ from kohort.broker.app import Broker
 from kohort.broker.coordinator.command import Command
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.cli.groups.history import why_lines
 from kohort.groups.classic import rebalance
 from kohort.groups.classic.leave import ADMIN_REASON
@@ -185,7 +185,7 @@ class Groups:
 
     async def _step(self, group_id: str, step: Callable[[Group, Now], Any]) -> Any:  # noqa: ANN401
         """Run a step; return or raise its outcome. Raises LookupError without such a group."""
-        ticket: Later[Callable[[], Any]] = Later()
+        ticket: Deferred[Callable[[], Any]] = Deferred()
 
         def take(group: Group, now: Now) -> None:
             try:

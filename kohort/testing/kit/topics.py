@@ -17,7 +17,7 @@ from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import Router
 from kohort.broker.handlers import load_handlers
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.topics.creation import USE_DEFAULT
 from kohort.broker.topics.partition import Partition
@@ -83,7 +83,7 @@ class Topics:
         parts, expected = encode_request(request, version, next(self._numbers), CLIENT_ID)
         frame = b"".join(parts)[4:]
         answer = self._dispatcher.serve(self._connection, frame)
-        buffers = await answer if isinstance(answer, Later) else answer
+        buffers = await answer if isinstance(answer, Deferred) else answer
         assert buffers is not None
         response, _ = decode_response_at(b"".join(buffers), 4, expected)
         return response

@@ -14,7 +14,7 @@ from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.handlers import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.log import OS_FILES
@@ -123,7 +123,7 @@ async def ask(topics: TopicManager, request: Any, version: int | None = None) ->
     # As the dispatcher: what else can be awaited is no answer.
     if inspect.isgenerator(response):
         response = await run(cast("Any", response), Slice(ctx.broker.clock))
-    if inspect.iscoroutine(response) or isinstance(response, Later):
+    if inspect.iscoroutine(response) or isinstance(response, Deferred):
         response = await response
     response_codec: Codec[Any] = codec(RESPONSES[api.key], ctx.api_version)
     is_encoded = isinstance(response, EncodedResponse)

@@ -13,7 +13,7 @@ import pytest
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups import encoding
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Cancel, Schedule, TimerKey
@@ -243,7 +243,7 @@ class _RotaWrite:
 
 async def join_rota(host: GroupHost, member_id: str, group_id: str = "g") -> Any:  # noqa: ANN401
     """A member joins, of a group that is made if there is none; the answer is its epoch."""
-    ticket: Later[Any] = Later()
+    ticket: Deferred[Any] = Deferred()
 
     def step(group: Group, now: Now) -> None:
         del now
@@ -258,7 +258,7 @@ async def join_rota(host: GroupHost, member_id: str, group_id: str = "g") -> Any
 
 async def convert_to_rota(host: GroupHost, *members: str, group_id: str = "g") -> ErrorCode:
     """The group's membership becomes a rota of these members; returns how that ended."""
-    ticket: Later[ErrorCode] = Later()
+    ticket: Deferred[ErrorCode] = Deferred()
 
     def step(group: Group, now: Now) -> None:
         del now

@@ -17,7 +17,7 @@ from kohort.broker.core.transaction.requests import (
     InitRequest,
     TopicPartition,
 )
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.transactions import Transactions
@@ -47,7 +47,7 @@ class MarkedPartitions:
         self.markers: dict[TopicPartition, list[Written]] = {one: [] for one in partitions}
         self.offline: set[TopicPartition] = set()
         self.producers = {one: ProducerState() for one in partitions}
-        self._held: list[tuple[Later[ErrorCode], TopicPartition, Written]] | None = None
+        self._held: list[tuple[Deferred[ErrorCode], TopicPartition, Written]] | None = None
 
     def write(
         self,
@@ -59,13 +59,13 @@ class MarkedPartitions:
         *,
         coordinator_epoch: int,
         transaction_version: int,
-    ) -> Later[ErrorCode] | ErrorCode:
+    ) -> Deferred[ErrorCode] | ErrorCode:
         place = TopicPartition(topic, partition)
         written = Written(
             result, producer_id, producer_epoch, coordinator_epoch, transaction_version
         )
         if self._held is not None:
-            later: Later[ErrorCode] = Later()
+            later: Deferred[ErrorCode] = Deferred()
             self._held.append((later, place, written))
             return later
         return self._write(place, written)
@@ -108,7 +108,7 @@ class MarkedPartitions:
         """What waits is written, and what comes at once."""
         held, self._held = self._held or [], None
         for later, place, written in held:
-            later.give(self._write(place, written))
+            later.set_result(self._write(place, written))
 
 
 class TransactionsHarness:
@@ -139,9 +139,9 @@ class TransactionsHarness:
 
     def init(
         self, name: str = "t", producer_id: int = -1, epoch: int = -1, timeout_ms: int = TIMEOUT_MS
-    ) -> Any:  # noqa: ANN401 - an answer, or a Later of one.
+    ) -> Any:  # noqa: ANN401 - an answer, or a Deferred of one.
         request = InitRequest(timeout_ms, producer_id, epoch)
-        return self.transactions.init_producer_id(name, request).into(_same)
+        return self.transactions.init_producer_id(name, request).map(_same)
 
     def add(
         self,
@@ -152,7 +152,7 @@ class TransactionsHarness:
         version: ClientVersion = ClientVersion.V1,
     ) -> Any:  # noqa: ANN401 - as above.
         request = AddRequest(producer_id, epoch, partitions, version)
-        return self.transactions.add_partitions(name, request).into(_same)
+        return self.transactions.add_partitions(name, request).map(_same)
 
     def end(
         self,
@@ -164,7 +164,7 @@ class TransactionsHarness:
         version: ClientVersion = ClientVersion.V2,
     ) -> Any:  # noqa: ANN401 - as above.
         request = EndRequest(producer_id, epoch, result, version)
-        return self.transactions.end(name, request).into(_same)
+        return self.transactions.end(name, request).map(_same)
 
     def state(self, name: str = "t") -> str | None:
         one = self.host.transactional_id(name)

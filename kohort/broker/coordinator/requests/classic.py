@@ -12,7 +12,7 @@ from typing import Final
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.join import check_request
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
 from kohort.groups.classic.membership import ClassicMembership
@@ -69,13 +69,13 @@ class ClassicRequests:
             actor.apply_ready_effects()
         return error
 
-    def join(self, group_id: str, request: JoinRequest) -> Later[JoinResult]:
+    def join(self, group_id: str, request: JoinRequest) -> Deferred[JoinResult]:
         """Execute a JoinGroup. A group without a membership gets a classic one."""
-        ticket: Later[JoinResult] = Later()
+        ticket: Deferred[JoinResult] = Deferred()
         error = check_request(group_id, request, self._host.config.group)
         member_id = request.member_id
         if error:
-            ticket.give(JoinResult(error, member_id))
+            ticket.set_result(JoinResult(error, member_id))
             return ticket
         command = Command(
             lambda group, now: self._join(group, request, ticket, now),
@@ -101,7 +101,7 @@ class ClassicRequests:
             self._host.submit(holder_id, Command(partial(_drop_id, member_id), is_exclusive=True))
 
     def _join(
-        self, group: Group, request: JoinRequest, ticket: Later[JoinResult], now: Now
+        self, group: Group, request: JoinRequest, ticket: Deferred[JoinResult], now: Now
     ) -> None:
         membership = group.membership
         if membership is None and not group.is_dead:
@@ -112,11 +112,11 @@ class ClassicRequests:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
-    def sync(self, group_id: str, request: SyncRequest) -> Later[SyncResult]:
+    def sync(self, group_id: str, request: SyncRequest) -> Deferred[SyncResult]:
         """Execute a SyncGroup."""
-        ticket: Later[SyncResult] = Later()
+        ticket: Deferred[SyncResult] = Deferred()
         if not group_id:
-            ticket.give(SyncResult(ErrorCode.INVALID_GROUP_ID))
+            ticket.set_result(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
 
         def step(group: Group, now: Now) -> None:
@@ -129,11 +129,11 @@ class ClassicRequests:
         self._host.submit(group_id, Command(step, ticket, answer_absent=_NO_MEMBER_TO_SYNC))
         return ticket
 
-    def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Later[LeaveResult]:
+    def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Deferred[LeaveResult]:
         """Execute a LeaveGroup."""
-        ticket: Later[LeaveResult] = Later()
+        ticket: Deferred[LeaveResult] = Deferred()
         if not group_id:
-            ticket.give(LeaveResult(ErrorCode.INVALID_GROUP_ID))
+            ticket.set_result(LeaveResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         no_members = LeaveResult(entries=(_UNKNOWN,) * len(entries))
         is_few = len(entries) <= ENTRIES_PER_STEP

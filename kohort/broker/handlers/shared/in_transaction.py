@@ -18,7 +18,7 @@ from kohort.broker.handlers.shared.transactional_producer import (
     Flow,
     TransactionalProducer,
 )
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.partition import Partition
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -93,7 +93,7 @@ def append_in_transaction(
     version: int,
     client: Client,
     candidates: Sequence[Candidate],
-) -> Generator[Later[None], None, None]:
+) -> Generator[Deferred[None], None, None]:
     """Append a request's batches that the transaction admits, and reject the others.
 
     Yields what to wait for; to be resumed when that is done, failed or cancelled.
@@ -117,7 +117,7 @@ def append_in_transaction(
 
 def _append_of_producer(
     producer: TransactionalProducer, candidates: Sequence[Candidate]
-) -> Generator[Later[None], None, None]:
+) -> Generator[Deferred[None], None, None]:
     settling = producer.settling()
     if settling is not None:
         yield settling

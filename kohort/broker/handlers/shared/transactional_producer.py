@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kohort.broker.core.transaction.requests import Client, TopicPartition
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -51,7 +51,7 @@ class TransactionalProducer(NamedTuple):
         """Whether its requests add partitions to the transaction."""
         return self.version >= self.flow.adds_since
 
-    def settling(self) -> Later[None] | None:
+    def settling(self) -> Deferred[None] | None:
         """Return what to wait for before the verification; None if nothing."""
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
@@ -68,7 +68,7 @@ class TransactionalProducer(NamedTuple):
         if error:
             raise self.client_error(error)
 
-    def add(self, places: Sequence[TopicPartition]) -> Later[None] | None:
+    def add(self, places: Sequence[TopicPartition]) -> Deferred[None] | None:
         """Add partitions to the transaction, as `Transactions.add`;
         pass its errors through `client_error`.
         """

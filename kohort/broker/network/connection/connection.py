@@ -53,7 +53,7 @@ from kohort.broker.network.service import (
     TlsPeer,
 )
 from kohort.broker.network.timeouts import CloseReason
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 
@@ -185,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
             frame_max_bytes = host.limits.socket_request_max_bytes
         self._reader = FrameReader(host.receive_buffer, self.memory, frame_max_bytes)
         """Splits received bytes into frames."""
-        self._pending: Later[ResponseBuffers] | None = None
+        self._pending: Deferred[ResponseBuffers] | None = None
         """Response of the parked request; None if no request is parked."""
         self._frame_in_execution: Buffer = b""
         """Frame of the parked request."""
@@ -470,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     return
                 response = serve(self.info, frame)
-                if isinstance(response, Later):
+                if isinstance(response, Deferred):
                     if responses:
                         # Before the parked one, which may be completed by `_park`.
                         self.output.write(responses, response_bytes)
@@ -494,15 +494,15 @@ class Connection(asyncio.BufferedProtocol):
             if responses:
                 self.output.write(responses, response_bytes)
 
-    def _park(self, pending: Later[ResponseBuffers], frame: Buffer) -> None:
+    def _park(self, pending: Deferred[ResponseBuffers], frame: Buffer) -> None:
         if frame.__class__ is not bytearray:
             self.memory.add(len(frame))
         self._pending = pending
         self._frame_in_execution = frame
         self._metrics.waiting_count += 1
-        pending.on_done(self._on_response)
+        pending.add_done_callback(self._on_response)
 
-    def _on_response(self, pending: Later[ResponseBuffers]) -> None:
+    def _on_response(self, pending: Deferred[ResponseBuffers]) -> None:
         self._pending = None
         frame, self._frame_in_execution = self._frame_in_execution, b""
         self._metrics.waiting_count -= 1

@@ -17,7 +17,7 @@ from kohort.broker.http.messages import HttpRequest, HttpResponse, ResponseOrStr
 from kohort.broker.http.routes import Routes
 from kohort.broker.metrics.broker_metrics import BrokerMetrics
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.topics.manager import TopicManager
 from kohort.groups.reasons import NO_REASON
@@ -106,7 +106,7 @@ class LookedAt:
         member_id: str = "",
         instance: str | None = None,
         topics: tuple[str, ...] = ("t",),
-    ) -> Later[Any]:
+    ) -> Deferred[Any]:
         request = JoinRequest(
             member_id=member_id,
             instance_id=instance,

@@ -15,7 +15,7 @@ from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.coordinator.requests.classic import ClassicRequests
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.membership import ClassicMembership
@@ -101,7 +101,7 @@ class Harness:
 
     def ask_join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
-    ) -> JoinResult | Later[JoinResult]:
+    ) -> JoinResult | Deferred[JoinResult]:
         request = JoinRequest(
             member_id,
             instance,
@@ -112,21 +112,21 @@ class Harness:
             "consumer",
             (("range", SUBSCRIPTION),),
         )
-        return self.classic.join(group_id, request).into(lambda result: result)
+        return self.classic.join(group_id, request).map(lambda result: result)
 
     def join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
-    ) -> Later[JoinResult]:
+    ) -> Deferred[JoinResult]:
         """A join that waits."""
         future = self.ask_join(group_id, member_id, instance)
-        assert isinstance(future, Later)
+        assert isinstance(future, Deferred)
         return future
 
     def ask_sync(
         self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
-    ) -> SyncResult | Later[SyncResult]:
+    ) -> SyncResult | Deferred[SyncResult]:
         request = SyncRequest(member_id, None, generation, assignments=assignments or {})
-        return self.classic.sync("g", request).into(lambda result: result)
+        return self.classic.sync("g", request).map(lambda result: result)
 
     def ask_commit(
         self,
@@ -137,24 +137,24 @@ class Harness:
         member_id: str = "",
         generation: int = -1,
         topic_id: bytes = ZERO_UUID,
-    ) -> CommitResult | Later[CommitResult]:
+    ) -> CommitResult | Deferred[CommitResult]:
         request = CommitRequest(
             (OffsetToCommit("t", partition, offset, topic_id=topic_id),),
             member_id=member_id,
             generation=generation,
         )
         ticket = self.groups.commit(group_id, request, may_answer_group_not_found=True)
-        return ticket.into(lambda result: result)
+        return ticket.map(lambda result: result)
 
     async def do_commit(self, offset: int = 42, **changes: Any) -> CommitResult:  # noqa: ANN401
         """A commit with its answer."""
         answer = self.ask_commit(offset, **changes)
-        return await answer if isinstance(answer, Later) else answer
+        return await answer if isinstance(answer, Deferred) else answer
 
-    def commit(self, offset: int = 42, **changes: Any) -> Later[CommitResult]:  # noqa: ANN401
+    def commit(self, offset: int = 42, **changes: Any) -> Deferred[CommitResult]:  # noqa: ANN401
         """A commit that waits for its append."""
         future = self.ask_commit(offset, **changes)
-        assert isinstance(future, Later)
+        assert isinstance(future, Deferred)
         return future
 
     def offset(self, group_id: str = "g", partition: int = 0) -> int | None:

@@ -7,7 +7,7 @@ import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
 from kohort.groups.encoding import encode_as_batch
 from kohort.groups.events import OffsetsStored
@@ -187,7 +187,7 @@ class TestAppends:
             joins = [h.join(instance="a"), h.join(instance="b")]
             leader, follower = [(await join).member_id for join in joins]
             waiting = h.ask_sync(follower, 1)
-            assert isinstance(waiting, Later)
+            assert isinstance(waiting, Deferred)
             log.hold()
             leaders = h.ask_sync(leader, 1, {follower: b"share"})
             await turns()
@@ -196,7 +196,7 @@ class TestAppends:
             assert h.classic.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
             log.release()
             assert (await waiting).assignment == b"share"
-            assert isinstance(leaders, Later)
+            assert isinstance(leaders, Deferred)
             assert (await leaders).error is ErrorCode.NONE
 
     @virtual
@@ -209,7 +209,7 @@ class TestAppends:
             assert h.state() == "PreparingRebalance"
             log.failure = None
             again = h.ask_join(member_id=leader)
-            assert not isinstance(again, Later)
+            assert not isinstance(again, Deferred)
             assert again.generation == 2
 
     @virtual
@@ -325,7 +325,7 @@ class TestExclusive:
             deletion = asyncio.ensure_future(h.groups.delete_group("g"))
             await turns()
             sync = h.ask_sync("m", 1)
-            assert isinstance(sync, Later)
+            assert isinstance(sync, Deferred)
             log.release()
             assert await deletion is ErrorCode.NONE
             assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -352,7 +352,7 @@ async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: Virtua
 async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
     async with running(clock) as h:
         members = await h.stable_static("a", "b")
-        result = h.classic.leave("g", [LeaveEntry(members["b"])]).into(lambda answer: answer)
-        assert not isinstance(result, Later)
+        result = h.classic.leave("g", [LeaveEntry(members["b"])]).map(lambda answer: answer)
+        assert not isinstance(result, Deferred)
         assert result.entries == (ErrorCode.NONE,)
         assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

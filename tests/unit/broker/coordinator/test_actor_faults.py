@@ -8,7 +8,7 @@ import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.command import Command
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.groups.records import DurableRecord
 from kohort.groups.steps import Steps
@@ -58,7 +58,7 @@ class TestFaults:
             waiting = h.join(instance="c")
             before = h.groups.host.group("g")
             with pytest.raises(KafkaError) as raised:
-                submit_fault(h).into(str)
+                submit_fault(h).map(str)
             assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
             # Who had nothing to do with it is told to come again.
             with pytest.raises(KafkaError) as raised:
@@ -104,7 +104,7 @@ class TestFaults:
     ) -> None:
         async with running(clock) as h:
             await h.do_commit()
-            ticket: Later[object] = Later()
+            ticket: Deferred[object] = Deferred()
             command = Command(lambda *_: raising_later(clock), ticket, is_exclusive=True)
             h.groups.host.submit("g", command)
             behind = h.commit(2)
@@ -122,7 +122,7 @@ class TestFaults:
         async with running(clock) as h:
             # So many answers that the stop gives them in slices, with the command's in between.
             waiting = [h.join(instance=str(number)) for number in range(1_000)]
-            lasts: Later[object] = Later()
+            lasts: Deferred[object] = Deferred()
             h.groups.host.submit("g", Command(lambda *_: lasting(clock), lasts, is_exclusive=True))
         answers = await asyncio.gather(*waiting)
         assert {answer.error for answer in answers} == {ErrorCode.NOT_COORDINATOR}

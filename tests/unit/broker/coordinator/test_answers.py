@@ -8,7 +8,7 @@ import pytest
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.host import ANSWERS_MAX, ANSWERS_MS
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import RoundRobin
 from kohort.groups.effects import Reply
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -24,8 +24,8 @@ class Clients:
     """Clients that wait for answers, and the order in which the answers came."""
 
     def __init__(self, count: int, turns: RoundRobin | None = None) -> None:
-        self.tickets = [Later[int]() for _ in range(count)]
-        self.waiting: dict[Later[Any], None] = dict.fromkeys(self.tickets)
+        self.tickets = [Deferred[int]() for _ in range(count)]
+        self.waiting: dict[Deferred[Any], None] = dict.fromkeys(self.tickets)
         self.queue = AnswerQueue(self.waiting, turns or new_turns())
 
     def replies(self) -> Iterator[Reply]:
@@ -61,13 +61,13 @@ async def test_a_fault_in_one_answer_costs_that_one_and_none_behind_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clients = Clients(2 * ANSWERS_MAX)
-    clients.tickets[3].give(0)
+    clients.tickets[3].set_result(0)
     clients.give_all()
     later = Clients(1)
     clients.queue.give_all(later.replies(), 1)
     for _ in range(5):
         await asyncio.sleep(0)
-    assert "given twice" in caplog.text
+    assert "set twice" in caplog.text
     assert later.answered_count == 1
     assert clients.answered_count == len(clients.tickets)
     assert not clients.queue.has_more
@@ -96,7 +96,7 @@ async def test_what_comes_meanwhile_stands_behind() -> None:
     clients = Clients(2 * ANSWERS_MAX)
     clients.give_all()
     await asyncio.sleep(0)
-    late: Later[str] = Later()
+    late: Deferred[str] = Deferred()
     clients.queue.give(Reply(late, "late"))
     later = Clients(1)
     clients.queue.give_all(later.replies(), 1)
@@ -110,7 +110,7 @@ async def test_what_comes_meanwhile_stands_behind() -> None:
 async def test_an_end_gives_what_is_left_nothing_twice_and_the_others_an_error() -> None:
     clients = Clients(3 * ANSWERS_MAX)
     clients.give_all()
-    unanswered: Later[int] = Later()
+    unanswered: Deferred[int] = Deferred()
     clients.waiting[unanswered] = None
     clients.queue.fail_all(KafkaError(ErrorCode.NOT_COORDINATOR))
     assert clients.answered_count == len(clients.tickets)
@@ -120,7 +120,7 @@ async def test_an_end_gives_what_is_left_nothing_twice_and_the_others_an_error()
     assert not clients.waiting
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    late: Later[str] = Later()
+    late: Deferred[str] = Deferred()
     clients.queue.give(Reply(late, "late"))
     assert late.is_done
 
@@ -129,7 +129,7 @@ async def test_an_answer_that_takes_long_has_a_turn_of_its_own() -> None:
     clock = VirtualClock()
     clients = Clients(ANSWERS_MAX, new_turns(clock))
     # The leader's names thousands of members.
-    clients.tickets[0].into(lambda _: clock.advance(ANSWERS_MS))
+    clients.tickets[0].map(lambda _: clock.advance(ANSWERS_MS))
     clients.give_all()
     assert clients.answered_count == 1
     await asyncio.sleep(0)

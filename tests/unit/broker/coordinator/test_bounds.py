@@ -6,7 +6,7 @@ import pytest
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.requests import (
@@ -20,8 +20,8 @@ from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness, running
 
 
-async def answered(answer: JoinResult | Later[JoinResult]) -> JoinResult:
-    return await answer if isinstance(answer, Later) else answer
+async def answered(answer: JoinResult | Deferred[JoinResult]) -> JoinResult:
+    return await answer if isinstance(answer, Deferred) else answer
 
 
 async def new_id(h: Harness, group_id: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.log.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
 from kohort.groups.requests import (
     DeleteOffsetsResult,
@@ -48,7 +48,7 @@ class TestAbsentGroups:
     async def test_a_commit_of_a_member_is_told_by_version(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             result = h.ask_commit(member_id="m", generation=3)
-            assert not isinstance(result, Later)
+            assert not isinstance(result, Deferred)
             assert result.errors == (ErrorCode.GROUP_ID_NOT_FOUND,)
 
     @virtual

@@ -11,7 +11,7 @@ from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector
 from kohort.broker.metrics.rebalances import RebalanceMetrics
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
 from kohort.groups.events import RebalanceStarted, Trigger, TriggerKind
@@ -127,7 +127,7 @@ async def test_it_is_converted_to_a_classic_group(clock: VirtualClock) -> None:
         await join_rota(h.groups.host, "a")
         await h.do_commit(42, member_id="a", generation=1)
         await asyncio.sleep(6)
-        ticket: Later[ErrorCode] = Later()
+        ticket: Deferred[ErrorCode] = Deferred()
 
         def to_offsets_alone(group: Group, now: Now) -> None:
             del now

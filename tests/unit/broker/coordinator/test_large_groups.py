@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import JoinResult
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -86,7 +86,7 @@ class TestLargeGroups:
                 results.append(h.ask_join(instance=name))
                 await asyncio.sleep(0.001)
             for result in results:
-                joined = await result if isinstance(result, Later) else result
+                joined = await result if isinstance(result, Deferred) else result
                 assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
             # A fifth of the time at most goes into records, but for the first ones.
             assert log.append_count - written < 12

@@ -8,7 +8,7 @@ from itertools import pairwise
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.host import ANSWERS_MAX
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
 from kohort.groups.classic.member import Member
 from kohort.groups.classic.membership import ClassicMembership
@@ -24,7 +24,7 @@ from tests.unit.broker.coordinator.harness import Harness, running
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
 """Sizes of the groups."""
 
-COUNTED = (Group, ClassicMembership, GroupActor, KeyedEntry, KeyedTimers, Member, Later)
+COUNTED = (Group, ClassicMembership, GroupActor, KeyedEntry, KeyedTimers, Member, Deferred)
 
 
 def count_objects() -> Counter[type]:
@@ -32,7 +32,7 @@ def count_objects() -> Counter[type]:
     return Counter(type(one) for one in gc.get_objects() if type(one) in COUNTED)
 
 
-def join(harness: Harness, group_id: str) -> Later[JoinResult]:
+def join(harness: Harness, group_id: str) -> Deferred[JoinResult]:
     """With the id that it is given first."""
     given = harness.ask_join(group_id)
     assert isinstance(given, JoinResult)
@@ -116,12 +116,10 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
         assert isinstance(harness.ask_sync(going[0], 1, {staying: b"all"}), SyncResult)
         harness.watcher.events.clear()
         with metered(work) as meter:
-            left = harness.classic.leave("g", [LeaveEntry(one) for one in going]).into(
-                lambda it: it
-            )
-            assert isinstance(left, Later)
+            left = harness.classic.leave("g", [LeaveEntry(one) for one in going]).map(lambda it: it)
+            assert isinstance(left, Deferred)
             given = harness.ask_join("g")
-            assert isinstance(given, Later), "the new one has to wait as well"
+            assert isinstance(given, Deferred), "the new one has to wait as well"
             while not left.is_done:
                 assert harness.classic.heartbeat("g", staying, None, 1) is ErrorCode.NONE
                 before = meter.count

@@ -9,7 +9,7 @@ from kohort.broker.coordinator.host import CoordinatorConfig
 from kohort.broker.coordinator.loading import load_groups
 from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
 from kohort.groups.records import (
     DurableRecord,
@@ -44,7 +44,7 @@ def committing(
     group_id: str = "g",
     generation: int = -1,
     errors: list[ErrorCode] | None = None,
-) -> Later[CommitResult]:
+) -> Deferred[CommitResult]:
     """`errors`: what the transaction coordinator says, if anything, when it is asked."""
     request = CommitRequest((OffsetToCommit("t", 0, offset),), generation=generation)
     transaction = EnclosingTransaction(producer_id, 0, lambda: errors[0] if errors else NONE)
@@ -160,7 +160,7 @@ async def test_an_end_that_overtakes_the_news_of_the_append_counts(clock: Virtua
 
 async def two_commits_one_append(
     h: Harness, log: MemoryOffsetsLog
-) -> tuple[Later[CommitResult], Later[CommitResult]]:
+) -> tuple[Deferred[CommitResult], Deferred[CommitResult]]:
     """Two commits in transactions, stepped together: the append of the first is under way, that of
     the second has to wait for it.
     """

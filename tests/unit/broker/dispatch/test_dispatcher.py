@@ -18,8 +18,8 @@ from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router
 from kohort.broker.handlers import load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.fair_lock import FairLock
-from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -110,7 +110,7 @@ class Side:
             PeerLog(logging.getLogger("peers"), VirtualClock()),
         )
 
-    def serve(self, frame: bytes) -> ResponseBuffers | Later[ResponseBuffers]:
+    def serve(self, frame: bytes) -> ResponseBuffers | Deferred[ResponseBuffers]:
         return self.dispatcher.serve(CONNECTION, frame)
 
     def answer(self, frame: bytes) -> bytes:
@@ -192,7 +192,7 @@ async def test_an_async_handler_is_answered_when_it_is_done() -> None:
 
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
-    assert isinstance(pending, Later)
+    assert isinstance(pending, Deferred)
     await asyncio.sleep(0)
     assert not pending.is_done
     may_go_on.set()
@@ -202,17 +202,17 @@ async def test_an_async_handler_is_answered_when_it_is_done() -> None:
 
 
 async def test_a_handler_may_answer_later_and_what_is_there_already_costs_no_turn() -> None:
-    answers: list[Later[HeartbeatResponse]] = []
+    answers: list[Deferred[HeartbeatResponse]] = []
 
-    def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
-        answer: Later[HeartbeatResponse] = Later()
+    def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> Deferred[HeartbeatResponse]:
+        answer: Deferred[HeartbeatResponse] = Deferred()
         if answers:
-            answer.give(HeartbeatResponse(error_code=0))
+            answer.set_result(HeartbeatResponse(error_code=0))
         answers.append(answer)
         return answer
 
     side = Side(heartbeat=heartbeat)
-    assert isinstance(side.serve(request_frame(HEARTBEAT, 4)), Later)
+    assert isinstance(side.serve(request_frame(HEARTBEAT, 4)), Deferred)
     assert isinstance(side.serve(request_frame(HEARTBEAT, 4)), list)
 
 
@@ -372,7 +372,7 @@ async def test_an_async_handler_that_raises_is_answered_too() -> None:
 
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
-    assert isinstance(pending, Later)
+    assert isinstance(pending, Deferred)
     answer = await pending
     assert answer is not None
     message = decoded(b"".join(answer), HeartbeatResponse, 4, tags=True)
@@ -386,7 +386,7 @@ async def test_handlers_that_are_interrupted_by_the_shutdown_are_answered_too() 
 
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
-    assert isinstance(pending, Later)
+    assert isinstance(pending, Deferred)
     await asyncio.sleep(0)
     await side.dispatcher.close()
     answer = await pending

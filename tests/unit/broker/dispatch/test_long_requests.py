@@ -19,8 +19,8 @@ from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import LONG_BYTES, Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.fair_lock import FairLock
-from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -64,10 +64,10 @@ class World:
             PeerLog(logging.getLogger("peers"), VirtualClock()),
         )
 
-    def describe(self, names: list[str], host: str = "/127.0.0.1") -> Later[Any]:
+    def describe(self, names: list[str], host: str = "/127.0.0.1") -> Deferred[Any]:
         frame = request_body(DescribeGroupsRequest(groups=names), 5)
         answer = self.dispatcher.serve(ConnectionInfo(host), frame)
-        assert isinstance(answer, Later)
+        assert isinstance(answer, Deferred)
         return answer
 
     def beat(self) -> None:
@@ -175,9 +175,9 @@ async def test_long_requests_of_one_client_delay_another_client_by_one_of_them()
     world = World(lambda ctx, request: described(request), parts=(lists("groups"),))
     for number in range(5):
         answer = world.describe(NAMES[:1_000], "/10.0.0.1")
-        answer.on_done(lambda _, number=number: finished.append(f"many {number}"))  # type: ignore[misc]
+        answer.add_done_callback(lambda _, number=number: finished.append(f"many {number}"))  # type: ignore[misc]
     last = world.describe(NAMES[:1_000], "/10.0.0.2")
-    last.on_done(lambda _: finished.append("another"))
+    last.add_done_callback(lambda _: finished.append("another"))
     while len(finished) < 6:  # noqa: ASYNC110 - iterations of the loop are what is tested.
         await asyncio.sleep(0)
     assert finished.index("another") <= 2
@@ -188,4 +188,4 @@ async def test_a_malformed_long_request_closes_its_connection() -> None:
     frame = request_body(DescribeGroupsRequest(groups=NAMES), 5)[:-100]
     answer = world.dispatcher.serve(ConnectionInfo("/127.0.0.1"), frame)
     with pytest.raises(CloseConnection):
-        await cast("Later[Any]", answer)
+        await cast("Deferred[Any]", answer)

@@ -19,8 +19,8 @@ from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.service import ConnectionInfo, ResponseBuffers
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.fair_lock import FairLock
-from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import Disk
@@ -82,16 +82,16 @@ class Side:
         self.returned, self.work_s = returned, work_s
         return self.told_ms(self._dispatcher.serve(self.connection, FRAME))
 
-    def park(self, work_s: float) -> tuple[Later[Any], Later[ResponseBuffers]]:
+    def park(self, work_s: float) -> tuple[Deferred[Any], Deferred[ResponseBuffers]]:
         """Send a request that waits; return what it waits for, and its answer."""
-        self.returned, self.work_s = Later[Any](), work_s
+        self.returned, self.work_s = Deferred[Any](), work_s
         answer = self._dispatcher.serve(self.connection, FRAME)
-        assert isinstance(answer, Later)
+        assert isinstance(answer, Deferred)
         return self.returned, answer
 
     def told_ms(self, answer: object) -> int:
         """What an answer tells its client; the connection is to act on the same."""
-        buffers: Any = answer.result() if isinstance(answer, Later) else answer
+        buffers: Any = answer.result() if isinstance(answer, Deferred) else answer
         told, _ = codec(HeartbeatResponse, 4).decode(b"".join(buffers), 9)
         held_ms, self.connection.throttle_ms = self.connection.throttle_ms, 0
         assert told.throttle_time_ms == held_ms
@@ -137,9 +137,9 @@ def test_the_time_that_a_request_waits_is_not_charged(
         side.now_s += 100
         given = answer()
         if isinstance(given, Exception):
-            later.fail(given)
+            later.set_exception(given)
         else:
-            later.give(given)
+            later.set_result(given)
         assert side.told_ms(parked) == 0
     assert side.throttled_ms(ok(), 0.03) == 1_000
 
@@ -150,7 +150,7 @@ def test_a_request_that_waits_while_limits_come_into_force_is_not_charged_for_ti
     later, parked = side.park(0.5)
     side.limit()
     side.now_s += 100
-    later.give(ok())
+    later.set_result(ok())
     assert side.told_ms(parked) == 0
     assert side.throttled_ms(ok(), 0.09) == 0
 
@@ -160,7 +160,7 @@ def test_a_request_that_waits_while_limits_end_is_answered(side: Side) -> None:
     later, parked = side.park(0.5)
     side.quotas.quotas.set(Entity("ANONYMOUS"), {})
     side.quotas.is_limiting = False
-    later.give(ok())
+    later.set_result(ok())
     assert side.told_ms(parked) == 0
 
 

@@ -13,7 +13,7 @@ from kohort.broker.core.security.quotas import CONSUMER, Entity, Quotas
 from kohort.broker.core.security.session import Principal
 from kohort.broker.handlers.fetch import fetch
 from kohort.broker.handlers.list_offsets import list_offsets
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import Disk
 from kohort.broker.storage import page_cache
@@ -96,12 +96,12 @@ def asked(offset: int, *, min_bytes: int = 1, max_wait_ms: int = 0, count: int =
     )
 
 
-def answered(topics: TopicManager, request: FetchRequest) -> Later[FetchResponse] | None:
+def answered(topics: TopicManager, request: FetchRequest) -> Deferred[FetchResponse] | None:
     """The answer to come; None for one that is there at once."""
     ctx = context(topics, request, 11)
     ctx.broker.purgatory = topics._purgatory
     answer = fetch(ctx, request)
-    return answer if isinstance(answer, Later) else None
+    return answer if isinstance(answer, Deferred) else None
 
 
 def only(response: FetchResponse) -> PartitionData:
@@ -251,7 +251,7 @@ async def test_a_time_is_looked_up_by_another_thread(tmp_path: Path) -> None:
             request.topics[0].partitions[0].timestamp = timestamp
             executor.is_held = True
             answer = at_once(list_offsets(context(topics, request, 7), request))
-            assert isinstance(answer, Later)
+            assert isinstance(answer, Deferred)
             await executor.let_one_go()
             response: ListOffsetsResponse = await answer
             executor.is_held = False

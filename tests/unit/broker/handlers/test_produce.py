@@ -12,7 +12,7 @@ import pytest
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.handlers.produce import ACKS_ALL, APPENDS_MS, produce
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.produce import (
@@ -60,7 +60,7 @@ async def test_what_is_not_forced_to_disk_in_time_or_at_all_is_answered_for_itse
 
         # The loop gets no turn meanwhile, so that no flush ends.
         answer = produce(ctx, request)
-        assert isinstance(answer, Later)
+        assert isinstance(answer, Deferred)
         slow.partitions[1].take_offline("the disk failed")
         purgatory.drain()
         assert not answer.is_done
@@ -88,7 +88,7 @@ async def test_what_is_forced_to_disk_in_time_has_no_error(tmp_path: Path) -> No
         ctx = context(topics, request, 12)
         purgatory = ctx.broker.purgatory = topics._purgatory
         answer = produce(ctx, request)
-        assert isinstance(answer, Later)
+        assert isinstance(answer, Deferred)
         for partition in slow.partitions:
             await partition.wait_flushed()
         purgatory.drain()
@@ -140,7 +140,7 @@ async def test_a_large_batch_that_is_checked_within_a_slice_gives_no_turn_away(
 ) -> None:
     async with compacted(tmp_path, VirtualClock()) as ctx:
         response = produce(ctx, request_for_large("t", partitions=2))
-        assert not isinstance(response, Later)
+        assert not isinstance(response, Deferred)
         assert base_offsets(response) == [0, 0]
 
 
@@ -150,7 +150,7 @@ async def test_long_checks_give_the_loop_away_once_in_a_slice(tmp_path: Path, st
     async with compacted(tmp_path, clock) as ctx:
         begun_ms, held_ms = clock._monotonic_ms, list[int]()
         response = produce(ctx, request_for_large("t"))
-        assert isinstance(response, Later)
+        assert isinstance(response, Deferred)
         held_ms.append(clock._monotonic_ms - begun_ms)
         while not response.is_done:
             before_ms = clock._monotonic_ms
@@ -173,7 +173,7 @@ async def test_one_large_batch_at_a_time_is_checked_beyond_its_first_step(tmp_pa
         lock = ctx.broker.large_batch
         await lock.acquire()
         response = produce(ctx, request_for_large("t"))
-        assert isinstance(response, Later)
+        assert isinstance(response, Deferred)
         await turns(20)
         assert not response.is_done
         lock.release()
@@ -186,8 +186,8 @@ async def test_the_lock_is_released_after_each_large_batch(tmp_path: Path) -> No
         lock = ctx.broker.large_batch
         first = produce(ctx, request_for_large("t", partitions=2))
         second = produce(ctx, request_for_large("t"))
-        assert isinstance(first, Later)
-        assert isinstance(second, Later)
+        assert isinstance(first, Deferred)
+        assert isinstance(second, Deferred)
         # The second request gets the lock between the batches of the first.
         assert base_offsets(await second) == [LARGE_STEPS * 2_048 + 1]
         assert not first.is_done

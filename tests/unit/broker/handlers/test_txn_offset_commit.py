@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kohort.broker.core.transaction.requests import Client
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -31,11 +31,11 @@ class Keeper:
     def __init__(self) -> None:
         self.answers: list[ErrorCode] = []
         """One after the other; then NONE."""
-        self.settled: Later[None] | None = None
-        self.adding: Later[None] | None = None
+        self.settled: Deferred[None] | None = None
+        self.adding: Deferred[None] | None = None
         self.asked: list[tuple[object, ...]] = []
 
-    def settling(self, transactional_id: str, *, adds: bool) -> Later[None] | None:
+    def settling(self, transactional_id: str, *, adds: bool) -> Deferred[None] | None:
         assert transactional_id == "x"
         del adds
         return self.settled
@@ -59,7 +59,7 @@ class Keeper:
         producer_epoch: int,
         partitions: Sequence[tuple[str, int]],
         client: Client | None = None,
-    ) -> Later[None] | None:
+    ) -> Deferred[None] | None:
         assert client == CLIENT
         self.asked.append((transactional_id, producer_id, producer_epoch, *partitions))
         return self.adding
@@ -153,7 +153,7 @@ async def test_newer_producers_have_the_partition_added(version: int) -> None:
 async def test_the_group_is_asked_when_the_partition_is_in_the_transaction() -> None:
     async with running_groups() as g:
         keeper = with_keeper(g)
-        keeper.adding = Later()
+        keeper.adding = Deferred()
         answer = g.start(
             TxnOffsetCommitRequest(
                 transactional_id="x",
@@ -166,7 +166,7 @@ async def test_the_group_is_asked_when_the_partition_is_in_the_transaction() -> 
         )
         await g.groups.delete_group("other")
         assert not is_unstable(g)
-        keeper.adding.give(None)
+        keeper.adding.set_result(None)
         assert errors_of(await answer) == [NONE]
         assert is_unstable(g)
 
@@ -175,12 +175,12 @@ async def test_the_group_is_asked_when_the_partition_is_in_the_transaction() -> 
 async def test_what_is_on_its_way_for_the_id_is_waited_for(version: int) -> None:
     async with running_groups() as g:
         keeper = with_keeper(g)
-        keeper.settled = Later()
+        keeper.settled = Deferred()
         asked = asyncio.ensure_future(ask(g, version, [a_topic(g, version, "t", 0)]))
         await g.groups.delete_group("other")
         await asyncio.sleep(0)
         assert not keeper.asked
-        keeper.settled.give(None)
+        keeper.settled.set_result(None)
         assert errors_of(await asked) == [NONE]
 
 
@@ -291,7 +291,7 @@ async def test_a_topic_in_several_places_is_answered_in_as_many(version: int) ->
 async def test_who_was_overtaken_while_the_partition_was_added_is_told_so() -> None:
     async with running_groups() as g:
         keeper = with_keeper(g)
-        keeper.adding = Later()
-        keeper.adding.fail(KafkaError(ErrorCode.PRODUCER_FENCED))
+        keeper.adding = Deferred()
+        keeper.adding.set_exception(KafkaError(ErrorCode.PRODUCER_FENCED))
         with pytest.raises(KafkaError, match="INVALID_PRODUCER_EPOCH"):
             await ask(g, 5, [a_topic(g, 5, "t", 0)])

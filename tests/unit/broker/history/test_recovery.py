@@ -12,7 +12,7 @@ from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.topic import Entry
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.stored_cause import CHARS, StoredCause, decode_cause, encode_cause
 from kohort.groups.config import GroupConfig
@@ -84,7 +84,7 @@ class Machine:
 async def join(harness: Harness, member_id: str = "") -> JoinResult:
     """One member joins, or joins again, which rebalances since it leads."""
     answer = harness.ask_join(instance=None if member_id else "i", member_id=member_id)
-    return await answer if isinstance(answer, Later) else answer
+    return await answer if isinstance(answer, Deferred) else answer
 
 
 def sync(harness: Harness, joined: JoinResult) -> None:

@@ -17,7 +17,7 @@ from kohort.broker.http import group_pages, json_parts
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.runtime.clock import SystemClock
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import (
@@ -55,7 +55,7 @@ class Asked:
         assert ("error" in data) == (response.status is not HTTPStatus.OK)
         return data
 
-    def join(self, group: str, member_id: str = "", instance: str | None = None) -> Later[Any]:
+    def join(self, group: str, member_id: str = "", instance: str | None = None) -> Deferred[Any]:
         return self.classic.join(
             group,
             JoinRequest(
@@ -71,7 +71,7 @@ class Asked:
             ),
         )
 
-    def sync(self, group: str, member_id: str, generation: int, share: bytes) -> Later[Any]:
+    def sync(self, group: str, member_id: str, generation: int, share: bytes) -> Deferred[Any]:
         return self.classic.sync(
             group,
             SyncRequest(

@@ -11,7 +11,7 @@ from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
-from kohort.broker.runtime.later import Later, Tasks
+from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
@@ -26,9 +26,9 @@ class Echo:
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
-        self.parked: dict[bytes, Later[None]] = {}
+        self.parked: dict[bytes, Deferred[None]] = {}
         self.tasks: Tasks = set()
-        self.promised: dict[bytes, Later[None]] = {}
+        self.promised: dict[bytes, Deferred[None]] = {}
         self.lost: list[ConnectionInfo] = []
         self.response = b""
 
@@ -40,19 +40,19 @@ class Echo:
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         body = bytes(frame[:100])
         self.begun.append(body)
         if body.startswith(b"park"):
-            parked = self.parked[body] = Later()
-            return parked.settle(lambda _: self.finish(body))
+            parked = self.parked[body] = Deferred()
+            return parked.finally_(lambda _: self.finish(body))
         if body.startswith(b"promise"):
-            promise = self.promised[body] = Later()
+            promise = self.promised[body] = Deferred()
             if body.endswith(b"kept"):
-                promise.give(None)
-            return promise.settle(lambda _: [framed(body)])
+                promise.set_result(None)
+            return promise.finally_(lambda _: [framed(body)])
         if body.startswith(b"stubborn"):
-            return Later.of(self.fail_when_cancelled(), self.tasks, name="stubborn")
+            return Deferred.of(self.fail_when_cancelled(), self.tasks, name="stubborn")
         if body.startswith(b"close"):
             raise CloseConnection("as asked")
         if body.startswith(b"fault"):

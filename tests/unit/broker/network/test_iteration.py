@@ -12,7 +12,7 @@ from kohort.broker.network.iteration import (
 )
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.network.service import ConnectionInfo, NewConnection, ResponseBuffers
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
@@ -25,7 +25,7 @@ class Counting:
     def __init__(self) -> None:
         self.peers: list[MemoryTransport] = []
         self.written_before: list[int] = []
-        self.parked: list[Later[None]] = []
+        self.parked: list[Deferred[None]] = []
         self.server: NetworkServer | None = None
         self.scheduler: IterationScheduler | None = None
         self.left_after: list[int] = []
@@ -33,7 +33,7 @@ class Counting:
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         del connection
         self.written_before.append(sum(peer.write_count for peer in self.peers))
         word, _, size = bytes(frame).rpartition(b" ")
@@ -44,9 +44,9 @@ class Counting:
                 lambda: self.left_after.append(len(self.written_before)),
             )
         if word == b"park":
-            parked: Later[None] = Later()
+            parked: Deferred[None] = Deferred()
             self.parked.append(parked)
-            return parked.settle(lambda _: answer)
+            return parked.finally_(lambda _: answer)
         return answer
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
@@ -62,7 +62,7 @@ class Bouncer:
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         if frame == b"come in 7":
             self._connection.on_authenticated(connection.session)
         return self._service.serve(connection, frame)
@@ -116,7 +116,7 @@ async def test_answers_that_become_ready_together_are_written_together() -> None
         ask(peer, b"park 7")
     await asyncio.sleep(0)
     for parked in service.parked:
-        parked.give(None)
+        parked.set_result(None)
     # One turn for the answers, and the end of it for the writes.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -205,7 +205,7 @@ async def test_answers_that_wait_for_the_end_of_a_turn_are_bounded_in_bytes() ->
         await asyncio.sleep(0)
     assert len(service.parked) == rounds
     for parked in service.parked:
-        parked.give(None)
+        parked.set_result(None)
     waiting = []
     # Seen by a callback that the loop calls after those of the futures and before the writes.
     asyncio.get_running_loop().call_soon(

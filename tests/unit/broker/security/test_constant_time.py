@@ -11,7 +11,7 @@ import pytest
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.plain import PlainLogin
 from kohort.broker.core.security.scram import Credential, ScramExchange
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.metadata.store import MetadataStore
@@ -88,7 +88,7 @@ def test_a_password_is_compared_in_constant_time_the_second_time_too(
 
     async def log_in() -> str:
         outcome = passwords.check(PlainLogin("", "alice", Secret(password.encode())), "10.0.0.1")
-        return (await outcome if isinstance(outcome, Later) else outcome).user
+        return (await outcome if isinstance(outcome, Deferred) else outcome).user
 
     async def twice() -> None:
         for _ in range(2):
@@ -110,7 +110,7 @@ def test_a_password_of_the_settings_is_compared_in_constant_time(
 
     async def step() -> Done:
         outcome = PlainExchange(passwords, {"given": PASSWORD}, "10.0.0.1").step(b"")
-        return await outcome if isinstance(outcome, Later) else outcome
+        return await outcome if isinstance(outcome, Deferred) else outcome
 
     if password == PASSWORD:
         assert asyncio.run(step()).user == "given"

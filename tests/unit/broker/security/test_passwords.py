@@ -10,7 +10,7 @@ from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.plain import WRONG as WORDS
 from kohort.broker.core.security.plain import PlainLogin
 from kohort.broker.core.security.scram import Credential
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.passwords import THREADS, WAITING_MAX, Passwords, PlainExchange
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.metadata.store import MetadataStore
@@ -68,7 +68,7 @@ class World:
         with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(self.clock)) as runner:
             runner.run(_awaited(play))
 
-    def flood(self, ip: str, count: int) -> list[Later[Done]]:
+    def flood(self, ip: str, count: int) -> list[Deferred[Done]]:
         """The checks of so many wrong passwords that were not refused at once."""
         waiting = []
         for _ in range(count):
@@ -77,7 +77,7 @@ class World:
             except SaslFailure as refused:
                 assert str(refused) == "too many queued password checks"  # noqa: PT017 - with others.
             else:
-                assert isinstance(outcome, Later)
+                assert isinstance(outcome, Deferred)
                 waiting.append(outcome)
         return waiting
 
@@ -85,7 +85,7 @@ class World:
         """Milliseconds until a right password was let in."""
         began_ms = self.clock.monotonic_ms()
         outcome = self.passwords.check(RIGHT, ip)
-        done = await outcome if isinstance(outcome, Later) else outcome
+        done = await outcome if isinstance(outcome, Deferred) else outcome
         assert done.user == "alice"
         return self.clock.monotonic_ms() - began_ms
 
@@ -148,7 +148,7 @@ def test_a_crowd_behind_one_address_is_let_in_where_no_one_else_waits(world: Wor
     async def play() -> None:
         crowd = [world.passwords.check(RIGHT, FLOOD) for _ in range(WAITING_MAX)]
         for one in crowd:
-            assert isinstance(one, Later)
+            assert isinstance(one, Deferred)
             assert (await one).user == "alice"
         assert world.crew.begun == WAITING_MAX
 
@@ -159,7 +159,7 @@ def test_who_gives_up_his_place_is_told_no(world: World) -> None:
     async def play() -> None:
         waiting = world.flood(FLOOD, 2 * WAITING_MAX)
         assert len(waiting) == WAITING_MAX + THREADS
-        assert isinstance(world.passwords.check(RIGHT, "10.0.0.1"), Later)
+        assert isinstance(world.passwords.check(RIGHT, "10.0.0.1"), Deferred)
         assert world.passwords.waiting_count == WAITING_MAX
         assert [one.is_done for one in waiting] == [False] * (len(waiting) - 1) + [True]
         with pytest.raises(SaslFailure, match="too many"):
@@ -183,7 +183,7 @@ def test_a_password_that_is_changed_while_it_waits_is_wrong(world: World) -> Non
     async def play() -> None:
         world.flood(FLOOD, THREADS)
         waiting = world.passwords.check(RIGHT, "10.0.0.1")
-        assert isinstance(waiting, Later)
+        assert isinstance(waiting, Deferred)
         set_password(world.users, b"another")
         with pytest.raises(SaslFailure, match="wrong password"):
             await waiting
@@ -201,7 +201,7 @@ def test_a_remembered_password_ends_with_its_change(world: World, new: bytes | N
         else:
             set_password(world.users, new)
         outcome = world.passwords.check(RIGHT, "10.0.0.1")
-        assert isinstance(outcome, Later)
+        assert isinstance(outcome, Deferred)
         with pytest.raises(SaslFailure):
             await outcome
 
@@ -232,9 +232,9 @@ def test_nothing_is_begun_once_it_is_closed(world: World) -> None:
 
 
 def test_the_password_of_a_disabled_user_is_as_much_work_as_a_wrong_one(world: World) -> None:
-    async def refused(outcome: Done | Later[Done]) -> str:
+    async def refused(outcome: Done | Deferred[Done]) -> str:
         began_ms = world.clock.monotonic_ms()
-        assert isinstance(outcome, Later)
+        assert isinstance(outcome, Deferred)
         with pytest.raises(SaslFailure) as caught:
             await outcome
         assert caught.value.told == WORDS

@@ -17,7 +17,7 @@ from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers, Service
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.authenticator import (
     API_VERSIONS,
@@ -67,8 +67,10 @@ class SomeExchange:
             if not is_right:
                 raise SaslFailure("wrong")
             return done
-        later: Later[Done] = Later()
-        outcome = (later.give, done) if is_right else (later.fail, SaslFailure("wrong"))
+        later: Deferred[Done] = Deferred()
+        outcome = (
+            (later.set_result, done) if is_right else (later.set_exception, SaslFailure("wrong"))
+        )
         asyncio.get_running_loop().call_later(int(work_ms) / 1_000, *outcome)
         return later
 
@@ -78,7 +80,7 @@ class Dispatcher:
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
-    ) -> ResponseBuffers | Later[ResponseBuffers]:
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         key = int.from_bytes(frame[:2], "big", signed=True)
         version, text = frame[3], bytes(frame[8:])
         authenticator = connection.authentication
@@ -87,17 +89,19 @@ class Dispatcher:
             return answer(authenticator.handshake(text.decode(), tokens_are_bare=version == 0))
         if key == SASL_AUTHENTICATE:
             verdict = authenticator.authenticate(text)
-            if isinstance(verdict, Later):
-                told = verdict.into(lambda one: answer(one.error, one.lifetime_ms))
-                assert isinstance(told, Later)
+            if isinstance(verdict, Deferred):
+                told = verdict.map(lambda one: answer(one.error, one.lifetime_ms))
+                assert isinstance(told, Deferred)
                 return told
             return answer(verdict.error, verdict.lifetime_ms)
         name = connection.session.principal.name
         if not text:
             return answer(ErrorCode.NONE, name)
-        later: Later[ResponseBuffers] = Later()
+        later: Deferred[ResponseBuffers] = Deferred()
         work_s = int(text) / 1_000
-        asyncio.get_running_loop().call_later(work_s, later.give, answer(ErrorCode.NONE, name))
+        asyncio.get_running_loop().call_later(
+            work_s, later.set_result, answer(ErrorCode.NONE, name)
+        )
         return later
 
     def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
@@ -265,7 +269,7 @@ class Client:
         closes = False
         try:
             told = self.connection.service.serve(self.connection.info, frame)
-            parts = await told if isinstance(told, Later) else told
+            parts = await told if isinstance(told, Deferred) else told
         except CloseConnection as error:
             parts, closes = error.answer, True
         if parts is None or is_bare:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
@@ -28,7 +28,7 @@ class Parked:
 
     def __init__(self, purgatory: Purgatory, reads: list[PartitionRead], *, min_bytes: int) -> None:
         self.answer: list[PartitionRead] | None = None
-        self.later: Later[None] = Later()
+        self.later: Deferred[None] = Deferred()
         self.reads = reads
         found = read_partitions(reads, LIMIT)
         self.operation = DelayedFetch(
@@ -45,7 +45,7 @@ class Parked:
     def is_answered(self) -> bool:
         return self.answer is not None
 
-    def take(self, answer: Later[None]) -> None:
+    def take(self, answer: Deferred[None]) -> None:
         assert answer is self.later
         assert self.answer is None, "answered twice"
         read_partitions(self.reads, LIMIT)

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
@@ -145,11 +145,11 @@ class Parked:
         reading = FetchPass([self.read], MIB)
         assert reading.read_at_hand()
         self.operation = DelayedFetch(
-            [self.read], bytes_missing=more, read_again=self.take, answer=Later(), owner="me"
+            [self.read], bytes_missing=more, read_again=self.take, answer=Deferred(), owner="me"
         )
         topics._purgatory.try_complete_else_watch(self.operation, self.operation.keys, 1_000)
 
-    def take(self, answer: Later[None]) -> None:
+    def take(self, answer: Deferred[None]) -> None:
         del answer
         self.is_answered = True
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode
@@ -53,12 +53,12 @@ class Dying:
     def may_wait(self, topic: str, partition: int) -> bool:
         return self.real.may_wait(topic, partition)
 
-    def write(self, *place: Any, **marker: Any) -> Later[ErrorCode] | ErrorCode:  # noqa: ANN401
+    def write(self, *place: Any, **marker: Any) -> Deferred[ErrorCode] | ErrorCode:  # noqa: ANN401
         self.left -= 1
         if self.left >= 0:
             return self.real.write(*place, **marker)
         self.is_dead.set()
-        return Later()
+        return Deferred()
 
 
 async def work(b: RunningTransactions) -> int:

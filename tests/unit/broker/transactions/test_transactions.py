@@ -11,7 +11,7 @@ from kohort.broker.core.transaction.requests import (
     ClientVersion,
     TopicPartition,
 )
-from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.transactions.timers import RETRY_MS
 from kohort.broker.transactions.transactions import Transactions
@@ -76,7 +76,7 @@ async def test_the_steps_of_an_end_wait_for_each_other(clock: VirtualClock) -> N
         log.hold()
         partitions.hold()
         ended = harness.end(COMMIT)
-        assert isinstance(ended, Later)
+        assert isinstance(ended, Deferred)
         assert harness.add(OTHER) is BUSY
         assert harness.init().error is BUSY
         await turns()
@@ -163,7 +163,7 @@ async def test_a_transaction_of_many_partitions_ends_over_several_turns(
     many = [TopicPartition("wide", index) for index in range(1_050)]
 
     class SlowPartitions(MarkedPartitions):
-        def write(self, *place: Any, **marker: Any) -> Later[ErrorCode] | ErrorCode:  # noqa: ANN401
+        def write(self, *place: Any, **marker: Any) -> Deferred[ErrorCode] | ErrorCode:  # noqa: ANN401
             clock.advance(1)
             return super().write(*place, **marker)
 
@@ -171,7 +171,7 @@ async def test_a_transaction_of_many_partitions_ends_over_several_turns(
         harness.init()
         harness.add(*many)
         ended = harness.end(COMMIT)
-        assert isinstance(ended, Later)
+        assert isinstance(ended, Deferred)
         written = harness.partitions.markers
         assert sum(map(len, written.values())) == SLICE_MS
         await asyncio.sleep(0)
@@ -196,15 +196,15 @@ async def test_what_a_batch_adds_is_durable_before_it_is_appended(clock: Virtual
         log.hold()
         assert transactions.verify("t", PID, 0, [OTHER], adds=True) is NONE
         added = transactions.add("t", PID, 0, [OTHER])
-        assert isinstance(added, Later)
+        assert isinstance(added, Deferred)
         assert transactions.verify("t", PID, 0, [OTHER], adds=True) is BUSY
         assert transactions.verify("t", PID, 0, [ORDERS], adds=True) is NONE
         order: list[str] = []
-        added.on_done(lambda _: order.append("added"))
+        added.add_done_callback(lambda _: order.append("added"))
         for adds in (True, False):
             waiting = transactions.settling("t", adds=adds)
             assert waiting is not None
-            waiting.on_done(lambda _: order.append("settled"))
+            waiting.add_done_callback(lambda _: order.append("settled"))
         log.release()
         await turns()
         # In the order of the requests, so that batches keep theirs.

@@ -39,7 +39,7 @@ async def test_who_keeps_a_promise_is_not_made_to_execute_what_comes_next(edge: 
     peer = edge.connect()
     peer.send(framed(b"promise 1") + framed(b"two"))
     await turns()
-    edge.service.promised[b"promise 1"].give(None)
+    edge.service.promised[b"promise 1"].set_result(None)
     assert edge.service.begun == [b"promise 1"]
     assert not peer.taken
     # All that was answered in a turn is written at its end, and what comes next is executed.
@@ -76,10 +76,10 @@ async def test_the_next_request_is_not_begun_before_the_one_before_it_is_answere
     await turns()
     assert edge.service.begun == [b"park 1"]
     assert edge.metrics.waiting_count == 1
-    edge.service.parked[b"park 1"].give(None)
+    edge.service.parked[b"park 1"].set_result(None)
     await turns()
     assert edge.service.begun == [b"park 1", b"two", b"park 3"]
-    edge.service.parked[b"park 3"].give(None)
+    edge.service.parked[b"park 3"].set_result(None)
     await turns()
     assert bodies(peer.taken) == [b"park 1", b"two", b"park 3", b"four"]
     assert edge.metrics.waiting_count == 0
@@ -89,7 +89,7 @@ async def test_a_request_without_an_answer_holds_nothing_up(edge: Edge) -> None:
     peer = edge.connect()
     peer.send(framed(b"silent") + framed(b"park, silent") + framed(b"last"))
     await turns()
-    edge.service.parked[b"park, silent"].give(None)
+    edge.service.parked[b"park, silent"].set_result(None)
     await turns()
     assert bodies(peer.taken) == [b"last"]
 
@@ -102,7 +102,7 @@ async def test_what_a_client_sends_ahead_stays_in_its_socket(edge: Edge) -> None
         peer.send(framed(bytes(50_000)))
     assert peer.unread_bytes > 4_500_000
     assert edge.server.memory.used_bytes < 400_000
-    edge.service.parked[b"park"].give(None)
+    edge.service.parked[b"park"].set_result(None)
     await turns(300)
     assert len(bodies(peer.taken)) == 101
     assert edge.server.memory.used_bytes == 0
@@ -116,7 +116,7 @@ async def test_one_large_frame_is_received_while_the_one_before_it_is_executed(
     await turns()
     assert 1_500_000 < peer.unread_bytes <= 2_000_004
     assert edge.service.begun == [b"park"]
-    edge.service.parked[b"park"].give(None)
+    edge.service.parked[b"park"].set_result(None)
     await turns(300)
     assert len(edge.service.begun) == 3
 
@@ -160,7 +160,7 @@ async def test_a_large_frame_counts_until_it_is_answered(edge: Edge) -> None:
     await turns()
     assert edge.server.memory.used_bytes == 500_000
     (parked_one,) = edge.service.parked.values()
-    parked_one.give(None)
+    parked_one.set_result(None)
     await turns()
     assert edge.server.memory.used_bytes == 0
 
@@ -193,7 +193,7 @@ async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> 
     assert len(bodies(second.taken)) == 1
     assert edge.server.memory.used_bytes == 900_000
     (parked_one,) = edge.service.parked.values()
-    parked_one.give(None)
+    parked_one.set_result(None)
     await edge.server.close(100)
 
 
@@ -301,6 +301,6 @@ async def test_an_answer_to_what_was_under_way_when_its_client_fell_behind_count
     await turns()
     before_bytes = edge.server.unsent.total_bytes
     assert before_bytes == peer.get_write_buffer_size() > WRITE_HIGH_WATER_BYTES
-    edge.service.parked[b"park"].give(None)
+    edge.service.parked[b"park"].set_result(None)
     await turns()
     assert edge.server.unsent.total_bytes == peer.get_write_buffer_size() > before_bytes

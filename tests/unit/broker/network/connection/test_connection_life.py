@@ -58,7 +58,7 @@ async def test_a_parked_request_may_end_in_closing(edge: Edge) -> None:
     peer = edge.connect()
     peer.send(framed(b"park, close") + framed(b"two"))
     await turns()
-    edge.service.parked[b"park, close"].give(None)
+    edge.service.parked[b"park, close"].set_result(None)
     await turns()
     assert peer.is_lost
     assert edge.service.begun == [b"park, close"]
@@ -96,7 +96,7 @@ async def test_a_fault_in_a_late_answer_ends_the_connection_instead_of_leaving_i
     peer = edge.connect()
     peer.send(framed(b"park, fault") + framed(b"two"))
     await turns()
-    edge.service.parked[b"park, fault"].give(None)
+    edge.service.parked[b"park, fault"].set_result(None)
     await turns()
     assert peer.is_lost
     assert edge.service.begun == [b"park, fault"]
@@ -251,7 +251,7 @@ async def test_stopping_answers_the_request_under_way_and_begins_no_other(edge: 
     closing = asyncio.create_task(edge.server.close(10_000))
     await turns()
     assert [idle.is_lost, busy.is_lost] == [True, False]
-    edge.service.parked[b"park"].give(None)
+    edge.service.parked[b"park"].set_result(None)
     await closing
     assert [idle.is_lost, busy.is_lost] == [True, True]
     assert bodies(busy.taken) == [b"park"]

@@ -51,7 +51,7 @@ class Case:
 
     def answer(self) -> None:
         if self.state is not LOST:  # Or its answer is cancelled.
-            self.edge.service.parked[PARKED].give(None)
+            self.edge.service.parked[PARKED].set_result(None)
 
     def send_badly(self) -> None:
         if self.state is not LOST:

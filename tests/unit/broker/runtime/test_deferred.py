@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from kohort.broker.runtime.later import Later, Tasks
+from kohort.broker.runtime.deferred import Deferred, Tasks
 
 
 def twice(number: int) -> int:
@@ -11,32 +11,32 @@ def twice(number: int) -> int:
 
 
 async def test_who_waits_is_told_before_the_giver_goes_on() -> None:
-    later: Later[int] = Later()
+    later: Deferred[int] = Deferred()
     told: list[int] = []
-    later.on_done(lambda given: told.append(given.result()))
-    later.on_done(lambda given: told.append(-given.result()))
-    later.give(7)
+    later.add_done_callback(lambda given: told.append(given.result()))
+    later.add_done_callback(lambda given: told.append(-given.result()))
+    later.set_result(7)
     assert told == [7, -7]
-    later.on_done(lambda given: told.append(given.result() + 1))
+    later.add_done_callback(lambda given: told.append(given.result() + 1))
     assert told == [7, -7, 8]
 
 
 async def test_one_that_failed_raises_what_it_failed_with() -> None:
-    later: Later[int] = Later()
+    later: Deferred[int] = Deferred()
     error = KeyError("gone")
-    later.fail(error)
+    later.set_exception(error)
     assert later.error is error
     assert not later.is_cancelled
     with pytest.raises(KeyError):
         later.result()
     with pytest.raises(KeyError):
-        later.into(twice)
+        later.map(twice)
 
 
 async def test_a_cancelled_one_tells_too_and_once() -> None:
-    later: Later[int] = Later()
+    later: Deferred[int] = Deferred()
     told: list[bool] = []
-    later.on_done(lambda given: told.append(given.is_cancelled))
+    later.add_done_callback(lambda given: told.append(given.is_cancelled))
     assert later.cancel()
     assert not later.cancel()
     assert told == [True]
@@ -45,87 +45,87 @@ async def test_a_cancelled_one_tells_too_and_once() -> None:
 
 
 async def test_it_is_given_once() -> None:
-    later: Later[int] = Later()
-    later.give(1)
+    later: Deferred[int] = Deferred()
+    later.set_result(1)
     with pytest.raises(AssertionError):
-        later.give(2)
+        later.set_result(2)
     with pytest.raises(AssertionError):
-        later.fail(KeyError())
+        later.set_exception(KeyError())
     assert later.result() == 1
 
 
 async def test_what_is_not_waited_for_is_dropped() -> None:
     for fails in (False, True):
-        later: Later[int] = Later()
+        later: Deferred[int] = Deferred()
         later.cancel()
         if fails:
-            later.fail(KeyError())
+            later.set_exception(KeyError())
         else:
-            later.give(1)
+            later.set_result(1)
         assert later.is_cancelled
 
 
 async def test_none_is_a_value() -> None:
-    later: Later[None] = Later()
-    later.give(None)
-    assert later.into(lambda value: (value,)) == (None,)
+    later: Deferred[None] = Deferred()
+    later.set_result(None)
+    assert later.map(lambda value: (value,)) == (None,)
 
 
 async def test_what_is_made_of_a_value_that_is_there_is_there() -> None:
-    later: Later[int] = Later()
-    later.give(21)
-    assert later.into(twice) == 42
+    later: Deferred[int] = Deferred()
+    later.set_result(21)
+    assert later.map(twice) == 42
 
 
 async def test_what_cannot_be_made_fails_for_itself_where_the_value_is_waited_for() -> None:
-    later: Later[int] = Later()
-    later.on_done(lambda _: None)
-    made = later.into(lambda number: number // 0)
-    assert isinstance(made, Later)
-    later.give(1)
+    later: Deferred[int] = Deferred()
+    later.add_done_callback(lambda _: None)
+    made = later.map(lambda number: number // 0)
+    assert isinstance(made, Deferred)
+    later.set_result(1)
     assert later.result() == 1
     with pytest.raises(ZeroDivisionError):
         made.result()
 
 
 async def test_to_cancel_what_is_made_leaves_a_value_alone_that_is_waited_for() -> None:
-    later: Later[int] = Later()
-    later.on_done(lambda _: None)
-    made = later.into(twice)
-    assert isinstance(made, Later)
+    later: Deferred[int] = Deferred()
+    later.add_done_callback(lambda _: None)
+    made = later.map(twice)
+    assert isinstance(made, Deferred)
     made.cancel()
     assert not later.is_done
-    later.give(21)
+    later.set_result(21)
     assert later.result() == 21
     assert made.is_cancelled
 
 
 async def test_to_cancel_what_is_made_cancels_a_value_that_nothing_else_waits_for() -> None:
-    later: Later[int] = Later()
-    made = later.into(twice)
-    assert isinstance(made, Later)
+    later: Deferred[int] = Deferred()
+    made = later.map(twice)
+    assert isinstance(made, Deferred)
     made.cancel()
     assert later.is_cancelled
-    later.give(21)
+    later.set_result(21)
     assert made.is_cancelled
 
 
 async def test_a_value_that_nothing_else_waits_for_turns_into_what_is_made_of_it() -> None:
-    later: Later[int] = Later()
-    assert later.into(twice) is later
+    later: Deferred[int] = Deferred()
+    assert later.map(twice) is later
     told: list[int] = []
-    later.on_done(lambda given: told.append(given.result()))
-    later.give(21)
+    later.add_done_callback(lambda given: told.append(given.result()))
+    later.set_result(21)
     assert told == [42]
-    assert later.into(twice) == 84
+    assert later.map(twice) == 84
 
 
 async def test_it_fails_by_what_cannot_be_made_and_by_its_own_failure() -> None:
-    unmade, failed = Later[int](), Later[int]()
+    unmade, failed = Deferred[int](), Deferred[int]()
     for later in (unmade, failed):
-        later.into(lambda number: number // 0)
-    unmade.give(1)
-    failed.fail(KeyError())
+        later.map(lambda number: number // 0)
+    unmade.set_result(1)
+    failed.set_exception(KeyError())
     with pytest.raises(ZeroDivisionError):
         unmade.result()
     with pytest.raises(KeyError):
@@ -133,44 +133,44 @@ async def test_it_fails_by_what_cannot_be_made_and_by_its_own_failure() -> None:
 
 
 async def test_a_value_that_is_waited_for_already_stays_what_it_is() -> None:
-    later: Later[int] = Later()
+    later: Deferred[int] = Deferred()
     told: list[int] = []
-    later.on_done(lambda given: told.append(given.result()))
-    made = later.into(twice)
-    assert isinstance(made, Later)
-    again = made.into(twice)
-    assert isinstance(again, Later)
-    later.give(21)
+    later.add_done_callback(lambda given: told.append(given.result()))
+    made = later.map(twice)
+    assert isinstance(made, Deferred)
+    again = made.map(twice)
+    assert isinstance(again, Deferred)
+    later.set_result(21)
     assert (told, made.result(), again.result()) == ([21], 42, 84)
 
 
 async def test_an_end_of_any_kind_can_be_made_into_something() -> None:
-    given, failed, cancelled = Later[int](), Later[int](), Later[int]()
+    given, failed, cancelled = Deferred[int](), Deferred[int](), Deferred[int]()
     ends = [
-        one.settle(lambda end: (end.error is None, end.is_cancelled))
+        one.finally_(lambda end: (end.error is None, end.is_cancelled))
         for one in (given, failed, cancelled)
     ]
-    given.give(1)
-    failed.fail(KeyError())
+    given.set_result(1)
+    failed.set_exception(KeyError())
     cancelled.cancel()
     assert [end.result() for end in ends] == [(True, False), (False, False), (False, True)]
 
 
 async def test_to_cancel_what_an_end_is_made_into_cancels_its_source() -> None:
-    later: Later[int] = Later()
-    later.settle(twice_of).cancel()
+    later: Deferred[int] = Deferred()
+    later.finally_(twice_of).cancel()
     assert later.is_cancelled
 
 
-def twice_of(later: Later[int]) -> int:
+def twice_of(later: Deferred[int]) -> int:
     return twice(later.result())
 
 
 @pytest.mark.parametrize("is_given_before", [True, False])
 async def test_a_task_can_wait_for_it(is_given_before: bool) -> None:
-    later: Later[int] = Later()
+    later: Deferred[int] = Deferred()
     if is_given_before:
-        later.give(3)
+        later.set_result(3)
 
     async def wait() -> int:
         return await later
@@ -179,14 +179,14 @@ async def test_a_task_can_wait_for_it(is_given_before: bool) -> None:
     await asyncio.sleep(0)
     if not is_given_before:
         assert not task.done()
-        later.give(3)
+        later.set_result(3)
     assert await task == 3
 
 
 async def test_a_task_that_is_cancelled_cancels_what_it_waits_for() -> None:
-    later: Later[int] = Later()
+    later: Deferred[int] = Deferred()
     told: list[bool] = []
-    later.on_done(lambda it: told.append(it.is_cancelled))
+    later.add_done_callback(lambda it: told.append(it.is_cancelled))
 
     async def wait() -> int:
         return await later
@@ -206,8 +206,8 @@ async def test_a_coroutine_is_a_task_for_as_long_as_somebody_waits() -> None:
         await asyncio.sleep(0 if ends else 1_000)
         return 5
 
-    ended = Later.of(work(ends=True), tasks, name="work")
-    endless = Later.of(work(ends=False), tasks, name="work")
+    ended = Deferred.of(work(ends=True), tasks, name="work")
+    endless = Deferred.of(work(ends=False), tasks, name="work")
     assert len(tasks) == 2
     assert await ended == 5
     endless.cancel()
@@ -232,8 +232,8 @@ async def test_a_coroutine_that_raises_fails_even_where_no_one_waits_any_more(
         raise KeyError
 
     with pytest.raises(KeyError):
-        await Later.of(failing(), tasks, name="failing")
-    stubborn = Later.of(work(), tasks, name="stubborn")
+        await Deferred.of(failing(), tasks, name="failing")
+    stubborn = Deferred.of(work(), tasks, name="stubborn")
     await asyncio.sleep(0)
     with caplog.at_level(logging.INFO):
         stubborn.cancel()

@@ -1,10 +1,11 @@
-"""`Later`, a future that calls its callbacks immediately: every answer that is given later is one.
+"""`Deferred`, a future that calls its callbacks immediately; every deferred response is one.
 
-An asyncio future has its callbacks called in the next loop iteration, each by a handle created for
-it: half of the cost of answering one of thousands of waiting requests. The callbacks of a `Later`
-are called within `give` and `fail`. So they must be short, and must neither raise nor start other
-work. Where a coroutine of the broker itself waits (for a high watermark, or an fsync), it awaits an
-asyncio future or task: such waits are few, and another iteration does not matter to them.
+An asyncio future schedules its callbacks for the next event loop iteration, each with a handle of
+its own: half of the cost of responding to one of thousands of waiting requests. The callbacks of a
+`Deferred` are called within `set_result` and `set_exception`. So they must be short, and must
+neither raise nor start other work. Coroutines of the broker itself, which wait for a high watermark
+or an fsync, await an asyncio future or task: such waits are few, and another iteration does not
+matter to them.
 """
 
 from __future__ import annotations
@@ -23,32 +24,31 @@ Tasks = set[asyncio.Task[Any]]
 """Running tasks, for code that has to wait for their end."""
 
 
-class Later(Generic[T]):
-    """A value that is not available yet. It is given, fails, or is cancelled, once.
+class Deferred(Generic[T]):
+    """A result that is not available yet. It is set, fails, or is cancelled, once.
 
-    After it is cancelled, `give` and `fail` do nothing, so that their caller need not check.
+    After a cancellation `set_result` and `set_exception` do nothing, so callers need not check.
     """
 
     __slots__ = ("_callbacks", "_make", "_source", "_value", "error", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
-        """Whether it was given, has failed or was cancelled. Not to be set from outside."""
+        """Whether it has a result or an error, or was cancelled. Read-only."""
         self._value: Any = None
         self.error: BaseException | None = None
-        """The error that it failed with; None if it was given, and until it is done. Not to be set
-        from outside."""
-        self._callbacks: tuple[Callable[[Later[T]], object], ...] = ()
+        """The error; None if there is a result, and until it is done. Read-only."""
+        self._callbacks: tuple[Callable[[Deferred[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
-        self._source: Later[Any] | asyncio.Task[T] | None = None
-        """The source of the value, used by nothing else and therefore cancelled with this."""
+        self._source: Deferred[Any] | asyncio.Task[T] | None = None
+        """The source of the result. Nothing else uses it, so it is cancelled with this."""
 
     @property
     def is_cancelled(self) -> bool:
         return isinstance(self.error, asyncio.CancelledError)
 
     def result(self) -> T:
-        """Return the value, or raise the error that it failed with. It must be done."""
+        """Return the result, or raise the error. It must be done."""
         assert self.is_done
         if self.error is not None:
             raise self.error
@@ -57,10 +57,10 @@ class Later(Generic[T]):
 
     # For producers.
 
-    def give(self, value: T) -> None:
-        """Set the value and call the callbacks. Does nothing if it was cancelled."""
+    def set_result(self, value: T) -> None:
+        """Set the result and call the callbacks. Does nothing if it was cancelled."""
         if self.is_done:
-            assert self.is_cancelled, "given twice"
+            assert self.is_cancelled, "set twice"
             return
         make = self._make
         if make is None:
@@ -68,14 +68,14 @@ class Later(Generic[T]):
         else:
             try:
                 self._value = make(value)
-            except Exception as error:  # noqa: BLE001 - what was to be made failed, nothing else.
+            except Exception as error:  # noqa: BLE001 - becomes the error.
                 self.error = error
         self._notify()
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         """Set an error and call the callbacks. Does nothing if it was cancelled."""
         if self.is_done:
-            assert self.is_cancelled, "given twice"
+            assert self.is_cancelled, "set twice"
             return
         self.error = error
         self._notify()
@@ -93,40 +93,39 @@ class Later(Generic[T]):
             source.cancel()
         return True
 
-    def on_done(self, callback: Callable[[Later[T]], object]) -> None:
-        """Call `callback` with this when it is done: now, if it is done already."""
+    def add_done_callback(self, callback: Callable[[Deferred[T]], object]) -> None:
+        """Call `callback` with this when it is done; at once if it is done already."""
         if self.is_done:
             callback(self)
         else:
             self._callbacks += (callback,)
 
-    def into(self, make: Callable[[T], R]) -> R | Later[R]:
-        """Apply `make` to the value.
+    def map(self, make: Callable[[T], R]) -> R | Deferred[R]:
+        """Apply `make` to the result.
 
-        Returns the result itself if the value is there already. Otherwise a `Later` of it, which
-        fails if this fails or `make` raises: this one itself, unless something waits for the value
-        as it is. So where nothing does, to cancel the result is to cancel this.
+        Returns what `make` returns if the result is available. Otherwise returns a `Deferred` of
+        it, which fails if this fails or `make` raises. That is this object itself if it has no
+        callbacks, so that cancelling the one cancels the other.
 
-        Raises: what this failed with, if it is done and has failed; what `make` raises, if the
-            value is there.
+        Raises: the error of this, or what `make` raises, if this is done.
         """
         if self.is_done:
             return make(self.result())
         if self._make is None and not self._callbacks:
-            made = cast("Later[R]", self)
+            made = cast("Deferred[R]", self)
             made._make = make
             return made
-        made = Later()
+        made = Deferred()
         made._make = make
         self._callbacks += (made._take_value,)
         return made
 
-    def settle(self, make: Callable[[Later[T]], R]) -> Later[R]:
-        """Apply `make` to this `Later` itself when it is done: given, failed or cancelled.
+    def finally_(self, make: Callable[[Deferred[T]], R]) -> Deferred[R]:
+        """Apply `make` to this object when it is done, has failed or was cancelled.
 
-        Returns a `Later` of the result. Cancelling that one cancels this.
+        Returns a `Deferred` of what `make` returns. Cancelling that cancels this.
         """
-        made: Later[R] = Later()
+        made: Deferred[R] = Deferred()
         made._make = make
         made._source = self
         if self.is_done:
@@ -139,11 +138,11 @@ class Later(Generic[T]):
         if not self.is_done:
             waiting = asyncio.get_running_loop().create_future()
 
-            def wake(_: Later[T]) -> None:
+            def wake(_: Deferred[T]) -> None:
                 if not waiting.done():
                     waiting.set_result(None)
 
-            self.on_done(wake)
+            self.add_done_callback(wake)
             try:
                 yield from waiting
             except asyncio.CancelledError:
@@ -153,44 +152,44 @@ class Later(Generic[T]):
         return self.result()
 
     @staticmethod
-    def of(work: Coroutine[Any, Any, T], tasks: Tasks, *, name: str) -> Later[T]:
-        """Run a coroutine as a task, kept in `tasks` while it runs; return its result. Cancelling
-        the result cancels the task.
+    def of(work: Coroutine[Any, Any, T], tasks: Tasks, *, name: str) -> Deferred[T]:
+        """Run a coroutine as a task, which is in `tasks` while it runs; return its result.
+        Cancelling the `Deferred` cancels the task.
         """
-        later: Later[T] = Later()
+        deferred: Deferred[T] = Deferred()
         task = asyncio.get_running_loop().create_task(work, name=name)
         tasks.add(task)
 
         def pass_on(ended: asyncio.Task[T]) -> None:
             tasks.discard(ended)
             if ended.cancelled():
-                later.cancel()
+                deferred.cancel()
             elif (error := ended.exception()) is not None:
-                if later.is_done:
+                if deferred.is_done:
                     logger.info("%s failed after its waiter had gone: %r", name, error)
-                later.fail(error)
+                deferred.set_exception(error)
             else:
-                later.give(ended.result())
+                deferred.set_result(ended.result())
 
         task.add_done_callback(pass_on)
-        later._source = task
-        return later
+        deferred._source = task
+        return deferred
 
-    def _take_value(self, source: Later[Any]) -> None:
-        """Callback of `into`: `source` is done."""
+    def _take_value(self, source: Deferred[Any]) -> None:
+        """Callback of `map`: `source` is done."""
         if source.error is not None:
-            self.fail(source.error)
+            self.set_exception(source.error)
         else:
-            self.give(source._value)
+            self.set_result(source._value)
 
-    def _take_end(self, source: Later[Any]) -> None:
-        """Callback of `settle`: `source` is done."""
+    def _take_end(self, source: Deferred[Any]) -> None:
+        """Callback of `finally_`: `source` is done."""
         if self.is_done:
             return
         assert self._make is not None
         try:
             self._value = self._make(source)
-        except Exception as error:  # noqa: BLE001 - as above.
+        except Exception as error:  # noqa: BLE001 - becomes the error.
             self.error = error
         self._notify()
 
