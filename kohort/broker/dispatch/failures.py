@@ -19,8 +19,8 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""Stands for the whole in place of a name: in `Mirror.copied` for the request's element, if it is
-not a structure; in `Mirror.request` for the request, if the list gets one element."""
+"""Stands for the whole in place of a name: in `ErrorTemplate.copied` for the request's element, if
+it is not a structure; in `ErrorTemplate.request` for the request, if the list gets one element."""
 
 
 ERROR_FIELD: Final = "error_code"
@@ -31,15 +31,17 @@ class NoErrorField(Exception):  # noqa: N818 - not an internal error: the protoc
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
-    """A list in the response with one element for each element of a list in the request."""
+class ErrorTemplate:
+    """The template of a list in the response: one element for each element of a list in the
+    request.
+    """
 
     response: str
     request: str
     """Name of the list; with a dot, a list within each element of another."""
     copied: Mapping[str, str]
     """Fields of the response's element, with the fields of the request's element that they copy."""
-    inner: Mirror | None = None
+    inner: ErrorTemplate | None = None
     """The list within the element that has the error; None if the element itself has it."""
     values: Mapping[str, object] = field(default_factory=dict)
     """Other fields of the element, with values that mean "unknown"."""
@@ -53,34 +55,34 @@ def per_partition(
     *,
     requested: str = "partitions",
     **values: object,
-) -> Mirror:
+) -> ErrorTemplate:
     """The list `topics` of both, with the error in each of their `partitions`.
 
     Args:
-        topic: what a topic of the response copies; see `Mirror.copied`.
+        topic: what a topic of the response copies; see `ErrorTemplate.copied`.
         partition: what a partition of it copies.
         requested: the name of the request's list of partitions.
         values: other fields of a partition, with values that mean "unknown".
     """
-    inner = Mirror(response="partitions", request=requested, copied=partition, values=values)
-    return Mirror(response="topics", request="topics", copied=topic, inner=inner)
+    inner = ErrorTemplate(response="partitions", request=requested, copied=partition, values=values)
+    return ErrorTemplate(response="topics", request="topics", copied=topic, inner=inner)
 
 
 class OnError:
     """How an API reports that a request failed as a whole; by default at the top level."""
 
-    __slots__ = ("mirrors", "unknown")
+    __slots__ = ("templates", "unknown")
 
-    def __init__(self, *mirrors: Mirror, **unknown: object) -> None:
-        """The first of `mirrors` whose lists this version has is used; `unknown` are fields of the
-        response with values that mean "unknown".
+    def __init__(self, *templates: ErrorTemplate, **unknown: object) -> None:
+        """The first of `templates` whose lists this version has is used; `unknown` are fields of
+        the response with values that mean "unknown".
         """
-        self.mirrors = mirrors
+        self.templates = templates
         self.unknown = unknown
 
 
 def same(*names: str) -> dict[str, str]:
-    """Return fields that have the same name in response and request; for `Mirror.copied`."""
+    """Return fields that have the same name in response and request; for `ErrorTemplate.copied`."""
     return {name: name for name in names}
 
 
@@ -166,16 +168,16 @@ def _fill_any(
     on_error: OnError, request: object, response: Struct, failure: _Failure
 ) -> Steps[bool]:
     """Fill the first list that this version has; False if it has none."""
-    for mirror in on_error.mirrors:
-        requested = _requested_elements(request, mirror.request, failure.version)
-        if requested is not None and _in_version(response, mirror.response, failure.version):
-            yield from _fill(mirror, response, requested, failure)
+    for template in on_error.templates:
+        requested = _requested_elements(request, template.request, failure.version)
+        if requested is not None and _in_version(response, template.response, failure.version):
+            yield from _fill(template, response, requested, failure)
             return True
     return False
 
 
 def _requested_elements(request: object, path: str, version: int) -> list[object] | None:
-    """Return the request's list for a mirror; None if this version has none."""
+    """Return the request's list for a template; None if this version has none."""
     if path == ITSELF:
         return [request]
     name, _, inner = path.partition(".")
@@ -188,28 +190,28 @@ def _requested_elements(request: object, path: str, version: int) -> list[object
 
 
 def _fill(
-    mirror: Mirror, parent: Struct, requested_elements: list[object], failure: _Failure
+    template: ErrorTemplate, parent: Struct, requested_elements: list[object], failure: _Failure
 ) -> Steps[None]:
     """Add an element with the error to `parent`'s list for each requested element."""
-    (declared,) = (f for f in schema_of(type(parent)).fields if f.name == mirror.response)
+    (declared,) = (f for f in schema_of(type(parent)).fields if f.name == template.response)
     assert isinstance(declared.kind, type)
     elements = []
     for requested in requested_elements:
         element = _blank(declared.kind)
-        for name, value in mirror.values.items():
+        for name, value in template.values.items():
             setattr(element, name, value)
-        for name, source in mirror.copied.items():
+        for name, source in template.copied.items():
             setattr(element, name, requested if source == ITSELF else getattr(requested, source))
-        if mirror.inner is not None:
+        if template.inner is not None:
             yield from _fill(
-                mirror.inner, element, getattr(requested, mirror.inner.request), failure
+                template.inner, element, getattr(requested, template.inner.request), failure
             )
         else:
-            has_error_field = _set_error(element, failure, mirror.error)
+            has_error_field = _set_error(element, failure, template.error)
             assert has_error_field
         elements.append(element)
         yield
-    setattr(parent, mirror.response, elements)
+    setattr(parent, template.response, elements)
 
 
 def _blank(message: type) -> Struct:

@@ -15,7 +15,7 @@ from typing import Final
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
 from kohort.broker.runtime.deferred import Deferred
@@ -41,11 +41,11 @@ SEVERAL_SINCE: Final = 4
     AddPartitionsToTxnRequest,
     versions="0-5",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="results_by_topic_v3_and_below",
             request="v3_and_below_topics",
             copied=same("name"),
-            inner=Mirror(
+            inner=ErrorTemplate(
                 response="results_by_partition",
                 request="partitions",
                 copied={"partition_index": ITSELF},

@@ -13,7 +13,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.core.security.quotas import ENTITY_TYPES, Entity, QuotaError, entity_of
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.security.client_quotas import LimitChange, TooManyEntitiesError
@@ -29,7 +29,7 @@ from kohort.protocol.messages.alter_client_quotas import (
 @handles(
     AlterClientQuotasRequest,
     versions="0-1",
-    on_error=OnError(Mirror(response="entries", request="entries", copied=same("entity"))),
+    on_error=OnError(ErrorTemplate(response="entries", request="entries", copied=same("entity"))),
 )
 async def alter_client_quotas(
     ctx: RequestContext, request: AlterClientQuotasRequest

@@ -11,7 +11,7 @@ from functools import partial
 
 from kohort.broker.config.alter import replaced
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import alter, alter_each
 from kohort.protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ from kohort.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     versions="0-2",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="responses", request="resources", copied=same("resource_type", "resource_name")
         )
     ),

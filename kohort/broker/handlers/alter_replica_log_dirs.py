@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
@@ -23,11 +23,11 @@ from kohort.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     versions="1-2",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="results",
             request="dirs.topics",
             copied={"topic_name": "name"},
-            inner=Mirror(
+            inner=ErrorTemplate(
                 response="partitions", request="partitions", copied={"partition_index": ITSELF}
             ),
         )

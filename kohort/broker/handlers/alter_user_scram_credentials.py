@@ -14,7 +14,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.security.users import (
@@ -49,7 +49,7 @@ Wanted = ScramCredentialDeletion | ScramCredentialUpsertion
     AlterUserScramCredentialsRequest,
     versions="0",
     on_error=OnError(
-        Mirror(response="results", request="upsertions", copied={"user": "name"}),
+        ErrorTemplate(response="results", request="upsertions", copied={"user": "name"}),
     ),
 )
 async def alter_user_scram_credentials(

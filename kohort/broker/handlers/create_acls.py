@@ -11,7 +11,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import InvalidRuleError, Operation, Rule, rule_of
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
@@ -32,7 +32,7 @@ PART_MAX: Final = 2_000
 @handles(
     CreateAclsRequest,
     versions="1-3",
-    on_error=OnError(Mirror(response="results", request="creations", copied={})),
+    on_error=OnError(ErrorTemplate(response="results", request="creations", copied={})),
     parts=(lists("creations", "results"),),
     part_max=PART_MAX,
 )

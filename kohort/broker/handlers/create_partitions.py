@@ -12,7 +12,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.runtime.slices import Slice
@@ -32,7 +32,7 @@ STRICT_SINCE: Final = 3
 @handles(
     CreatePartitionsRequest,
     versions="0-3",
-    on_error=OnError(Mirror(response="results", request="topics", copied=same("name"))),
+    on_error=OnError(ErrorTemplate(response="results", request="topics", copied=same("name"))),
 )
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, Rule, RuleFilter, UnknownFilterError
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
 from kohort.broker.runtime.slices import Slice
@@ -25,7 +25,7 @@ from kohort.protocol.messages.delete_acls import (
 @handles(
     DeleteAclsRequest,
     versions="1-3",
-    on_error=OnError(Mirror(response="filter_results", request="filters", copied={})),
+    on_error=OnError(ErrorTemplate(response="filter_results", request="filters", copied={})),
 )
 async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Remove rules; requires ALTER on the cluster. Answered when that is durable."""

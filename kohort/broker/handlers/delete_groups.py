@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ def _drop_repeats(ctx: RequestContext, request: DeleteGroupsRequest) -> None:
     DeleteGroupsRequest,
     versions="0-3",
     on_error=OnError(
-        Mirror(response="results", request="groups_names", copied={"group_id": ITSELF})
+        ErrorTemplate(response="results", request="groups_names", copied={"group_id": ITSELF})
     ),
     parts=(lists("groups_names", "results"),),
     prepare=_drop_repeats,

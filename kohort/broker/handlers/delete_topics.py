@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.runtime.slices import Slice
@@ -37,8 +37,8 @@ DENIED: Final = "Topic authorization failed."
     DeleteTopicsRequest,
     versions="1-6",
     on_error=OnError(
-        Mirror(response="responses", request="topics", copied=BY_NAME_OR_ID),
-        Mirror(response="responses", request="topic_names", copied={"name": ITSELF}),
+        ErrorTemplate(response="responses", request="topics", copied=BY_NAME_OR_ID),
+        ErrorTemplate(response="responses", request="topic_names", copied={"name": ITSELF}),
     ),
 )
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from kohort.broker.config.current import ConfigEntry, ConfigSource
 from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import (
     ResourceType,
@@ -43,7 +43,7 @@ NO_MESSAGE: Final = ""
     DescribeConfigsRequest,
     versions="1-4",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="results", request="resources", copied=same("resource_type", "resource_name")
         )
     ),

@@ -10,7 +10,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
@@ -38,7 +38,9 @@ def _check(ctx: RequestContext, request: DescribeGroupsRequest) -> None:
 @handles(
     DescribeGroupsRequest,
     versions="0-6",
-    on_error=OnError(Mirror(response="groups", request="groups", copied={"group_id": ITSELF})),
+    on_error=OnError(
+        ErrorTemplate(response="groups", request="groups", copied={"group_id": ITSELF})
+    ),
     parts=(lists("groups"),),
     prepare=_check,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.topic import Topic
 from kohort.groups.steps import Steps
@@ -29,7 +29,7 @@ from kohort.protocol.messages.describe_log_dirs import (
 @handles(
     DescribeLogDirsRequest,
     versions="1-5",
-    on_error=OnError(Mirror(response="results", request=ITSELF, copied={})),
+    on_error=OnError(ErrorTemplate(response="results", request=ITSELF, copied={})),
 )
 def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, topic_operations
 from kohort.broker.handlers.shared.leaders import NO_LEADER
@@ -30,7 +30,7 @@ from kohort.protocol.types import ZERO_UUID
 @handles(
     DescribeTopicPartitionsRequest,
     versions="0",
-    on_error=OnError(Mirror(response="topics", request="topics", copied=same("name"))),
+    on_error=OnError(ErrorTemplate(response="topics", request="topics", copied=same("name"))),
 )
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest

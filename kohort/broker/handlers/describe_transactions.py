@@ -9,7 +9,7 @@ from __future__ import annotations
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.encoding import by_topic
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.repeats import check_repeats
@@ -32,7 +32,7 @@ def _check(ctx: RequestContext, request: DescribeTransactionsRequest) -> None:
     DescribeTransactionsRequest,
     versions="0",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="transaction_states",
             request="transactional_ids",
             copied={"transactional_id": ITSELF},

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
@@ -33,11 +33,11 @@ _Outcome: TypeAlias = tuple[ErrorCode, str]
     ElectLeadersRequest,
     versions="0-2",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="replica_election_results",
             request="topic_partitions",
             copied=same("topic"),
-            inner=Mirror(
+            inner=ErrorTemplate(
                 response="partition_result", request="partitions", copied={"partition_id": ITSELF}
             ),
         )

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import check_leader_epoch
 from kohort.broker.runtime.deferred import Deferred
@@ -58,11 +58,11 @@ def _without_data(response: FetchResponse | None) -> FetchResponse:
     FetchRequest,
     versions="4-18",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="responses",
             request="topics",
             copied=same("topic", "topic_id"),
-            inner=Mirror(
+            inner=ErrorTemplate(
                 response="partitions",
                 request="partitions",
                 copied={"partition_index": "partition"},

@@ -16,7 +16,7 @@ from typing import Final
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.access import DENIED
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.deferred import Deferred
@@ -37,7 +37,7 @@ SEVERAL_KEYS_SINCE: Final = 4
     FindCoordinatorRequest,
     versions="0-6",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="coordinators",
             request="coordinator_keys",
             copied={"key": ITSELF},

@@ -12,7 +12,7 @@ from kohort.broker.config.alter import Change, altered
 from kohort.broker.config.current import all_broker_settings
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import ResourceType, alter, alter_each
 from kohort.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ from kohort.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     versions="0-1",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="responses", request="resources", copied=same("resource_type", "resource_name")
         )
     ),

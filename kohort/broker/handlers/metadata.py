@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import (
@@ -62,7 +62,7 @@ def _prepare(ctx: RequestContext, request: MetadataRequest) -> None:
 @handles(
     MetadataRequest,
     versions="0-13",
-    on_error=OnError(Mirror(response="topics", request="topics", copied=BY_NAME_OR_ID)),
+    on_error=OnError(ErrorTemplate(response="topics", request="topics", copied=BY_NAME_OR_ID)),
     parts=(lists("topics"),),
     prepare=_prepare,
 )

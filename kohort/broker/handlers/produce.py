@@ -28,7 +28,7 @@ from kohort.broker.core.partition.verdict import (
 )
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.in_transaction import (
     ADDS_SINCE,
@@ -92,11 +92,11 @@ def _is_answered(request: ProduceRequest) -> bool:
     versions="3-13",
     advertised="0-13",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="responses",
             request="topic_data",
             copied=BY_NAME_OR_ID,
-            inner=Mirror(
+            inner=ErrorTemplate(
                 response="partition_responses",
                 request="partition_data",
                 copied=same("index"),

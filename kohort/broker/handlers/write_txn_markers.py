@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.markers import MarkerWriter
@@ -31,7 +31,7 @@ from kohort.protocol.records.control import ControlType
     WriteTxnMarkersRequest,
     versions="1-2",
     on_error=OnError(
-        Mirror(
+        ErrorTemplate(
             response="markers",
             request="markers",
             copied=same("producer_id"),

@@ -14,7 +14,7 @@ import pytest
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import LONG_BYTES, Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
@@ -148,7 +148,9 @@ async def test_an_error_of_the_whole_request_is_answered_in_slices(long_bytes: i
         calls.append(request)
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
-    on_error = OnError(Mirror(response="groups", request="groups", copied={"group_id": ITSELF}))
+    on_error = OnError(
+        ErrorTemplate(response="groups", request="groups", copied={"group_id": ITSELF})
+    )
     world = World(describe, on_error=on_error, long_bytes=long_bytes)
     pending = world.describe(NAMES)
     iterations = 0
