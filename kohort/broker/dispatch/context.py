@@ -12,7 +12,7 @@ from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
-from kohort.broker.dispatch.timed import Timed
+from kohort.broker.dispatch.metered import MeteredCoroutine
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.service import ConnectionInfo
@@ -177,7 +177,7 @@ class RequestContext:
         if quotas is not None and quotas.is_limiting:
             accounts = quotas.accounts(self.connection, self.header.client_id)
             if accounts.request is not None:
-                work = Timed(work, self.connection)
+                work = MeteredCoroutine(work, self.connection)
         return Deferred.of(work, self.broker.tasks, name=name)
 
     @property

@@ -15,7 +15,7 @@ from kohort.broker.network.service import ConnectionInfo
 T = TypeVar("T")
 
 
-class Timed(Coroutine[Any, Any, T]):
+class MeteredCoroutine(Coroutine[Any, Any, T]):
     """Adds the time of each step to `ConnectionInfo.worked_s`."""
 
     __slots__ = ("_connection", "_work")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kohort.broker.dispatch.timed import Timed
+from kohort.broker.dispatch.metered import MeteredCoroutine
 from kohort.broker.network.service import ConnectionInfo
 
 WORKED_S = 0.02
@@ -27,7 +27,7 @@ async def test_each_step_of_work_is_noted_and_no_wait() -> None:
         return "done"
 
     begun_s = time.perf_counter()
-    assert await asyncio.create_task(Timed(in_steps(), connection)) == "done"
+    assert await asyncio.create_task(MeteredCoroutine(in_steps(), connection)) == "done"
     took_s = time.perf_counter() - begun_s
     assert 3 * WORKED_S <= connection.worked_s <= took_s - 6 * WORKED_S
 
@@ -47,7 +47,7 @@ async def test_it_is_cancelled_and_fails_as_what_it_times() -> None:
         await asyncio.sleep(0)
         raise ValueError("of its own")
 
-    task = asyncio.create_task(Timed(endless(), connection))
+    task = asyncio.create_task(MeteredCoroutine(endless(), connection))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -55,4 +55,4 @@ async def test_it_is_cancelled_and_fails_as_what_it_times() -> None:
     assert ended == ["here"]
     assert connection.worked_s >= WORKED_S
     with pytest.raises(ValueError, match="of its own"):
-        await asyncio.create_task(Timed(failing(), connection))
+        await asyncio.create_task(MeteredCoroutine(failing(), connection))
