@@ -75,7 +75,7 @@ class Kafka:
                 return
         raise UnavailableError(
             f"no broker can be reached ({'; '.join(failures)})\n"
-            "Is the broker running? --bootstrap-server tells where it is."
+            "Is the broker running? --bootstrap-server sets its address."
         )
 
     def admin(self, spark: SparkSession) -> Admin:
@@ -179,7 +179,9 @@ class Admin:
             described = self._get(self._client.describeTopics(names).topicNameValues().get(name))
         except ReportedError as error:
             if "UnknownTopicOrPartition" in str(error) or "InvalidTopic" in str(error):
-                raise TopicMissingError(f"there is no topic {name} at {self._servers}") from error
+                raise TopicMissingError(
+                    f"the topic {name} does not exist at {self._servers}"
+                ) from error
             raise
         indexes = sorted(partition.partition() for partition in described.partitions())
         return Topic(name, str(described.topicId()), tuple(indexes))

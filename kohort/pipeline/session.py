@@ -106,7 +106,7 @@ def build(
             return builder.getOrCreate()
     except Exception as error:
         raise UnavailableError(
-            f"Spark does not start: {error}\nIt needs Java 17 or 21; this is what `java` is here: "
+            f"Spark does not start: {error}\nIt needs Java 17 or 21; `java` is here: "
             f"{shutil.which('java') or 'nothing on the PATH'}"
         ) from error
 

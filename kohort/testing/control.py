@@ -85,7 +85,7 @@ class ControlledBroker:
             case [("restart" | "stop" | "start" | "crash" | "fill_disk" | "free_disk") as action]:
                 getattr(self.kafka, action)(**body)
             case _:
-                raise ControlError(HTTPStatus.NOT_FOUND, f"there is no {'/'.join(parts)}")
+                raise ControlError(HTTPStatus.NOT_FOUND, f"unknown path {'/'.join(parts)}")
         return answer
 
     def _answer_group(self, name: str, action: str, body: Json) -> Json:
@@ -110,7 +110,7 @@ class ControlledBroker:
             case "hold_join":
                 answer["id"] = self._add_fault(group.hold_join(**body))
             case _:
-                raise ControlError(HTTPStatus.NOT_FOUND, f"groups have no {action}")
+                raise ControlError(HTTPStatus.NOT_FOUND, f"unknown action {action} of a group")
         return answer
 
     def _add_fault(self, context: AbstractContextManager[KafkaFault]) -> int:
@@ -123,7 +123,7 @@ class ControlledBroker:
     def _fault(self, number: str) -> _OpenFault:
         fault = self._faults.get(int(number)) if number.isdigit() else None
         if fault is None:
-            raise ControlError(HTTPStatus.NOT_FOUND, f"there is no fault {number}")
+            raise ControlError(HTTPStatus.NOT_FOUND, f"unknown fault {number}")
         return fault
 
     def close(self) -> None:
@@ -180,11 +180,11 @@ class Control:
             added = self._add(body.get("settings", {}))
             return {"id": self._number, "bootstrap_servers": added.kafka.bootstrap_servers}
         if len(parts) < 2 or parts[0] != "brokers" or not parts[1].isdigit():
-            raise ControlError(HTTPStatus.NOT_FOUND, f"there is no {path}")
+            raise ControlError(HTTPStatus.NOT_FOUND, f"unknown path {path}")
         number = int(parts[1])
         broker = self._brokers.get(number)
         if broker is None:
-            raise ControlError(HTTPStatus.NOT_FOUND, f"there is no broker {number}")
+            raise ControlError(HTTPStatus.NOT_FOUND, f"unknown broker {number}")
         if parts[2:] == []:
             return {"id": number, "bootstrap_servers": broker.kafka.bootstrap_servers}
         if parts[2:] == ["close"]:

@@ -37,7 +37,7 @@ class MemoryTransactionLog(MemoryLog):
 
     def read(self, partition: int) -> Iterator[StoredTransaction]:
         if partition in self.unreadable:
-            raise self.failure or AssertionError("say with what it fails")
+            raise self.failure or AssertionError("set `failure` first")
         for batch in self.batches[partition]:
             for record in decode_records(batch):
                 assert record.key is not None

@@ -113,7 +113,7 @@ def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSess
     rows = advising.rows(by_group(deploy("a", 2) + broken + only_avoided))
 
     assert told[0].startswith("group x: not a history")
-    assert told[1] == "group y: no rebalance in it"
+    assert told[1] == "group y: no rebalance in the history"
     assert advising.groups == 1
     assert set(rows["group"].to_pylist()) == {"a"}
 

@@ -232,7 +232,7 @@ def test_a_topic_that_is_missing_is_named_and_not_created(
     topics.produce(there, 10)
     assert land("nobody-made-this", there) == 1
     told = capfd.readouterr().err
-    assert f"there is no topic nobody-made-this at {topics.bootstrap}" in told
+    assert f"the topic nobody-made-this does not exist at {topics.bootstrap}" in told
     assert "nobody-made-this" not in topics.admin.list_topics(timeout=10).topics
     # The other one is none the worse for it.
     assert_records(land.table(there), topics.read(there))

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from kohort.insight.advisor.setting import Setting
 
-INSTANCE: Final = "<a name that stays, one for each process>"
-PRESENT: Final = "<its present assignor>"
+INSTANCE: Final = "<a stable name, unique to each process>"
+PRESENT: Final = "<the current assignor>"
 """Placeholder for an assignor that is missing from the history, or unknown to the client library.
 """
 FIRST: Final = "# 1. First rolling restart:"
@@ -69,7 +69,7 @@ _ARGUMENTS: Final = _Client(
     both=f'partition_assignment_strategy=["{{}}", "{COOPERATIVE}"],',
     alone=f'partition_assignment_strategy="{COOPERATIVE}",',
     assignors={name: name for name in _CLASSES},
-    reasons=("# this client states JoinReason of itself",),
+    reasons=("# this client states JoinReason by default",),
     text='"{}"',
     end=",",
 )
@@ -87,7 +87,7 @@ CLIENTS: Final[Mapping[str, _Client]] = {
     "aiokafka": replace(
         _ARGUMENTS,
         rebalance="rebalance_timeout_ms",
-        cooperative=("# aiokafka has no cooperative assignor: this choice is not for it",),
+        cooperative=("# not possible: aiokafka has no cooperative assignor",),
         eager=("partition_assignment_strategy=[RoundRobinPartitionAssignor],",),
         reasons=_PROPERTIES.reasons,
     ),

@@ -41,7 +41,7 @@ FIRST_HEARTBEAT_SLACK_MS: Final = 20
 """Tolerance for a heartbeat to count as the first one after a join."""
 NOTICES_NEEDED: Final = 5
 """Number of notifications needed to estimate the heartbeat interval from the longest delay."""
-JOIN_TIME_OF: Final = "how long it takes to join for"
+JOIN_TIME_OF: Final = "the join time of"
 NAMES_MAX: Final = 5
 REVOKES_WITHIN_MS: Final = 60_000
 """A join without a reason, this soon after an assignment that revoked partitions, counts as a

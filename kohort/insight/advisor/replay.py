@@ -121,7 +121,7 @@ class Replay:
                 self._expire(at_ms, key)
             self._settle()
             self.event_count += 1
-            assert self.event_count < EVENTS_MAX, "a replay does not come to its end"
+            assert self.event_count < EVENTS_MAX, "the replay does not terminate"
         return self.meter.outcome()
 
     @property

@@ -47,6 +47,6 @@ def known_settings(given: Iterable[str]) -> dict[str, Any]:
         name, _, value = text.partition("=")
         name, value = name.strip().replace(".", "_"), value.strip()
         if name not in durations or not (value.isascii() and value.isdigit()):
-            raise ValueError(f"{text!r}: one of {', '.join(sorted(durations))}, in ms")
+            raise ValueError(f"{text!r}: must be one of {', '.join(sorted(durations))}, in ms")
         known[name] = int(value)
     return known

@@ -62,7 +62,7 @@ def read(task: bytes) -> bytes:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return pickle.dumps(GroupTrace(key, error=f"not a history: {error!r}"))
     if trace is None:
-        return pickle.dumps(GroupTrace(key, error="no rebalance in it"))
+        return pickle.dumps(GroupTrace(key, error="no rebalance in the history"))
     last = max(int(record.get("sequence") or 0) for record in records)
     return pickle.dumps(GroupTrace(key, trace, last))
 

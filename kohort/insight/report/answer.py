@@ -188,7 +188,7 @@ def _also(page: GroupPage) -> Iterator[str]:
     if page.unavailability.rows:
         row = max(page.unavailability.rows, key=lambda other: other["longest_ms"])
         partition, longest = f"{name(row['topic'])}-{row['partition']}", duration(row["longest_ms"])
-        yield f"{partition} had no reader for {longest} at a time, the longest of the partitions."
+        yield f"{partition} had no reader for {longest}, longer than any other partition."
     if page.flapping.rows:
         row = page.flapping.rows[0]
         yield (

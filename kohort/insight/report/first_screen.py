@@ -30,7 +30,7 @@ _SLOW: Final = (
 _APART: Final = "they are independent; the combination was not replayed."
 _OFF: Final = "no recommendation, because the replay does not match the history"
 _RESTART: Final = {"member_left", "member_added"}
-_HALVES: Final = "; a restart is two: a member left, and one joined"
+_HALVES: Final = "; each restart counts as a member that left and one that joined"
 
 
 def headline(page: GroupPage) -> str:

@@ -72,7 +72,7 @@ class IcebergChange:
 
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
         del key  # The commit fails if another writer has added them since.
-        assert self._table is not None, "a table is made before it is changed"
+        assert self._table is not None, "the table must exist"
         with explained(self._label):
             self._table.append(rows)
 
@@ -85,7 +85,7 @@ class IcebergChange:
         self, rows: pa.Table, groups: Collection[tuple[str, str]] | None, table: Table | None
     ) -> bool:
         """Return whether the table changed."""
-        assert self._table is not None, "a table is made before it is changed"
+        assert self._table is not None, "the table must exist"
         groups = None if table is not None else groups
         present = self.read(rows.schema, groups)
         if table is None and is_same(rows, present):
@@ -103,7 +103,7 @@ class IcebergChange:
         """Return a transaction that deletes the rows of these groups; with `schema`, it deletes all
         rows and sets the columns. Files added to it are written immediately.
         """
-        assert self._table is not None, "a table is made before it is changed"
+        assert self._table is not None, "the table must exist"
         every = groups is None or schema is not None
         # PyIceberg warns if there are no such rows.
         with (

@@ -283,8 +283,8 @@ class TopicLander:
         """End the job, or record the gaps and continue."""
         if not self._settings.record_losses:
             raise DataLossError(
-                f"{reason}\nTo go on without them: --on-data-loss=record, which notes them in the "
-                f"table {GAPS_TABLE}."
+                f"{reason}\nTo continue without them, use --on-data-loss=record, which "
+                f"records them in the table {GAPS_TABLE}."
             )
         self.query.announce(f"{reason}; recorded in the table {GAPS_TABLE}")
         now = datetime.now(UTC)

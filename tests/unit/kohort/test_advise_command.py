@@ -107,8 +107,8 @@ def test_programs_get_the_same_as_json_from_standard_input_too(
     static = next(one for one in told["choices"] if one["setting"]["static"])
     assert static["rebalances"] == 2
     assert set(static["config"]) == {"java", "librdkafka", "aiokafka", "kohort"}
-    assert static["config"]["java"][0].startswith("group.instance.id=<a name")
-    assert static["config"]["kohort"][0].startswith('group_instance_id="<a name')
+    assert static["config"]["java"][0].startswith("group.instance.id=<a stable name")
+    assert static["config"]["kohort"][0].startswith('group_instance_id="<a stable name')
     assert told["unknown"]
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_meant_is_told_before_anything_is_read(
     missing = advise("g", "--from", tmp_path / "none.jsonl")
     assert (missing.code, "none.jsonl: No such file" in missing.err) == (2, True)
     unknown = advise("g", "--from", tmp_path / "none.jsonl", "--known", "session=6")
-    assert (unknown.code, "'session=6': one of heartbeat" in unknown.err) == (2, True)
+    assert (unknown.code, "'session=6': must be one of heartbeat" in unknown.err) == (2, True)
 
 
 def test_a_group_that_only_avoided_rebalances_has_nothing_to_be_advised(

@@ -279,7 +279,7 @@ def test_members_that_were_never_seen_to_join_again_are_named() -> None:
         ]
     )
     assert any(
-        text == "how long it takes to join for 1 of 2 members (b) is not in the history; "
+        text == "the join time of 1 of 2 members (b) is not in the history; "
         "assumed to be 0.4 s, like the others"
         for text in found.unknown
     )

@@ -30,7 +30,7 @@ LETTERS_LEAST = 8
 _PACKAGE = "org.apache.kafka.clients.consumer"
 LINES = [
     "# 1. First rolling restart:",
-    "group.instance.id=<a name that stays, one for each process>",
+    "group.instance.id=<a stable name, unique to each process>",
     "session.timeout.ms=30000",
     f"partition.assignment.strategy={_PACKAGE}.RangeAssignor,{_PACKAGE}.CooperativeStickyAssignor",
     "# 2. Second rolling restart, instead:",

@@ -420,9 +420,11 @@ def test_the_table_says_what_its_columns_are() -> None:
         "delay until detection. All lines are replays; the history has 141 rebalances, "
         "1 h 48 min stopped." in said
     )
-    assert "All 141 by cause; a restart is two: a member left, and one joined." in said
+    assert (
+        "All 141 by cause; each restart counts as a member that left and one that joined." in said
+    )
     # No deploy, no restarts.
-    assert "a restart is two" not in words(html(page("payments")))
+    assert "each restart counts" not in words(html(page("payments")))
 
 
 def test_settings_that_are_not_known_are_not_told_as_what_there_is() -> None:
