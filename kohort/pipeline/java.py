@@ -41,8 +41,8 @@ def find_java() -> str:
             f"JAVA_HOME is {home}, but {launcher} does not exist.\n"
             "Spark needs Java 17 or 21: correct JAVA_HOME, or unset it for the `java` of the PATH."
         )
-    if found := shutil.which("java"):
-        return found
+    if launcher_path := shutil.which("java"):
+        return launcher_path
     raise UnavailableError(
         "Spark needs Java 17 or 21; it is not on the PATH, and JAVA_HOME is not set.\n"
         "On Debian: apt-get install openjdk-17-jre-headless"

@@ -71,7 +71,7 @@ class ControlledBroker:
                 body["value"], body["key"] = _content(body.get("value")), _content(body.get("key"))
                 answer = self.kafka.produce(**body)._asdict()
             case ["records"]:
-                answer["records"] = [_record(one) for one in self.kafka.records(**body)]
+                answer["records"] = [_record(item) for item in self.kafka.records(**body)]
             case ["groups", name, action]:
                 answer = self._answer_group(name, action, body)
             case ["faults"]:
@@ -95,10 +95,10 @@ class ControlledBroker:
             case "wait":
                 group.wait(**body)
             case "describe":
-                members = [_member(one) for one in group.members]
+                members = [_member(item) for item in group.members]
                 answer = {"state": group.state, "lag": group.lag, "members": members}
             case "rebalances":
-                answer["rebalances"] = [as_json(one) for one in group.rebalances]
+                answer["rebalances"] = [as_json(item) for item in group.rebalances]
             case "why":
                 answer["why"] = group.why
             case "expire":

@@ -161,7 +161,7 @@ class VirtualKafka:
         partitions: int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
-        """See `Kafka.create_topic`."""
+        """Create a topic, like `Kafka.create_topic`."""
         await self._kit.topics.create(name, partitions, configs)
 
     async def produce(
@@ -174,7 +174,7 @@ class VirtualKafka:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Produced:
-        """See `Kafka.produce`."""
+        """Append one record, like `Kafka.produce`."""
         return await self._kit.topics.produce(
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
@@ -188,19 +188,19 @@ class VirtualKafka:
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
         committed: bool = False,
     ) -> list[RawRecord]:
-        """See `Kafka.records`."""
+        """Return all records of a topic, like `Kafka.records`; the timeout is virtual time."""
         return await self._kit.topics.wait_records(
             topic, partition, count=count, timeout_s=timeout, committed=committed
         )
 
     def group(self, name: str) -> VirtualGroup:
-        """See `Kafka.group`."""
+        """Return a group, which need not exist yet."""
         return VirtualGroup(self._kit, name)
 
     # Faults.
 
     def fault(self, api: str, **parts: Unpack[FaultParts]) -> FaultContext[VirtualFault]:
-        """See `Kafka.fault`."""
+        """Apply a fault while the context is open, like `Kafka.fault`."""
         return FaultContext(api, _set(self._kit, new_fault(api, parts)))
 
     # The broker as a whole; see `Kafka`.
@@ -246,7 +246,7 @@ class VirtualGroup:
         lag: int | None = None,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
-        """See `KafkaGroup.wait`; the seconds are virtual."""
+        """Wait for the group, like `KafkaGroup.wait`; the seconds are virtual."""
         await self._kit.groups.wait(
             self.name, state=state, members=members, lag=lag, timeout_s=timeout
         )

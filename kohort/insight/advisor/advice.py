@@ -69,7 +69,7 @@ class Advice:
     quicker: Prediction | None
     """The prediction if the slowest member were as fast as the others."""
     both: Prediction | None = None
-    """The same under the settings of `best`; None if either is missing."""
+    """This prediction under the settings of `best`; None if either is missing."""
 
     @property
     def unknown(self) -> tuple[str, ...]:

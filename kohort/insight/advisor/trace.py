@@ -116,7 +116,7 @@ class Slot:
     join: Delays = field(default_factory=Delays)
     """Delays from the notification of a rebalance to the join."""
     again: Delays = field(default_factory=Delays)
-    """The same delays if the member had just joined another rebalance."""
+    """Delays of joins if the member had just joined another rebalance."""
     assign: Delays = field(default_factory=Delays)
     """As leader: delays from the response to the join until the assignment was stored."""
     sync: Delays = field(default_factory=Delays)
@@ -180,7 +180,7 @@ class Trace:
     default_join_ms: int = DELAY_DEFAULT_MS
     """Join delay assumed for members without a measured one."""
     default_again_ms: int | None = None
-    """The same for members that have just joined another rebalance; None if unknown."""
+    """Join delay assumed for members that have just joined another rebalance; None if unknown."""
     quick_join_ms: int = DELAY_DEFAULT_MS
     """Join delay of a member that has nothing to revoke."""
     default_sync_ms: int = ANSWER_DEFAULT_MS

@@ -34,8 +34,8 @@ class Thresholds:
 class Finder:
     """Computes the findings of a group from portions of its members.
 
-    Members are the rows that do not fit into memory: events times members. Events are held in
-    memory; of the members only the state that the next ones need.
+    A large group's member rows, one per event and member, do not fit into memory. So events are
+    held in memory, and of the members only the state needed for the next portion.
     """
 
     def __init__(self, history: GroupHistory, limits: Thresholds) -> None:

@@ -57,7 +57,7 @@ class FirstScreen:
     quicker: Row | None
     """The result if the slowest member were as quick as the others."""
     both: Row | None
-    """The same under the best setting."""
+    """The result under the best setting if the slowest member were as quick as the others."""
 
 
 def answer(page: GroupPage) -> FirstScreen:

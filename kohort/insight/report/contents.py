@@ -98,7 +98,7 @@ class GroupPage:
     marks: Listed = field(default_factory=Listed)
     """sequence, started_at_ms, trigger_kind and stopped_total_ms, in chronological order."""
     sentences: Listed = field(default_factory=Listed)
-    """The same columns and `sentence`, in chronological order."""
+    """The columns of `marks` and `sentence`, in chronological order."""
     ownership: Ownership = field(default_factory=Ownership)
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""

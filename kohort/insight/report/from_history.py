@@ -134,11 +134,11 @@ def started_by(bursts: Sequence[Row]) -> list[Row]:
     rows = [
         {
             "started_by": origin,
-            "storm_count": len(some),
-            "rebalance_count": sum(row["rebalance_count"] for row in some),
-            "stopped_total_ms": sum(row["stopped_total_ms"] for row in some),
+            "storm_count": len(rows_of_origin),
+            "rebalance_count": sum(row["rebalance_count"] for row in rows_of_origin),
+            "stopped_total_ms": sum(row["stopped_total_ms"] for row in rows_of_origin),
         }
-        for origin, some in by_origin.items()
+        for origin, rows_of_origin in by_origin.items()
     ]
     return sorted(rows, key=lambda row: (-row["stopped_total_ms"], row["started_by"]))
 

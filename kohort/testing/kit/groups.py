@@ -132,7 +132,9 @@ class Groups:
         """Return the records of its history, oldest first; a running rebalance comes last."""
         history = self._broker.history
         await wait_until(lambda: history.is_caught_up, SETTLED_WITHIN_S)
-        return [one for one in history.records(group_id) if isinstance(one, RebalanceRecord)]
+        return [
+            record for record in history.records(group_id) if isinstance(record, RebalanceRecord)
+        ]
 
     async def why(self, group_id: str) -> list[str]:
         """Return the lines of `kohort groups why` for the last rebalances."""
@@ -217,12 +219,12 @@ def _chosen(group: Group, who: dict[str, str | None]) -> list[str]:
     none.
     """
     wanted = {name: value for name, value in who.items() if value is not None}
-    found = [
+    member_ids = [
         member.member_id
         for member in group.describe_members()
         if all(getattr(member, name) == value for name, value in wanted.items())
     ]
-    if not found:
-        words = ", ".join(f"{name}={value}" for name, value in wanted.items()) or "any member"
-        raise LookupError(f"group {group.group_id!r} has no member with {words}")
-    return found
+    if not member_ids:
+        conditions = ", ".join(f"{name}={value}" for name, value in wanted.items()) or "any member"
+        raise LookupError(f"group {group.group_id!r} has no member with {conditions}")
+    return member_ids
