@@ -13,6 +13,9 @@ from typing import Any, Final, TypeAlias
 Event: TypeAlias = Mapping[str, Any]
 Row: TypeAlias = dict[str, Any]
 
+SCHEMA_VERSION: Final = 1
+"""The version of the history's schema that this package reads."""
+
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 RUNNING: Final = "running"

@@ -17,8 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kohort.insight.event_rows import AVOIDED, MOMENT_MAX_MS, REBALANCE, begun_ms
-from kohort.insight.schema_version import SCHEMA_VERSION
+from kohort.insight.event_rows import AVOIDED, MOMENT_MAX_MS, REBALANCE, SCHEMA_VERSION, begun_ms
 from kohort.pipeline.schemas.event import EVENT
 
 SEQUENCE_MAX: Final = 2**53

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from math import log1p
 from typing import Final, TypeAlias
 
+from kohort.formats.text import counted
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.text import TOO_FAR, check, counted, describe, nothing_better
+from kohort.insight.advisor.text import TOO_FAR, check, describe, nothing_better
 from kohort.insight.advisor.trace import Trace, Uncertainty
 from kohort.insight.advisor.weighing import (
     CHANCE_MS,

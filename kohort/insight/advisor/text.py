@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kohort.formats.text import counted
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
@@ -114,11 +115,6 @@ def nothing_better(unranked: Sequence[str]) -> str:
     """Return the text shown if no setting is recommended."""
     tried = "could be ranked" if unranked else "was tried"
     return f"nothing that {tried} would have been better than the recorded settings"
-
-
-def counted(count: int, noun: str) -> str:
-    """1 rebalance, 2 rebalances."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def check(trace: Trace, recorded: Prediction) -> str:

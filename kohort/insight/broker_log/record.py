@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from kohort.groups.reasons import classify_text
 from kohort.insight.broker_log.lines import Member
 from kohort.insight.broker_log.reasons import LEFT, Cause, departure
-from kohort.insight.schema_version import SCHEMA_VERSION
+from kohort.insight.event_rows import SCHEMA_VERSION
 
 Json: TypeAlias = dict[str, Any]
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kohort.insight.analysis.rows import GroupHistory, read_histories
-from kohort.insight.event_rows import AVOIDED, REBALANCE, begun_ms, is_running
+from kohort.insight.event_rows import AVOIDED, REBALANCE, SCHEMA_VERSION, begun_ms, is_running
 from kohort.insight.report.contents import Row
-from kohort.insight.schema_version import SCHEMA_VERSION
 
 _NAMES: Final = ("instance_id", "client_id", "member_id")
 """Identifiers of a process, those most stable across restarts first."""

@@ -42,7 +42,7 @@ from kohort.pipeline.rebalances import files
 from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as frames
-from kohort.pipeline.transformations.common import GROUP
+from kohort.pipeline.transformations.advice import GROUP
 
 NAME: Final = "kohort-advise"
 TOPIC: Final = "__rebalance_advice"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kohort.insight.schema_version import SCHEMA_VERSION
+from kohort.insight.event_rows import SCHEMA_VERSION
 from kohort.pipeline.schemas.columns import Column, Table
 from kohort.pipeline.schemas.event import EVENT
 from kohort.pipeline.schemas.findings import (

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kohort.insight.advisor.tasks import SETTING
-from kohort.pipeline.transformations.common import GROUP
+
+GROUP: Final = ("cluster_id", "group")
 
 
 def messages(rows: DataFrame) -> DataFrame:

@@ -1,5 +1,0 @@
-"""The version of the history's schema that this package reads."""
-
-from typing import Final
-
-SCHEMA_VERSION: Final = 1

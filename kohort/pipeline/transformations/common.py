@@ -1,5 +1,0 @@
-"""Shared by several transformations."""
-
-from typing import Final
-
-GROUP: Final = ("cluster_id", "group")
