@@ -56,7 +56,7 @@ function told(data) {
   return [
     h("p", null, `${counted(history.rebalances, "rebalance")} in ${duration(history.until_ms - history.from_ms)}.`),
     table("Settings that were tried", columns, rows, (one) => one.changes),
-    !data.choices.length && h("p", null, `Nothing that ${data.unranked.length ? "could be ranked" : "was tried"} would have been better than what there is.`),
+    !data.choices.length && h("p", null, `Nothing that ${data.unranked.length ? "could be ranked" : "was tried"} would have been better than the recorded settings.`),
     h("p", { class: "muted" }, data.check),
     data.unranked.map((line) => h("p", { class: "muted" }, line)),
     data.unknown.map((line) => h("p", { class: "muted" }, `Not known: ${line}`)),
