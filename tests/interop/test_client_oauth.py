@@ -24,7 +24,7 @@ SESSION_MS: Final = 6_000
 """The shortest that Kafka allows to a member of a group."""
 
 Broker = OAuthKafka | OAuthKohort
-broker = on_both(OAuthKafka, OAuthKohort, long=OAuthKohort)
+broker = on_both(OAuthKafka, OAuthKohort, long=OAuthKafka)
 
 
 @pytest.fixture

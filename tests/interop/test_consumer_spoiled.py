@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -195,7 +196,7 @@ class Stage:
 
     def play(self, scene: str) -> None:
         """From beginning to end, on a loop of its own."""
-        asyncio.run(self._play(scene), debug=True)
+        asyncio.run(self._play(scene))
 
     async def _play(self, scene: str) -> None:
         async with Relay(self._relay_ports[scene], self._upstream_ports[scene]) as relay:
@@ -210,24 +211,30 @@ def _places(names: Mapping[str, str], ports: Mapping[str, int]) -> str:
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """All that the session has tests for, at both brokers."""
+    """All that the session has tests for."""
     chosen = [
         (str(item.callspec.params["broker"]), str(item.callspec.params["scene"]))
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == request.path
     ]
-    stages = {name: Stage(kind, tmp_path_factory.mktemp(name)) for name, kind in BROKERS.items()}
-    with (
-        stages["kohort"].server,
-        stages["kafka"].server as kafka,
-        ThreadPoolExecutor(len(chosen)) as pool,
-    ):
-        wait_ready(kafka)
+    stages = {
+        name: Stage(BROKERS[name], tmp_path_factory.mktemp(name))
+        for name in sorted({broker for broker, _ in chosen})
+    }
+    with ExitStack() as stack:
+        for stage in stages.values():
+            wait_ready(stack.enter_context(stage.server))
+        pool = stack.enter_context(ThreadPoolExecutor(len(chosen)))
         yield {(broker, scene): pool.submit(stages[broker].play, scene) for broker, scene in chosen}
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("broker", BROKERS)
+each_broker = pytest.mark.parametrize(
+    "broker", ["kohort", pytest.param("kafka", marks=pytest.mark.long)]
+)
+
+
+@each_broker
 @pytest.mark.parametrize("scene", CHANGES)
 def test_spoiled_answers_cost_time_and_nothing_else(
     running: Running, broker: str, scene: str
@@ -235,7 +242,7 @@ def test_spoiled_answers_cost_time_and_nothing_else(
     running[broker, scene].result(GIVE_UP_S)
 
 
-@pytest.mark.parametrize("broker", BROKERS)
+@each_broker
 @pytest.mark.parametrize("scene", [FROM_THE_START])
 def test_a_broker_that_accepts_and_says_nothing_is_given_up(
     running: Running, broker: str, scene: str

@@ -109,7 +109,7 @@ def copy(tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]) -> I
 
 @pytest.fixture
 def kills(*, long_form: bool) -> int:
-    return 20 if long_form else 3
+    return 20 if long_form else 2
 
 
 def test_a_copy_is_the_original_whichever_side_is_killed_meanwhile(copy: Copy, kills: int) -> None:

@@ -25,6 +25,8 @@ LINES = ("the quick brown fox", "the lazy dog", "quick quick dog")
 WORDS = Counter(word for line in LINES for word in line.split())
 APPLICATION = "word-count"
 
+pytestmark = pytest.mark.long
+
 
 class Application:
     """Its instances, and what it has counted so far."""
@@ -127,7 +129,6 @@ def check_explained(probe: GroupProbe, before: int) -> None:
     )
 
 
-@pytest.mark.long
 def test_the_restart_of_a_static_instance_moves_nothing(application: Application) -> None:
     one = application.start("one", is_static=True)
     other = application.start("other", is_static=True)
