@@ -159,6 +159,7 @@ def test_large_frames_that_are_begun_and_not_completed(impatient: KohortServer) 
         for client in clients:
             client.socket.setblocking(False)
         left = {client: memoryview(data) for client in clients}
+        closed = 0
         deadline_s = time.monotonic() + FRAME_TIMEOUT_S / 2
         while left and time.monotonic() < deadline_s:
             for client, part in list(left.items()):
@@ -166,10 +167,13 @@ def test_large_frames_that_are_begun_and_not_completed(impatient: KohortServer) 
                     sent = client.socket.send(part[:MIB])
                 except BlockingIOError:
                     continue
+                except OSError:  # The broker closes slow uploads if memory is short.
+                    closed += 1
+                    sent = len(part)
                 left[client] = part[sent:]
                 if not left[client]:
                     del left[client]
-        assert left, "not all of it was let in"
+        assert left or closed, "the broker received all of it"
         assert resident_bytes(impatient) - before < (256 + 100) * MIB
         for client in clients:
             client.close()

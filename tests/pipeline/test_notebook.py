@@ -84,15 +84,15 @@ def test_where_a_history_is_has_to_be_said_without_contradiction(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = str(tmp_path)
-    with pytest.raises(ReportedError, match="in files or in a lake"):
+    with pytest.raises(ReportedError, match="either files or a lake"):
         history(spark)
-    with pytest.raises(ReportedError, match="in files or in a lake"):
+    with pytest.raises(ReportedError, match="either files or a lake"):
         history(spark, "week.jsonl", lake=lake)
     with pytest.raises(UsageError, match="delta or iceberg, not parquet"):
         history(spark, lake=lake, format="parquet")
     with pytest.raises(UsageError, match=r"is not CATALOG\.NAMESPACE"):
         history(spark, format="iceberg", catalog="prod")
-    with pytest.raises(UsageError, match="where they lie"):
+    with pytest.raises(UsageError, match="need lake="):
         history(spark, catalog="prod.kafka")
 
 

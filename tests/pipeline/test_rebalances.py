@@ -294,7 +294,7 @@ def test_a_group_with_members_is_told_of_once_and_left_alone(
         member.close()
     told = capfd.readouterr().err
     assert told.count("the commit to the group") == 1
-    assert "it has members, name another with --group" in told
+    assert "the group has members, choose another one with --group" in told
     assert job.table("quarantine").count() == 2
 
 

@@ -99,7 +99,7 @@ def test_protobuf_without_descriptors_ends_the_run_and_nothing_goes_aside(
     job = ("land", topic, "--available-now", *where)
     assert pipeline(*job, "--value", "protobuf", "--registry", registry.url) == 1
     told = capfd.readouterr().err
-    assert "the schema registry gives Protobuf schemas as text only" in told
+    assert "the schema registry returns Protobuf schemas only as text" in told
     assert "Traceback" not in told
     assert not table_rows(tmp_path / "lake", f"quarantined/{topic}")
     # Nor is anything lost: as bytes, the same run can be done.
@@ -110,5 +110,5 @@ def test_protobuf_without_descriptors_ends_the_run_and_nothing_goes_aside(
 
 
 def test_an_address_without_the_path_of_the_api_ends_the_run(registry: SchemaRegistry) -> None:
-    with pytest.raises(RegistryError, match="is the path of its API in that URL"):
+    with pytest.raises(RegistryError, match="does the URL include the path of its API"):
         Registry(registry.url.removesuffix("/apis/ccompat/v7")).schema(1)
