@@ -50,7 +50,7 @@ SCALES: Final = (
     Scale("--captured-frames", 8_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
     Scale("--transaction-steps", 150, 10_000, "how far each walk through transactions goes"),
-    Scale("--what-if-traces", 4, 120, "how many lives the advisor's predictions are held against"),
+    Scale("--what-if-traces", 2, 120, "how many lives the advisor's predictions are held against"),
 )
 
 

@@ -46,7 +46,7 @@ from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from tests.property.transactional_life import fetch_committed
 from tests.support.records.storage_tools import WALL_MS, append, repair_indexes, settings
 
-DAMAGES_SHORT: Final = 150
+DAMAGES_SHORT: Final = 60
 DAMAGES_LONG: Final = 10_000
 
 ROOT: Final = Path("/data")

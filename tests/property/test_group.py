@@ -26,7 +26,7 @@ offers = choice(OFFERS)
 reasons = number(0, 10)
 weak_reasons = choice([0, 1, 7, 8])
 whom = number(0, MEMBERS_MAX - 1)
-STEPS_SHORT, STEPS_LONG = 50_000, 200_000
+STEPS_SHORT, STEPS_LONG = 20_000, 200_000
 STEPS_OF_RUN = 100
 FAILURES = [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT]
 
