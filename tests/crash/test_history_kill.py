@@ -10,19 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.fetch import FetchResponse
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.record import decode_records
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
@@ -50,32 +40,32 @@ class Member:
         self.leads = False
 
     def ask_join(self) -> None:
-        request = JoinGroupRequest(
+        request = m.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=30_000,
             rebalance_timeout_ms=30_000,
             member_id=self.id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
         self.client.send(framed(request_body(request, 2)))
 
     def joined(self) -> int:
-        answer = response_in(self.client.receive(), JoinGroupResponse, 2)
+        answer = response_in(self.client.receive(), m.JoinGroupResponse, 2)
         assert answer.error_code == ErrorCode.NONE
         self.id, self.leads = answer.member_id, answer.member_id == answer.leader
         return answer.generation_id
 
     def sync(self, generation: int) -> bool:
         """Whether the member has its assignment."""
-        share = SyncGroupRequestAssignment(member_id=self.id, assignment=b"share")
-        request = SyncGroupRequest(
+        share = m.SyncGroupRequestAssignment(member_id=self.id, assignment=b"share")
+        request = m.SyncGroupRequest(
             group_id=self.group,
             generation_id=generation,
             member_id=self.id,
             assignments=[share] if self.leads else [],
         )
-        answer = self.client.call(request, 1, SyncGroupResponse)
+        answer = self.client.call(request, 1, m.SyncGroupResponse)
         return answer.error_code == ErrorCode.NONE
 
 
@@ -132,7 +122,7 @@ class History:
         request = fetch_request(
             "__rebalance_history", self.position, max_wait_ms=100, max_bytes=1 << 22
         )
-        (found,) = client.call(request, 4, FetchResponse).responses[0].partitions
+        (found,) = client.call(request, 4, m.FetchResponse).responses[0].partitions
         if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False
         assert found.error_code == ErrorCode.NONE

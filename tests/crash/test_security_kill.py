@@ -11,38 +11,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    EntityData,
-    EntryData,
-    OpData,
-)
-from kohort.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kohort.protocol.messages.create_acls import (
-    AclCreation,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
-from kohort.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
-from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from kohort.protocol.messages.describe_client_quotas import (
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-)
-from kohort.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
+from kohort.protocol.messages.alter_client_quotas import EntityData, EntryData
+from tests.support import messages as m
 from tests.support.brokers.forked_kohort import ForkedKohort
 from tests.support.network.wire import RawClient
 
@@ -124,9 +94,9 @@ class Changing(threading.Thread):
 def change_user(client: RawClient, user: Thing, value: Value) -> int:
     deletions, upsertions = [], []
     if value is None:
-        deletions.append(ScramCredentialDeletion(name=user.name, mechanism=MECHANISM))
+        deletions.append(m.ScramCredentialDeletion(name=user.name, mechanism=MECHANISM))
     else:
-        wanted = ScramCredentialUpsertion(
+        wanted = m.ScramCredentialUpsertion(
             name=user.name,
             mechanism=MECHANISM,
             iterations=ITERATIONS + value,
@@ -134,13 +104,13 @@ def change_user(client: RawClient, user: Thing, value: Value) -> int:
             salted_password=bytes(32),
         )
         upsertions.append(wanted)
-    request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
-    return client.call(request, 0, AlterUserScramCredentialsResponse).results[0].error_code
+    request = m.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
+    return client.call(request, 0, m.AlterUserScramCredentialsResponse).results[0].error_code
 
 
 def change_rule(client: RawClient, rule: Thing, value: Value) -> int:
     if value is None:
-        wanted = DeleteAclsFilter(
+        wanted = m.DeleteAclsFilter(
             resource_type_filter=TOPIC,
             resource_name_filter=rule.name,
             pattern_type_filter=LITERAL,
@@ -149,11 +119,11 @@ def change_rule(client: RawClient, rule: Thing, value: Value) -> int:
             operation=rule.operation,
             permission_type=DENY,
         )
-        gone = client.call(DeleteAclsRequest(filters=[wanted]), 3, DeleteAclsResponse)
+        gone = client.call(m.DeleteAclsRequest(filters=[wanted]), 3, m.DeleteAclsResponse)
         (result,) = gone.filter_results
         assert [one.pattern_type for one in result.matching_acls] == [LITERAL]
         return result.error_code
-    made = AclCreation(
+    made = m.AclCreation(
         resource_type=TOPIC,
         resource_name=rule.name,
         resource_pattern_type=LITERAL,
@@ -162,17 +132,17 @@ def change_rule(client: RawClient, rule: Thing, value: Value) -> int:
         operation=rule.operation,
         permission_type=DENY,
     )
-    answer = client.call(CreateAclsRequest(creations=[made]), 3, CreateAclsResponse)
+    answer = client.call(m.CreateAclsRequest(creations=[made]), 3, m.CreateAclsResponse)
     return answer.results[0].error_code
 
 
 def change_limit(client: RawClient, limit: Thing, value: Value) -> int:
     entry = EntryData(
         entity=[EntityData(entity_type="user", entity_name=limit.name)],
-        ops=[OpData(key="producer_byte_rate", value=float(value or 0), remove=value is None)],
+        ops=[m.OpData(key="producer_byte_rate", value=float(value or 0), remove=value is None)],
     )
-    request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
-    return client.call(request, 1, AlterClientQuotasResponse).entries[0].error_code
+    request = m.AlterClientQuotasRequest(entries=[entry], validate_only=False)
+    return client.call(request, 1, m.AlterClientQuotasResponse).entries[0].error_code
 
 
 CHANGES: Final = {"user": change_user, "rule": change_rule, "limit": change_limit}
@@ -180,22 +150,24 @@ CHANGES: Final = {"user": change_user, "rule": change_rule, "limit": change_limi
 
 def found_things(client: RawClient) -> dict[Thing, Value]:
     users = client.call(
-        DescribeUserScramCredentialsRequest(users=None), 0, DescribeUserScramCredentialsResponse
+        m.DescribeUserScramCredentialsRequest(users=None), 0, m.DescribeUserScramCredentialsResponse
     )
     found: dict[Thing, Value] = {
         Thing("user", number_of(one.user)): one.credential_infos[0].iterations - ITERATIONS
         for one in users.results
     }
-    everything = DescribeAclsRequest(
+    everything = m.DescribeAclsRequest(
         resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1,
         principal_filter=None, host_filter=None, operation=1, permission_type=1,
     )  # fmt: skip
-    for of in client.call(everything, 3, DescribeAclsResponse).resources:
+    for of in client.call(everything, 3, m.DescribeAclsResponse).resources:
         for rule in of.acls:
             number = 2 * number_of(of.resource_name) + rule.operation - READ
             found[Thing("rule", number)] = 1
     limits = client.call(
-        DescribeClientQuotasRequest(components=[], strict=False), 1, DescribeClientQuotasResponse
+        m.DescribeClientQuotasRequest(components=[], strict=False),
+        1,
+        m.DescribeClientQuotasResponse,
     )
     for one in limits.entries or ():
         found[Thing("limit", number_of(one.entity[0].entity_name or ""))] = int(one.values[0].value)

@@ -14,30 +14,11 @@ import uvloop
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.network.connection.connection import Connection, Listener
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.fetch import FetchResponse
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.frames import GROUPS, FrameFuzzer
+from tests.support import messages as m
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import framed, request_body, response_in
 
@@ -105,15 +86,15 @@ class Sentinel:
 
     async def create_topic(self, name: str, configs: Mapping[str, str] = NO_CONFIGS) -> None:
         """Create a topic, unless it is there; damaged requests may have deleted it."""
-        topic = CreatableTopic(
+        topic = m.CreatableTopic(
             name=name,
             num_partitions=2,
             replication_factor=1,
             assignments=[],
-            configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
+            configs=[m.CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
         )
-        create = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        response_in(await self._ask(create, 5), CreateTopicsResponse, 5)
+        create = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        response_in(await self._ask(create, 5), m.CreateTopicsResponse, 5)
 
     async def delete_keys(self) -> None:
         """Write values and tombstones to the compacted topics, of another time in each round."""
@@ -129,8 +110,8 @@ class Sentinel:
 
     async def topic_ids(self) -> list[bytes]:
         """Ids of all topics but the sentinel topic."""
-        metadata = MetadataRequest(topics=None)
-        answer = response_in(await self._ask(metadata, 12), MetadataResponse, 12)
+        metadata = m.MetadataRequest(topics=None)
+        answer = response_in(await self._ask(metadata, 12), m.MetadataResponse, 12)
         return [topic.topic_id for topic in answer.topics if topic.name != SENTINEL_TOPIC]
 
     async def check(self) -> None:
@@ -139,21 +120,21 @@ class Sentinel:
         done = await self._produce(SENTINEL_TOPIC, encode_batch([Record(value)]))
         assert (done.error_code, done.base_offset) == (0, self._next_offset)
         fetch = fetch_request(SENTINEL_TOPIC, self._next_offset, max_bytes=10_000)
-        fetched = response_in(await self._ask(fetch, 11), FetchResponse, 11)
+        fetched = response_in(await self._ask(fetch, 11), m.FetchResponse, 11)
         ((found,),) = [topic.partitions for topic in fetched.responses]
         assert found.records is not None
         assert value in bytes(found.records)
         self._next_offset += 1
 
-    async def _produce(self, topic: str, batch: bytes) -> PartitionProduceResponse:
-        data = PartitionProduceData(index=0, records=batch)
-        produce = ProduceRequest(
+    async def _produce(self, topic: str, batch: bytes) -> m.PartitionProduceResponse:
+        data = m.PartitionProduceData(index=0, records=batch)
+        produce = m.ProduceRequest(
             transactional_id=None,
             acks=-1,
             timeout_ms=10_000,
-            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+            topic_data=[m.TopicProduceData(name=topic, partition_data=[data])],
         )
-        produced = response_in(await self._ask(produce, 9), ProduceResponse, 9)
+        produced = response_in(await self._ask(produce, 9), m.ProduceResponse, 9)
         ((done,),) = [topic.partition_responses for topic in produced.responses]
         return done
 
@@ -177,8 +158,8 @@ class Member:
         self._group_id = group_id
 
     def join(self) -> None:
-        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-        request = JoinGroupRequest(
+        protocols = [m.JoinGroupRequestProtocol(name="range", metadata=b"")]
+        request = m.JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=6_000,
             rebalance_timeout_ms=100,
@@ -194,7 +175,7 @@ class Member:
         taken, position = bytes(self.peer.taken), 0
         while position < len(taken):
             end = position + 4 + int.from_bytes(taken[position : position + 4], "big")
-            answer = response_in(taken[position + 4 : end], JoinGroupResponse, 3)
+            answer = response_in(taken[position + 4 : end], m.JoinGroupResponse, 3)
             found.append(answer.member_id)
             position = end
         self.peer.taken.clear()

@@ -21,32 +21,8 @@ from kohort.broker.network.connection.connection import Connection, Listener
 from kohort.groups.encoding import encode_value
 from kohort.groups.records import OffsetRecord
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.sync_group import SyncGroupRequest
 from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.extremes import (
     LONGEST,
@@ -59,6 +35,7 @@ from tests.fuzz.extremes import (
     group_requests,
 )
 from tests.fuzz.storm import SETTINGS, Alarms
+from tests.support import messages as m
 from tests.support.network.wire import framed, request_body, response_in
 
 T = TypeVar("T")
@@ -96,11 +73,11 @@ class Groups:
         }
 
     async def make_topic(self) -> None:
-        topic = CreatableTopic(
+        topic = m.CreatableTopic(
             name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
-        create = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        await self.ask(create, 5, CreateTopicsResponse)
+        create = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        await self.ask(create, 5, m.CreateTopicsResponse)
         found = self._broker.services.topics.get(TOPIC)
         assert found is not None
         self._topic_id = found.topic_id
@@ -163,9 +140,9 @@ class Groups:
         for group_id in group_ids:
             group = classic_membership(self._broker.services.groups.host, group_id)
             ids = [] if group is None else [one.member_id for one in group.roster]
-            members = [MemberIdentity(member_id=one) for one in ids]
-            leave = LeaveGroupRequest(group_id=group_id, members=members)
-            await self.ask(leave, 4, LeaveGroupResponse)
+            members = [m.MemberIdentity(member_id=one) for one in ids]
+            leave = m.LeaveGroupRequest(group_id=group_id, members=members)
+            await self.ask(leave, 4, m.LeaveGroupResponse)
 
     def snapshot(self) -> dict[str, object]:
         """What must outlive the broker of groups that nothing goes on in.
@@ -202,38 +179,38 @@ class Groups:
         """There is no such group."""
 
     async def _simple(self, scene: Scene) -> None:
-        partition = OffsetCommitRequestPartition(
+        partition = m.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=1, committed_metadata=""
         )
-        topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
-        commit = OffsetCommitRequest(group_id=scene.group_id, member_id="", topics=[topic])
-        await self.ask(commit, 7, OffsetCommitResponse)
+        topic = m.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
+        commit = m.OffsetCommitRequest(group_id=scene.group_id, member_id="", topics=[topic])
+        await self.ask(commit, 7, m.OffsetCommitResponse)
 
     async def _empty(self, scene: Scene) -> None:
         await self._stable(scene)
         await self._empty_groups([scene.group_id])
 
     async def _unused_id(self, scene: Scene) -> None:
-        joined = await self.ask(self._join(scene), 4, JoinGroupResponse)
+        joined = await self.ask(self._join(scene), 4, m.JoinGroupResponse)
         scene.member_id = joined.member_id
 
     async def _completing(self, scene: Scene) -> None:
         version = 5 if scene.instance_id else 3
         joined = await self.ask(
-            self._join(scene), version, JoinGroupResponse, client_id=scene.client_id
+            self._join(scene), version, m.JoinGroupResponse, client_id=scene.client_id
         )
         scene.member_id, scene.generation = joined.member_id, joined.generation_id
 
     async def _stable(self, scene: Scene) -> None:
         await self._completing(scene)
-        share = SyncGroupRequestAssignment(member_id=scene.member_id, assignment=b"all")
+        share = m.SyncGroupRequestAssignment(member_id=scene.member_id, assignment=b"all")
         sync = SyncGroupRequest(
             group_id=scene.group_id,
             generation_id=scene.generation,
             member_id=scene.member_id,
             assignments=[share],
         )
-        await self.ask(sync, 2, SyncGroupResponse)
+        await self.ask(sync, 2, m.SyncGroupResponse)
 
     async def _static(self, scene: Scene) -> None:
         scene.instance_id = "instance"
@@ -256,7 +233,7 @@ class Groups:
             member_id="",
             group_instance_id=scene.instance_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
         )
 
 

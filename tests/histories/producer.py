@@ -11,28 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kohort.protocol.messages.end_txn import EndTxnRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.histories.links import CodeOf, Link, Links
 from tests.histories.logs import place_of
+from tests.support import messages as m
 
 _ACKS_ALL: Final = -1
 
@@ -90,7 +73,7 @@ class Producer:
         """Append by log; the offset of each log's first record. Raises RefusedError, LostError."""
         if not self._flow.is_new:
             self._add(values.keys() - self._added)
-        topics: dict[str, list[PartitionProduceData]] = {}
+        topics: dict[str, list[m.PartitionProduceData]] = {}
         for log, records in values.items():
             topic, index = place_of(log)
             batch = encode_batch(
@@ -100,13 +83,13 @@ class Producer:
                 base_sequence=self._sequences.get(log, 0),
                 is_transactional=True,
             )
-            topics.setdefault(topic, []).append(PartitionProduceData(index=index, records=batch))
-        request = ProduceRequest(
+            topics.setdefault(topic, []).append(m.PartitionProduceData(index=index, records=batch))
+        request = m.ProduceRequest(
             transactional_id=self.transactional_id,
             acks=_ACKS_ALL,
             timeout_ms=10_000,
             topic_data=[
-                TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
+                m.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
             ],
         )
         answer = self._insist(request, self._flow.produce, _code_of_produce)
@@ -123,22 +106,22 @@ class Producer:
         """Send a position as a consumer outside any group does. Raises RefusedError, LostError."""
         topic, index = place_of(log)
         if not self._flow.is_new:
-            added = AddOffsetsToTxnRequest(
+            added = m.AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self._producer_id,
                 producer_epoch=self._epoch,
                 group_id=group,
             )
             self._insist(added, self._flow.add, lambda answer: int(answer.error_code))
-        partition = TxnOffsetCommitRequestPartition(
+        partition = m.TxnOffsetCommitRequestPartition(
             partition_index=index, committed_offset=position, committed_metadata=""
         )
-        request = TxnOffsetCommitRequest(
+        request = m.TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+            topics=[m.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
         )
         self._insist(
             request,
@@ -148,7 +131,7 @@ class Producer:
 
     def end(self, *, committed: bool) -> None:
         """Raises RefusedError, LostError."""
-        request = EndTxnRequest(
+        request = m.EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
@@ -159,7 +142,7 @@ class Producer:
             self._new_epoch(answer.producer_id, answer.producer_epoch)
 
     def _take_epoch(self) -> None:
-        request = InitProducerIdRequest(
+        request = m.InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
             producer_id=self._producer_id,
@@ -181,12 +164,12 @@ class Producer:
         for log in logs:
             topic, index = place_of(log)
             topics.setdefault(topic, []).append(index)
-        request = AddPartitionsToTxnRequest(
+        request = m.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self._producer_id,
             v3_and_below_producer_epoch=self._epoch,
             v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                m.AddPartitionsToTxnTopic(name=name, partitions=indexes)
                 for name, indexes in topics.items()
             ],
         )
@@ -207,7 +190,7 @@ class Producer:
         return answer
 
 
-def _code_of_produce(answer: ProduceResponse) -> int:
+def _code_of_produce(answer: m.ProduceResponse) -> int:
     """The first error, if any."""
     codes = (one.error_code for topic in answer.responses for one in topic.partition_responses)
     return next((code for code in codes if code), 0)

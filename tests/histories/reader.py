@@ -8,19 +8,14 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from kohort.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from kohort.protocol.messages.fetch import PartitionData
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.control import ControlType, decode_marker
 from kohort.protocol.records.record import decode_records
 from tests.histories.history import Poll
 from tests.histories.links import Link, Links, LostError
 from tests.histories.logs import log_of, place_of
+from tests.support import messages as m
 
 _VERSION: Final = 12
 _SIZES: Final = (500, 4_000, 64_000, 1 << 20)
@@ -53,22 +48,22 @@ class Reader:
 
     def poll(self, *, wait_ms: int = 100) -> list[Poll]:
         """What is new in its logs; nothing if the answer is lost."""
-        topics: dict[str, list[FetchPartition]] = {}
+        topics: dict[str, list[m.FetchPartition]] = {}
         bytes_max = self._chance.choice(_SIZES)
         for log, position in self.positions.items():
             topic, index = place_of(log)
-            asked = FetchPartition(
+            asked = m.FetchPartition(
                 partition=index, fetch_offset=position, partition_max_bytes=bytes_max
             )
             topics.setdefault(topic, []).append(asked)
-        request = FetchRequest(
+        request = m.FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
             isolation_level=int(self._is_committed),
-            topics=[FetchTopic(topic=name, partitions=asked) for name, asked in topics.items()],
+            topics=[m.FetchTopic(topic=name, partitions=asked) for name, asked in topics.items()],
         )
         try:
-            answer: FetchResponse = self._link.ask(request, _VERSION)
+            answer: m.FetchResponse = self._link.ask(request, _VERSION)
         except LostError:
             return []
         polls = []

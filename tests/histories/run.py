@@ -12,13 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from kohort.admin.cluster import CoordinatorKind
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from tests.histories.anomalies import Anomaly
 from tests.histories.broker import SteppedClock
 from tests.histories.checker import check
@@ -28,6 +21,7 @@ from tests.histories.links import Link, Links
 from tests.histories.logs import ALL, COPIES, LISTS, PARTITIONS, WRITTEN, place_of
 from tests.histories.producer import LATER, NEW, OLD, Producer
 from tests.histories.workers import GROUP, Copier, Notes, Watcher, Worker, Writer
+from tests.support import messages as m
 from tests.support.brokers.forked_kohort import ForkedKohort
 from tests.support.brokers.server_process import ServerProcess
 
@@ -231,12 +225,12 @@ def _read_again(
 
 def _create_topics(links: Links) -> None:
     topics = [
-        CreatableTopic(
+        m.CreatableTopic(
             name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
         )
         for name in (LISTS, COPIES)
     ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=10_000)
+    request = m.CreateTopicsRequest(topics=topics, timeout_ms=10_000)
     with contextlib.closing(Link(links)) as link:
         link.insist(request, _CREATE_TOPICS, _code_of_creation)
 
@@ -245,7 +239,7 @@ def _find_coordinators(links: Links) -> None:
     """A Kafka makes their topics when it is asked where they are."""
     with contextlib.closing(Link(links)) as link:
         for kind in CoordinatorKind:
-            request = FindCoordinatorRequest(key=GROUP, key_type=kind)
+            request = m.FindCoordinatorRequest(key=GROUP, key_type=kind)
             link.insist(request, _FIND_COORDINATOR, lambda answer: int(answer.error_code))
 
 
@@ -256,14 +250,14 @@ def _code_of_creation(answer: object) -> int:
 
 def _ends(links: Links) -> dict[int, int]:
     """High watermarks."""
-    topics: dict[str, list[ListOffsetsPartition]] = {}
+    topics: dict[str, list[m.ListOffsetsPartition]] = {}
     for log in ALL:
         topic, index = place_of(log)
-        asked = ListOffsetsPartition(partition_index=index, timestamp=_END)
+        asked = m.ListOffsetsPartition(partition_index=index, timestamp=_END)
         topics.setdefault(topic, []).append(asked)
-    request = ListOffsetsRequest(
+    request = m.ListOffsetsRequest(
         replica_id=-1,
-        topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()],
+        topics=[m.ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()],
     )
     with contextlib.closing(Link(links)) as link:
         answer, _ = link.insist(

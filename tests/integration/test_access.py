@@ -19,27 +19,9 @@ from kohort.broker.handlers import load_handlers
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, Struct, schema_of
-from kohort.protocol.messages.create_acls import (
-    AclCreation,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
-from kohort.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
-from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from kohort.protocol.messages.fetch import (
-    FetchResponse,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
 from tests.interop.same_answers.questions import questions
 from tests.interop.same_answers.scenes import Topic
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.groups.raw_members import RawMember
@@ -144,20 +126,20 @@ def test_with_tls_clients_have_names_only_if_they_show_certificates(tmp_path: Pa
         pass
 
 
-def creation(principal: str, operation: Operation, name: str, **other: int) -> AclCreation:
+def creation(principal: str, operation: Operation, name: str, **other: int) -> m.AclCreation:
     values = {
         "resource_type": ResourceType.TOPIC,
         "resource_pattern_type": PatternType.LITERAL,
         "permission_type": Permission.ALLOW,
         **other,
     }
-    return AclCreation(
+    return m.AclCreation(
         resource_name=name, principal=principal, host="*", operation=operation, **values
     )
 
 
-def create(client: RawClient, *creations: AclCreation) -> list[int]:
-    answer = client.call(CreateAclsRequest(creations=list(creations)), 3, CreateAclsResponse)
+def create(client: RawClient, *creations: m.AclCreation) -> list[int]:
+    answer = client.call(m.CreateAclsRequest(creations=list(creations)), 3, m.CreateAclsResponse)
     return [result.error_code for result in answer.results]
 
 
@@ -173,7 +155,7 @@ def described(client: RawClient, **wanted: object) -> list[tuple[str, str]]:
         "permission_type": 1,
         **wanted,
     }
-    answer = client.call(DescribeAclsRequest(**values), 3, DescribeAclsResponse)  # type: ignore[arg-type]
+    answer = client.call(m.DescribeAclsRequest(**values), 3, m.DescribeAclsResponse)  # type: ignore[arg-type]
     assert answer.error_code == ErrorCode.NONE
     return [
         (resource.resource_name, acl.principal)
@@ -195,7 +177,7 @@ def test_rules_are_created_found_and_removed(broker: BrokerThread) -> None:
             ("t-", "User:b")
         ]
         assert described(client, operation=99) == []
-        remove = DeleteAclsFilter(
+        remove = m.DeleteAclsFilter(
             resource_type_filter=2,
             resource_name_filter="t",
             pattern_type_filter=1,
@@ -204,7 +186,7 @@ def test_rules_are_created_found_and_removed(broker: BrokerThread) -> None:
             operation=1,
             permission_type=1,
         )
-        unknown = DeleteAclsFilter(
+        unknown = m.DeleteAclsFilter(
             resource_type_filter=99,
             resource_name_filter="t",
             pattern_type_filter=1,
@@ -213,8 +195,8 @@ def test_rules_are_created_found_and_removed(broker: BrokerThread) -> None:
             operation=1,
             permission_type=1,
         )
-        request = DeleteAclsRequest(filters=[remove, unknown, remove])
-        results = client.call(request, 3, DeleteAclsResponse).filter_results
+        request = m.DeleteAclsRequest(filters=[remove, unknown, remove])
+        results = client.call(request, 3, m.DeleteAclsResponse).filter_results
         assert [one.error_code for one in results] == [0, ErrorCode.INVALID_REQUEST, 0]
         assert [len(one.matching_acls) for one in results] == [1, 0, 1]
         assert described(client) == [("t-", "User:b")]
@@ -240,8 +222,8 @@ def test_a_rule_that_cannot_be_is_refused(
     for field, value in change.items():
         setattr(made, field, value)
     with RawClient(broker.port) as client:
-        request = CreateAclsRequest(creations=[made])
-        (result,) = client.call(request, 3, CreateAclsResponse).results
+        request = m.CreateAclsRequest(creations=[made])
+        (result,) = client.call(request, 3, m.CreateAclsResponse).results
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, text)
 
 
@@ -251,7 +233,7 @@ def test_rules_are_there_after_a_restart(tmp_path: Path) -> None:
         with RawClient(broker.port) as client:
             rules = [creation("User:a", Operation.READ, f"t\n\u00e4{n}") for n in range(3)]
             assert create(client, *rules) == [0, 0, 0]
-            remove = DeleteAclsFilter(
+            remove = m.DeleteAclsFilter(
                 resource_type_filter=1,
                 resource_name_filter="t\n\u00e41",
                 pattern_type_filter=1,
@@ -260,7 +242,7 @@ def test_rules_are_there_after_a_restart(tmp_path: Path) -> None:
                 operation=1,
                 permission_type=1,
             )
-            client.call(DeleteAclsRequest(filters=[remove]), 3, DeleteAclsResponse)
+            client.call(m.DeleteAclsRequest(filters=[remove]), 3, m.DeleteAclsResponse)
     with BrokerThread(tmp_path, overrides=SETTINGS) as broker:
         names = broker.call(lambda: [rule.resource_name for rule in authorizer(broker).rules()])
         assert names == ["t\n\u00e40", "t\n\u00e42"]
@@ -268,10 +250,10 @@ def test_rules_are_there_after_a_restart(tmp_path: Path) -> None:
 
 def metadata(client: RawClient) -> tuple[int, int]:
     """Error of one topic, and what may be done to it."""
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name="t")], include_topic_authorized_operations=True
+    request = m.MetadataRequest(
+        topics=[m.MetadataRequestTopic(name="t")], include_topic_authorized_operations=True
     )
-    (topic,) = client.call(request, 12, MetadataResponse).topics
+    (topic,) = client.call(request, 12, m.MetadataResponse).topics
     return topic.error_code, topic.topic_authorized_operations
 
 
@@ -367,5 +349,5 @@ def test_the_rebalance_history_is_shown_to_who_may_read_its_topic_and_to_no_one_
 def history(client: RawClient) -> tuple[int, bytes]:
     """Error and records of a Fetch from the begin of the rebalance history."""
     request = fetch_request(REBALANCE_HISTORY)
-    answer = client.call(request, 11, FetchResponse).responses[0].partitions[0]
+    answer = client.call(request, 11, m.FetchResponse).responses[0].partitions[0]
     return answer.error_code, bytes(answer.records or b"")

@@ -13,21 +13,10 @@ from kohort.broker.core.security.acls import (
     Rule,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.fetch import FetchResponse
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.integration.test_access import NOBODY, SETTINGS, authorizer, close_to_others
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
@@ -47,8 +36,8 @@ RULES = {
 def broker(tmp_path: Path) -> Iterator[BrokerThread]:
     with BrokerThread(tmp_path, overrides=SETTINGS) as made:
         with RawClient(made.port) as admin:
-            topics = [MetadataRequestTopic(name=name) for name in TOPICS]
-            admin.call(MetadataRequest(topics=topics), 12, MetadataResponse)
+            topics = [m.MetadataRequestTopic(name=name) for name in TOPICS]
+            admin.call(m.MetadataRequest(topics=topics), 12, m.MetadataResponse)
         made.call(lambda: close_to_others(authorizer(made)))
         made.call(lambda: authorizer(made).change(added=RULES.values()))
         yield made
@@ -56,14 +45,14 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 def produce(client: RawClient, name: str) -> None:
     batch = encode_batch([Record(b"secret", timestamp=1_700_000_000_000)])
-    data = PartitionProduceData(index=0, records=memoryview(batch))
-    request = ProduceRequest(
+    data = m.PartitionProduceData(index=0, records=memoryview(batch))
+    request = m.ProduceRequest(
         transactional_id=None,
         acks=1,
         timeout_ms=30_000,
-        topic_data=[TopicProduceData(name=name, partition_data=[data])],
+        topic_data=[m.TopicProduceData(name=name, partition_data=[data])],
     )
-    (topic,) = client.call(request, 9, ProduceResponse).responses
+    (topic,) = client.call(request, 9, m.ProduceResponse).responses
     assert topic.partition_responses[0].error_code == ErrorCode.NONE
 
 
@@ -85,7 +74,7 @@ def test_a_fetch_that_waits_gets_nothing_that_it_may_not_read_any_more(
         wait_until(lambda: fetches_that_wait(broker) == 1, "the fetch to wait")
         broker.call(lambda: authorizer(broker).change(removed=[RULES["taken"]]))
         produce(admin, name)
-        answer = response_in(reader.receive(), FetchResponse, 11)
+        answer = response_in(reader.receive(), m.FetchResponse, 11)
         told = {topic.topic: topic.partitions[0] for topic in answer.responses}
         taken = told["taken"]
         assert taken.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -16,23 +16,8 @@ import pytest
 
 from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.batch import CompressionType
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.measures.watch import MIB, resident_bytes, undisturbed, warmed_up
 from tests.support.network.wire import RawClient, framed, header
@@ -127,13 +112,13 @@ def test_memory_is_given_back_after_large_requests_in_the_first_second(tmp_path:
 
 def test_the_largest_request_that_is_let_through(server: KohortServer) -> None:
     """It is decoded and answered in one turn of the loop, so its size is what others wait for."""
-    topics = [MetadataRequestTopic(name=f"topic-{n}") for n in range(REQUEST_ELEMENTS_MAX)]
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    topics = [m.MetadataRequestTopic(name=f"topic-{n}") for n in range(REQUEST_ELEMENTS_MAX)]
+    request = m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     with (
         undisturbed(server, more_bytes_max=64 * MIB),
         RawClient(server.port) as client,
     ):
-        answer = client.call(request, 12, MetadataResponse)
+        answer = client.call(request, 12, m.MetadataResponse)
         assert len(answer.topics) == REQUEST_ELEMENTS_MAX
 
 
@@ -216,9 +201,9 @@ def test_connections_do_not_take_the_descriptors_that_logs_need(tmp_path: Path) 
         crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
         for number in range(40):
             name = f"topic-{number}"
-            request = CreateTopicsRequest(
+            request = m.CreateTopicsRequest(
                 topics=[
-                    CreatableTopic(
+                    m.CreatableTopic(
                         name=name,
                         num_partitions=3,
                         replication_factor=1,
@@ -227,7 +212,7 @@ def test_connections_do_not_take_the_descriptors_that_logs_need(tmp_path: Path) 
                     )
                 ]
             )
-            (created,) = client.call(request, 7, CreateTopicsResponse).topics
+            (created,) = client.call(request, 7, m.CreateTopicsResponse).topics
             assert not created.error_code
         for one in crowd:
             one.close()
@@ -245,9 +230,9 @@ def test_many_small_requests_that_are_never_read(server: KohortServer) -> None:
 
 
 def test_a_batch_of_one_megabyte_that_inflates_to_a_gigabyte(server: KohortServer) -> None:
-    create = CreateTopicsRequest(
+    create = m.CreateTopicsRequest(
         topics=[
-            CreatableTopic(
+            m.CreatableTopic(
                 name="bomb", num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
         ],
@@ -257,19 +242,19 @@ def test_a_batch_of_one_megabyte_that_inflates_to_a_gigabyte(server: KohortServe
     assert len(bomb) < 1.1 * MIB
     # Made without inflating it again.
     records = with_block(bomb, 1, CompressionType.NONE, attributes=CompressionType.GZIP)
-    request = ProduceRequest(
+    request = m.ProduceRequest(
         transactional_id=None,
         acks=-1,
         timeout_ms=10_000,
         topic_data=[
-            TopicProduceData(
-                name="bomb", partition_data=[PartitionProduceData(index=0, records=records)]
+            m.TopicProduceData(
+                name="bomb", partition_data=[m.PartitionProduceData(index=0, records=records)]
             )
         ],
     )
     with undisturbed(server), RawClient(server.port) as client:
-        client.call(create, 5, CreateTopicsResponse)
-        answer = client.call(request, 9, ProduceResponse)
+        client.call(create, 5, m.CreateTopicsResponse)
+        answer = client.call(request, 9, m.ProduceResponse)
         ((partition,),) = [topic.partition_responses for topic in answer.responses]
         assert partition.error_code == ErrorCode.MESSAGE_TOO_LARGE
         assert "for bomb-0: gzip block inflates to more than" in server.log_file.read_text()

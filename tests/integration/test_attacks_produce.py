@@ -11,21 +11,11 @@ import pytest
 
 from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import compress
 from kohort.protocol.records.record import Record
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.measures.watch import MIB, forget_peak, resident_bytes, undisturbed, warmed_up
 from tests.support.network.wire import RawClient
@@ -37,25 +27,25 @@ TOPIC = "topic"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
     with KohortServer(tmp_path_factory.mktemp("produce")) as server:
-        topic = CreatableTopic(
+        topic = m.CreatableTopic(
             name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
         with RawClient(server.port) as client:
-            client.call(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+            client.call(m.CreateTopicsRequest(topics=[topic]), 5, m.CreateTopicsResponse)
         yield warmed_up(server)
 
 
 def produced(server: KohortServer, batches: Sequence[bytes], topic: str = TOPIC) -> list[int]:
     """Send them in one request; the error codes."""
-    data = [PartitionProduceData(index=0, records=batch) for batch in batches]
-    request = ProduceRequest(
+    data = [m.PartitionProduceData(index=0, records=batch) for batch in batches]
+    request = m.ProduceRequest(
         transactional_id=None,
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+        topic_data=[m.TopicProduceData(name=topic, partition_data=data)],
     )
     with RawClient(server.port, timeout_s=120) as client:
-        (answer,) = client.call(request, 9, ProduceResponse).responses
+        (answer,) = client.call(request, 9, m.ProduceResponse).responses
     return [one.error_code for one in answer.partition_responses]
 
 

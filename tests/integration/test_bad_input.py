@@ -15,27 +15,12 @@ import uvloop
 
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.api_versions import ApiVersionsResponse
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.fetch import FetchRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.messages.offset_commit import OffsetCommitRequest
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient, framed, header, request_body, response_in
 
 FRAME_TIMEOUT_MS = 600
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 NO_TAGS = b"\x00"
 
 
@@ -111,7 +96,7 @@ def test_api_versions_of_an_unknown_version_is_answered_in_v0_and_the_connection
     client.send(framed(header(18, version, correlation_id=9) + b"whatever follows"))
     body = client.receive()
     assert len(body) == 16
-    message = response_in(body, ApiVersionsResponse, 0, correlation_id=9)
+    message = response_in(body, m.ApiVersionsResponse, 0, correlation_id=9)
     assert message.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(v.api_key, v.min_version, v.max_version) for v in message.api_keys] == [(18, 0, 5)]
     assert client.is_answered()
@@ -163,8 +148,8 @@ def test_a_frame_shorter_than_a_header_closes(
 VALID_BODIES = [
     request_body(HEARTBEAT, 3),
     request_body(HEARTBEAT, 4),
-    request_body(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 8),
-    request_body(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12),
+    request_body(m.MetadataRequest(topics=[m.MetadataRequestTopic(name="t")]), 8),
+    request_body(m.MetadataRequest(topics=[m.MetadataRequestTopic(name="t")]), 12),
 ]
 
 
@@ -213,7 +198,7 @@ def test_a_length_or_count_beyond_what_is_left_closes(
 
 def test_bytes_after_the_body_are_ignored(other: RawClient, client: RawClient) -> None:
     client.send(framed(request_body(HEARTBEAT, 4) + b"more than was asked for"))
-    message = response_in(client.receive(), HeartbeatResponse, 4)
+    message = response_in(client.receive(), m.HeartbeatResponse, 4)
     assert message.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert client.is_answered()
 
@@ -237,18 +222,18 @@ def test_a_connection_that_says_nothing_stays_open(other: RawClient, client: Raw
 def test_unknown_tags_are_ignored_in_the_header_and_in_the_body(
     other: RawClient, client: RawClient
 ) -> None:
-    body = codec(HeartbeatRequest, 4).encode(HEARTBEAT)
+    body = codec(m.HeartbeatRequest, 4).encode(HEARTBEAT)
     assert body.endswith(NO_TAGS)
     tags = b"\x02\x63\x02ab\xe4\x07\x00"
     client.send(framed(header(12, 4, tags=tags) + body[:-1] + tags))
-    message = response_in(client.receive(), HeartbeatResponse, 4)
+    message = response_in(client.receive(), m.HeartbeatResponse, 4)
     assert message.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_tags_in_descending_order_are_accepted_and_the_same_tag_twice_closes(
     other: RawClient, client: RawClient
 ) -> None:
-    body = codec(HeartbeatRequest, 4).encode(HEARTBEAT)
+    body = codec(m.HeartbeatRequest, 4).encode(HEARTBEAT)
     client.send(framed(header(12, 4, tags=b"\x02\x09\x00\x03\x00") + body))
     client.receive()
     client.send(framed(header(12, 4, tags=b"\x02\x09\x00\x09\x00") + body))
@@ -267,22 +252,22 @@ def test_a_handler_that_raises_is_answered_with_an_error(
 
     groups = running.broker.services.classic_groups
     monkeypatch.setattr(type(groups), "heartbeat", broken)
-    message = client.call(HEARTBEAT, 4, HeartbeatResponse)
+    message = client.call(HEARTBEAT, 4, m.HeartbeatResponse)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "our mistake" in caplog.text
     monkeypatch.undo()
-    message = client.call(HEARTBEAT, 4, HeartbeatResponse)
+    message = client.call(HEARTBEAT, 4, m.HeartbeatResponse)
     assert message.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def produce(topic: str, acks: int, records: bytes) -> ProduceRequest:
-    return ProduceRequest(
+def produce(topic: str, acks: int, records: bytes) -> m.ProduceRequest:
+    return m.ProduceRequest(
         transactional_id=None,
         acks=acks,
         timeout_ms=1_000,
         topic_data=[
-            TopicProduceData(
-                name=topic, partition_data=[PartitionProduceData(index=0, records=records)]
+            m.TopicProduceData(
+                name=topic, partition_data=[m.PartitionProduceData(index=0, records=records)]
             )
         ],
     )
@@ -293,15 +278,15 @@ def test_a_produce_without_acks_that_fails_closes(
     other: RawClient, client: RawClient, topic: str
 ) -> None:
     """For want of the topic, and for a batch that is none."""
-    create = CreateTopicsRequest(
+    create = m.CreateTopicsRequest(
         topics=[
-            CreatableTopic(
+            m.CreatableTopic(
                 name="bad-input", num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
         ],
         timeout_ms=10_000,
     )
-    client.call(create, 5, CreateTopicsResponse)
+    client.call(create, 5, m.CreateTopicsResponse)
     client.send(framed(request_body(produce(topic, 0, b"not a batch"), 9)))
     assert client.is_closed()
 
@@ -309,17 +294,17 @@ def test_a_produce_without_acks_that_fails_closes(
 @pytest.mark.parametrize(
     "request_",
     [
-        OffsetCommitRequest(group_id="", member_id="", topics=[]),
-        JoinGroupRequest(
+        m.OffsetCommitRequest(group_id="", member_id="", topics=[]),
+        m.JoinGroupRequest(
             group_id="",
             session_timeout_ms=-1,
             member_id="",
             protocol_type="",
             protocols=[],
         ),
-        FetchRequest(max_wait_ms=-1, min_bytes=-1, max_bytes=-1, session_id=-7, topics=[]),
-        MetadataRequest(topics=[MetadataRequestTopic(name="")]),
-        MetadataRequest(topics=[MetadataRequestTopic(name="../../etc")]),
+        m.FetchRequest(max_wait_ms=-1, min_bytes=-1, max_bytes=-1, session_id=-7, topics=[]),
+        m.MetadataRequest(topics=[m.MetadataRequestTopic(name="")]),
+        m.MetadataRequest(topics=[m.MetadataRequestTopic(name="../../etc")]),
     ],
     ids=["commit", "join", "fetch", "metadata of nothing", "metadata of a path"],
 )

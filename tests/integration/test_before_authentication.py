@@ -14,9 +14,7 @@ from typing import Any, Final
 import pytest
 
 from kohort.broker.dispatch.registry import Route
-from kohort.protocol.messages.api_versions import ApiVersionsRequest
-from kohort.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
@@ -33,9 +31,9 @@ KEYS: Final = (*range(-1, 96), 999)
 OF_NO_API: Final = (-1, 0, 1, 20)
 """Versions in which an API is asked for that is not served."""
 AUTHENTICATION: Final = {
-    HANDSHAKE: SaslHandshakeRequest(mechanism="PLAIN"),
-    VERSIONS: ApiVersionsRequest(client_software_name="x", client_software_version="1"),
-    AUTHENTICATE: SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"),
+    HANDSHAKE: m.SaslHandshakeRequest(mechanism="PLAIN"),
+    VERSIONS: m.ApiVersionsRequest(client_software_name="x", client_software_version="1"),
+    AUTHENTICATE: m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"),
 }
 
 Asked = tuple[int, int]

@@ -15,10 +15,8 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.opening import open_connection
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.metadata import MetadataRequest
 from kohort.testing import Kafka
+from tests.support import messages as m
 from tests.support.brokers.server_process import free_port
 
 CONFIG = ConnectionConfig(client_id="tests", request_timeout_ms=60_000)
@@ -35,9 +33,9 @@ def cluster_of(*ports: int) -> Cluster:
 
 async def test_requests_that_follow_each_other_are_answered_in_order(broker: Kafka) -> None:
     connection = await open_connection("127.0.0.1", broker.port, CONFIG)
-    request = HeartbeatRequest(group_id="nobody", generation_id=1, member_id="m")
+    request = m.HeartbeatRequest(group_id="nobody", generation_id=1, member_id="m")
     answers = await asyncio.gather(
-        *(connection.send(request if n % 2 else MetadataRequest(topics=[])) for n in range(200))
+        *(connection.send(request if n % 2 else m.MetadataRequest(topics=[])) for n in range(200))
     )
     assert all(hasattr(answer, "brokers") for answer in answers[::2])
     assert {answer.error_code for answer in answers[1::2]} == {ErrorCode.UNKNOWN_MEMBER_ID}
@@ -48,22 +46,22 @@ async def test_requests_that_follow_each_other_are_answered_in_order(broker: Kaf
 
 async def test_waiting_calls_are_told_when_the_connection_ends(broker: Kafka) -> None:
     connection = await open_connection("127.0.0.1", broker.port, CONFIG)
-    waiting = connection.send(MetadataRequest(topics=None))
+    waiting = connection.send(m.MetadataRequest(topics=None))
     connection.close()
     with pytest.raises(DisconnectedError, match="closed by this client"):
         await waiting
     with pytest.raises(DisconnectedError):
-        await connection.call(MetadataRequest(topics=None))
+        await connection.call(m.MetadataRequest(topics=None))
     await connection.wait_closed()
 
 
 async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: Kafka) -> None:
     cluster = cluster_of(free_port(), broker.port)
     connection = await cluster.any_connection()
-    topic = CreatableTopic(
+    topic = m.CreatableTopic(
         name="three", num_partitions=3, replication_factor=1, assignments=[], configs=[]
     )
-    await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+    await connection.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     await cluster.refresh(["three", "none"])
     assert cluster.partition_counts(["three", "none"]) == {"three": 3}
     leader = cluster.leader(TopicPartition("three", 2))
@@ -168,7 +166,7 @@ async def test_what_comes_by_any_connection_is_counted_and_stays_so(broker: Kafk
     had = [one.received_bytes, two.received_bytes]
     assert cluster.received_bytes == 0
     for connection in (one, two, one):
-        await connection.call(MetadataRequest(topics=[]))
+        await connection.call(m.MetadataRequest(topics=[]))
     came = one.received_bytes + two.received_bytes - sum(had)
     assert cluster.received_bytes == came > 0
     one.close()

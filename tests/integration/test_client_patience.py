@@ -15,9 +15,9 @@ from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.opening import open_connection
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.messages.metadata import MetadataRequest
+from kohort.protocol.messages.fetch import FetchRequest
 from kohort.testing import Kafka
+from tests.support import messages as m
 
 CONFIG = ConnectionConfig(client_id="tests")
 TIMEOUT_S = 30
@@ -54,7 +54,9 @@ def test_an_answer_that_came_while_the_loop_was_busy_is_one(
 ) -> None:
     async def test() -> None:
         connection = await open_connection("127.0.0.1", broker.port, CONFIG)
-        calling = asyncio.create_task(connection.call(MetadataRequest(topics=None), timeout_ms=200))
+        calling = asyncio.create_task(
+            connection.call(m.MetadataRequest(topics=None), timeout_ms=200)
+        )
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         keep_busy(connection, 0.2)
@@ -75,10 +77,10 @@ def test_an_answer_that_does_not_come_is_not_waited_for(broker: Kafka, new_loop:
             max_wait_ms=600_000,
             min_bytes=1,
             topics=[
-                FetchTopic(
+                m.FetchTopic(
                     topic=partition.topic,
                     partitions=[
-                        FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+                        m.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
                     ],
                 )
             ],

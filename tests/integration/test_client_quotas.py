@@ -9,34 +9,10 @@ import pytest
 
 from kohort.broker.core.security.rate import Rate
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    EntityData,
-    EntryData,
-    OpData,
-)
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-)
-from kohort.protocol.messages.fetch import FetchResponse
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from kohort.protocol.messages.alter_client_quotas import EntityData, EntryData
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
@@ -52,11 +28,11 @@ LIMIT = 10_000
 def broker(tmp_path: Path) -> Iterator[BrokerThread]:
     with BrokerThread(tmp_path) as made:
         with RawClient(made.port) as client:
-            topic = CreatableTopic(
+            topic = m.CreatableTopic(
                 name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
-            request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-            client.call(request, 5, CreateTopicsResponse)
+            request = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+            client.call(request, 5, m.CreateTopicsResponse)
         yield made
 
 
@@ -68,10 +44,10 @@ def alter(
 ) -> int:
     entry = EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-        ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in limits],
+        ops=[m.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in limits],
     )
-    request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
-    (result,) = client.call(request, 1, AlterClientQuotasResponse).entries
+    request = m.AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+    (result,) = client.call(request, 1, m.AlterClientQuotasResponse).entries
     return result.error_code
 
 
@@ -79,9 +55,9 @@ def described(
     client: RawClient, *components: tuple[str, int, str | None], strict: bool = False
 ) -> dict[tuple[tuple[str, str | None], ...], dict[str, float]] | int:
     """Limits by entity, or the error."""
-    wanted = [ComponentData(entity_type=a, match_type=b, match=c) for a, b, c in components]
-    request = DescribeClientQuotasRequest(components=wanted, strict=strict)
-    answer = client.call(request, 1, DescribeClientQuotasResponse)
+    wanted = [m.ComponentData(entity_type=a, match_type=b, match=c) for a, b, c in components]
+    request = m.DescribeClientQuotasRequest(components=wanted, strict=strict)
+    answer = client.call(request, 1, m.DescribeClientQuotasResponse)
     if answer.entries is None:
         return answer.error_code
     return {
@@ -92,28 +68,28 @@ def described(
     }
 
 
-def produced(byte_count: int, *, acks: int = 1) -> ProduceRequest:
+def produced(byte_count: int, *, acks: int = 1) -> m.ProduceRequest:
     now_ms = int(time.time() * 1_000)
     batch = encode_batch([Record(b"v" * byte_count, None, (), now_ms)])
-    data = PartitionProduceData(index=0, records=memoryview(batch))
-    return ProduceRequest(
+    data = m.PartitionProduceData(index=0, records=memoryview(batch))
+    return m.ProduceRequest(
         transactional_id=None,
         acks=acks,
         timeout_ms=30_000,
-        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+        topic_data=[m.TopicProduceData(name="t", partition_data=[data])],
     )
 
 
 def produce(client: RawClient, byte_count: int) -> int:
     """Milliseconds that the client is told to wait."""
-    answer = client.call(produced(byte_count), 9, ProduceResponse)
+    answer = client.call(produced(byte_count), 9, m.ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     return answer.throttle_time_ms
 
 
-def heartbeat(client: RawClient, version: int = 4) -> HeartbeatResponse:
-    request = HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
-    return client.call(request, version, HeartbeatResponse)
+def heartbeat(client: RawClient, version: int = 4) -> m.HeartbeatResponse:
+    request = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
+    return client.call(request, version, m.HeartbeatResponse)
 
 
 def test_limits_are_set_found_and_removed(broker: BrokerThread) -> None:
@@ -161,7 +137,7 @@ def test_only_a_producer_over_its_limit_is_told_and_held_back(
         # The answer was there at once; what follows on this connection waits.
         client.send(framed(request_body(produced(10), 9)))
         heartbeat(other)
-        response_in(client.receive(), ProduceResponse, 9)
+        response_in(client.receive(), m.ProduceResponse, 9)
         assert (time.monotonic() - began) * 1_000 >= throttle_ms
 
 
@@ -213,14 +189,14 @@ def test_requests_that_were_sent_ahead_wait_and_are_answered(broker: BrokerThrea
         ahead = [framed(request_body(produced(size), 9)) for size in (105_000, 10, 10)]
         client.send(b"".join(ahead))
         throttles = [
-            response_in(client.receive(), ProduceResponse, 9).throttle_time_ms for _ in ahead
+            response_in(client.receive(), m.ProduceResponse, 9).throttle_time_ms for _ in ahead
         ]
         assert throttles[0] > 0
         assert (time.monotonic() - began) * 1_000 >= throttles[0]
 
 
-def fetch(client: RawClient, version: int = 11) -> FetchResponse:
-    return client.call(fetch_request("t", max_wait_ms=5_000), version, FetchResponse)
+def fetch(client: RawClient, version: int = 11) -> m.FetchResponse:
+    return client.call(fetch_request("t", max_wait_ms=5_000), version, m.FetchResponse)
 
 
 def test_a_consumer_over_its_limit_gets_nothing_and_may_come_again(broker: BrokerThread) -> None:
@@ -289,23 +265,23 @@ def test_an_answer_that_is_kept_encoded_tells_the_wait_too(broker: BrokerThread)
 
 def test_work_in_many_turns_is_charged_and_waiting_is_not(broker: BrokerThread) -> None:
     plans = [
-        CreatableTopic(
+        m.CreatableTopic(
             name=f"t{number}",
             num_partitions=1,
             replication_factor=1,
             assignments=[],
-            configs=[CreatableTopicConfig(name="retention.ms", value=str(number))],
+            configs=[m.CreatableTopicConfig(name="retention.ms", value=str(number))],
         )
         for number in range(2_000)
     ]
-    planning = CreateTopicsRequest(topics=plans, timeout_ms=30_000, validate_only=True)
+    planning = m.CreateTopicsRequest(topics=plans, timeout_ms=30_000, validate_only=True)
     with RawClient(broker.port) as client:
         # 100 ms before anything has to be waited for. The plans take half a second of work.
         assert alter(client, ANONYMOUS, ("request_percentage", 1.0)) == 0
         for _ in range(3):
-            waited = client.call(fetch_request("t", max_wait_ms=200), 12, FetchResponse)
+            waited = client.call(fetch_request("t", max_wait_ms=200), 12, m.FetchResponse)
             assert waited.throttle_time_ms == 0
-        assert client.call(planning, 5, CreateTopicsResponse).throttle_time_ms > 0
+        assert client.call(planning, 5, m.CreateTopicsResponse).throttle_time_ms > 0
 
 
 def test_within_limits_a_request_is_charged_without_any_arithmetic(

@@ -6,22 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.fetch import FetchResponse
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
@@ -54,25 +42,27 @@ def now_ms() -> int:
 
 
 def create(client: RawClient, name: str, configs: Mapping[str, str]) -> None:
-    given = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(
+    given = [m.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    topic = m.CreatableTopic(
         name=name, num_partitions=1, replication_factor=1, assignments=[], configs=given
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-    (created,) = client.call(request, 5, CreateTopicsResponse).topics
+    request = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    (created,) = client.call(request, 5, m.CreateTopicsResponse).topics
     assert created.error_code == 0, created.error_message
 
 
 def put(client: RawClient, topic: str, key: bytes, value: bytes | None, timestamp: int) -> None:
-    data = PartitionProduceData(index=0, records=encode_batch([Record(value, key, (), timestamp)]))
-    request = ProduceRequest(
+    data = m.PartitionProduceData(
+        index=0, records=encode_batch([Record(value, key, (), timestamp)])
+    )
+    request = m.ProduceRequest(
         transactional_id=None,
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        topic_data=[m.TopicProduceData(name=topic, partition_data=[data])],
     )
     ((done,),) = [
-        one.partition_responses for one in client.call(request, 9, ProduceResponse).responses
+        one.partition_responses for one in client.call(request, 9, m.ProduceResponse).responses
     ]
     assert done.error_code == 0
 
@@ -82,7 +72,7 @@ def contents(client: RawClient, topic: str) -> Contents:
     found: Contents = []
     offset = 0
     while True:
-        answer = client.call(fetch_request(topic, offset), 11, FetchResponse)
+        answer = client.call(fetch_request(topic, offset), 11, m.FetchResponse)
         ((data,),) = [one.partitions for one in answer.responses]
         batches = list(split_batches(bytes(data.records or b"")))
         if not batches:

@@ -10,30 +10,10 @@ import pytest
 import uvloop
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.api_versions import ApiVersionsRequest
-from kohort.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
 from kohort.protocol.types import ZERO_UUID
 from tests.integration.test_client_quotas import ANONYMOUS, alter, described
 from tests.interop.same_answers.each import Value
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
@@ -134,38 +114,40 @@ def slow(tmp_path: Path) -> Iterator[BrokerThread]:
     """All clients of this broker owe a partition."""
     with BrokerThread(tmp_path) as made, RawClient(made.port) as client:
         assert alter(client, ANONYMOUS, ("controller_mutation_rate", SLOW)) == 0
-        created = client.call(creation("owed"), 7, CreateTopicsResponse)
+        created = client.call(creation("owed"), 7, m.CreateTopicsResponse)
         assert (created.topics[0].error_code, created.throttle_time_ms) == (0, 0)
         yield made
 
 
-def creation(name: str) -> CreateTopicsRequest:
-    topic = CreatableTopic(
+def creation(name: str) -> m.CreateTopicsRequest:
+    topic = m.CreatableTopic(
         name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
-    return CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    return m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
 
 
-GROWTH = CreatePartitionsRequest(
-    topics=[CreatePartitionsTopic(name="owed", count=2, assignments=None)],
+GROWTH = m.CreatePartitionsRequest(
+    topics=[m.CreatePartitionsTopic(name="owed", count=2, assignments=None)],
     timeout_ms=30_000,
     validate_only=False,
 )
-DELETION = DeleteTopicsRequest(
-    topics=[DeleteTopicState(name="owed", topic_id=ZERO_UUID)], timeout_ms=30_000
+DELETION = m.DeleteTopicsRequest(
+    topics=[m.DeleteTopicState(name="owed", topic_id=ZERO_UUID)], timeout_ms=30_000
 )
-OLD_DELETION = DeleteTopicsRequest(topic_names=["owed"], timeout_ms=30_000)
-USE = MetadataRequest(topics=[MetadataRequestTopic(name="used")], allow_auto_topic_creation=True)
+OLD_DELETION = m.DeleteTopicsRequest(topic_names=["owed"], timeout_ms=30_000)
+USE = m.MetadataRequest(
+    topics=[m.MetadataRequestTopic(name="used")], allow_auto_topic_creation=True
+)
 
 
 @pytest.mark.parametrize(
     ("asked", "version", "response"),
     [
-        (creation("new"), 7, CreateTopicsResponse),
-        (creation("new"), 6, CreateTopicsResponse),
-        (GROWTH, 3, CreatePartitionsResponse),
-        (OLD_DELETION, 5, DeleteTopicsResponse),
-        (DELETION, 6, DeleteTopicsResponse),
+        (creation("new"), 7, m.CreateTopicsResponse),
+        (creation("new"), 6, m.CreateTopicsResponse),
+        (GROWTH, 3, m.CreatePartitionsResponse),
+        (OLD_DELETION, 5, m.DeleteTopicsResponse),
+        (DELETION, 6, m.DeleteTopicsResponse),
     ],
 )
 def test_who_owes_partitions_and_understands_it_is_refused(
@@ -177,7 +159,7 @@ def test_who_owes_partitions_and_understands_it_is_refused(
         assert outcome.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert 30_000 < answer.throttle_time_ms <= 89_000
         # The next request of this connection waits; those of others do not.
-        client.send(framed(request_body(ApiVersionsRequest(), 0)))
+        client.send(framed(request_body(m.ApiVersionsRequest(), 0)))
         assert names(other) == {"owed"}
         client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
@@ -187,9 +169,9 @@ def test_who_owes_partitions_and_understands_it_is_refused(
 @pytest.mark.parametrize(
     ("asked", "version", "response"),
     [
-        (creation("new"), 5, CreateTopicsResponse),
-        (GROWTH, 2, CreatePartitionsResponse),
-        (OLD_DELETION, 4, DeleteTopicsResponse),
+        (creation("new"), 5, m.CreateTopicsResponse),
+        (GROWTH, 2, m.CreatePartitionsResponse),
+        (OLD_DELETION, 4, m.DeleteTopicsResponse),
     ],
 )
 def test_who_owes_partitions_and_does_not_understand_it_is_served_and_waits(
@@ -207,7 +189,7 @@ def test_who_owes_partitions_makes_no_topic_by_asking_for_it_and_does_not_wait(
 ) -> None:
     with RawClient(slow.port) as client:
         for version in (5, 12):
-            answer = client.call(USE, version, MetadataResponse)
+            answer = client.call(USE, version, m.MetadataResponse)
             assert answer.throttle_time_ms == 0
             assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert names(client) == {"owed"}
@@ -220,5 +202,5 @@ def outcomes(answer: Value) -> list[Value]:
 
 
 def names(client: RawClient) -> set[str | None]:
-    answer = client.call(MetadataRequest(topics=None), 5, MetadataResponse)
+    answer = client.call(m.MetadataRequest(topics=None), 5, m.MetadataResponse)
     return {topic.name for topic in answer.topics}

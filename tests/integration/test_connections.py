@@ -11,36 +11,18 @@ import pytest
 from kohort.broker.app import StartError
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.integration.conftest import LoopFactory
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
 
 MIB = 1024 * 1024
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 @pytest.fixture
@@ -54,49 +36,51 @@ def batch(value: bytes = b"value") -> bytes:
 
 
 def create_topic(port: int, name: str) -> None:
-    request = CreateTopicsRequest(
+    request = m.CreateTopicsRequest(
         topics=[
-            CreatableTopic(
+            m.CreatableTopic(
                 name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
         ],
         timeout_ms=10_000,
     )
     with RawClient(port) as client:
-        (result,) = client.call(request, 5, CreateTopicsResponse).topics
+        (result,) = client.call(request, 5, m.CreateTopicsResponse).topics
         assert result.error_code == 0
 
 
-def produce(topic: str, records: bytes, *, acks: int = -1) -> ProduceRequest:
-    return ProduceRequest(
+def produce(topic: str, records: bytes, *, acks: int = -1) -> m.ProduceRequest:
+    return m.ProduceRequest(
         transactional_id=None,
         acks=acks,
         timeout_ms=10_000,
         topic_data=[
-            TopicProduceData(
-                name=topic, partition_data=[PartitionProduceData(index=0, records=records)]
+            m.TopicProduceData(
+                name=topic, partition_data=[m.PartitionProduceData(index=0, records=records)]
             )
         ],
     )
 
 
-def fetch(topic: str, *, offset: int = 0, max_wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
-    return FetchRequest(
+def fetch(
+    topic: str, *, offset: int = 0, max_wait_ms: int = 0, min_bytes: int = 1
+) -> m.FetchRequest:
+    return m.FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=50 * MIB,
         topics=[
-            FetchTopic(
+            m.FetchTopic(
                 topic=topic,
                 partitions=[
-                    FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50 * MIB)
+                    m.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50 * MIB)
                 ],
             )
         ],
     )
 
 
-def fetched_bytes(response: FetchResponse) -> int:
+def fetched_bytes(response: m.FetchResponse) -> int:
     ((partition,),) = [topic.partitions for topic in response.responses]
     assert partition.error_code == 0
     return len(partition.records or b"")
@@ -116,12 +100,12 @@ def test_answers_come_in_the_order_of_the_requests_whichever_is_ready_first(
     create_topic(running.port, "t")
     with RawClient(running.port) as client:
         parked = request_body(fetch("t", max_wait_ms=500, min_bytes=MIB), 11, correlation_id=1)
-        quick = request_body(MetadataRequest(topics=None), 8, correlation_id=2)
+        quick = request_body(m.MetadataRequest(topics=None), 8, correlation_id=2)
         began_s = time.monotonic()
         client.send(framed(parked) + framed(quick))
-        assert fetched_bytes(response_in(client.receive(), FetchResponse, 11)) == 0
+        assert fetched_bytes(response_in(client.receive(), m.FetchResponse, 11)) == 0
         waited_s = time.monotonic() - began_s
-        response_in(client.receive(), MetadataResponse, 8, correlation_id=2)
+        response_in(client.receive(), m.MetadataResponse, 8, correlation_id=2)
     assert 0.5 <= waited_s < 10
 
 
@@ -132,8 +116,8 @@ def test_a_request_behind_a_parked_one_is_not_begun(running: BrokerThread) -> No
         parked = request_body(fetch("t", max_wait_ms=300), 11, correlation_id=1)
         append = request_body(produce("t", batch()), 9, correlation_id=2)
         client.send(framed(parked) + framed(append))
-        assert fetched_bytes(response_in(client.receive(), FetchResponse, 11)) == 0
-        response_in(client.receive(), ProduceResponse, 9, correlation_id=2)
+        assert fetched_bytes(response_in(client.receive(), m.FetchResponse, 11)) == 0
+        response_in(client.receive(), m.ProduceResponse, 9, correlation_id=2)
 
 
 def test_a_request_that_arrives_byte_by_byte_is_answered(running: BrokerThread) -> None:
@@ -141,7 +125,7 @@ def test_a_request_that_arrives_byte_by_byte_is_answered(running: BrokerThread) 
         for byte in framed(request_body(HEARTBEAT, 4)):
             client.send(bytes([byte]))
             time.sleep(0.001)
-        message = response_in(client.receive(), HeartbeatResponse, 4)
+        message = response_in(client.receive(), m.HeartbeatResponse, 4)
     assert message.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -157,7 +141,7 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(running: BrokerTh
                 )
                 client.send(b"".join(frames))
                 sent = min(sent + 1_000, count)
-            response_in(client.receive(), HeartbeatResponse, 4, correlation_id=answered)
+            response_in(client.receive(), m.HeartbeatResponse, 4, correlation_id=answered)
 
 
 def test_what_a_client_sends_ahead_of_a_parked_request_is_bounded(
@@ -198,8 +182,8 @@ def test_a_client_that_does_not_read_holds_up_no_client_and_no_memory(
     requests = 60
     with RawClient(running.port) as client:
         for _ in range(8):
-            client.call(produce("t", batch(value=bytes(MIB // 2))), 9, ProduceResponse)
-        size = fetched_bytes(client.call(fetch("t"), 11, FetchResponse))
+            client.call(produce("t", batch(value=bytes(MIB // 2))), 9, m.ProduceResponse)
+        size = fetched_bytes(client.call(fetch("t"), 11, m.FetchResponse))
         assert size > 4 * MIB
     with RawClient(running.port) as slow, RawClient(running.port) as other:
         for number in range(requests):
@@ -215,7 +199,7 @@ def test_a_client_that_does_not_read_holds_up_no_client_and_no_memory(
         # There is none for a moment, between two answers for which the kernel still has room.
         assert max(counts) <= 1, "one answer, not sixty"
         for number in range(requests):
-            message = response_in(slow.receive(), FetchResponse, 11, correlation_id=number)
+            message = response_in(slow.receive(), m.FetchResponse, 11, correlation_id=number)
             assert fetched_bytes(message) == size
         wait_until(lambda: OS_FILES.range_count == 0, "no range left")
 
@@ -234,7 +218,7 @@ def test_large_frames_arrive_unharmed_from_several_clients_at_once(
         for number in range(3, len(values)):
             clients[number % 3].send(frames[number])
         for number in range(len(values)):
-            message = response_in(clients[number % 3].receive(), ProduceResponse, 9)
+            message = response_in(clients[number % 3].receive(), m.ProduceResponse, 9)
             ((partition,),) = [topic.partition_responses for topic in message.responses]
             assert partition.error_code == 0
         client = clients[0]
@@ -270,7 +254,7 @@ def test_a_request_sent_with_the_end_of_the_stream_is_still_answered(
     with RawClient(running.port) as client:
         client.send(framed(request_body(HEARTBEAT, 4)))
         client.socket.shutdown(socket.SHUT_WR)
-        response_in(client.receive(), HeartbeatResponse, 4)
+        response_in(client.receive(), m.HeartbeatResponse, 4)
         assert client.is_closed()
 
 
@@ -366,8 +350,8 @@ def test_limits_of_connections_are_changed_while_the_broker_runs(
         def set_limit(name: str, value: str | None) -> None:
             config = AlterableConfig(name=name, config_operation=0 if value else 1, value=value)
             resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
-            request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-            (answer,) = admin.call(request, 1, IncrementalAlterConfigsResponse).responses
+            request = m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+            (answer,) = admin.call(request, 1, m.IncrementalAlterConfigsResponse).responses
             assert answer.error_code == ErrorCode.NONE, answer.error_message
 
         def is_let_in() -> bool:
@@ -418,7 +402,7 @@ def test_a_connection_without_requests_is_closed_and_one_that_waits_is_not(
                 busy = stack.enter_context(RawClient(running.port))
             time.sleep(0.05)
         assert idle.is_closed()
-        response_in(waiting.receive(), FetchResponse, 11)
+        response_in(waiting.receive(), m.FetchResponse, 11)
         closed = running.call(lambda: dict(running.broker.metrics.edge.closed))
         assert closed["idle"] >= 1
 
@@ -442,7 +426,7 @@ def test_stopping_answers_what_is_parked_and_is_over_soon(
         began_s = time.monotonic()
         running.stop()
         assert time.monotonic() - began_s < 40
-        assert fetched_bytes(response_in(parked.receive(), FetchResponse, 11)) == 0
+        assert fetched_bytes(response_in(parked.receive(), m.FetchResponse, 11)) == 0
         assert all(client.is_closed() for client in (idle, parked, partial))
         with pytest.raises(ConnectionRefusedError):
             RawClient(running.port)
@@ -457,7 +441,7 @@ def test_stopping_does_not_wait_for_a_client_that_does_not_read(
         RawClient(running.port) as slow,
     ):
         create_topic(running.port, "t")
-        slow.call(produce("t", batch(value=bytes(MIB - 1000))), 9, ProduceResponse)
+        slow.call(produce("t", batch(value=bytes(MIB - 1000))), 9, m.ProduceResponse)
         for _ in range(50):
             slow.send(framed(request_body(fetch("t"), 11)))
         wait_until(lambda: OS_FILES.range_count > 0, "ranges on their way")

@@ -16,12 +16,7 @@ from kohort.broker.app import StartError
 from kohort.cli import main
 from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient
@@ -74,11 +69,11 @@ class Place:
     def client(self) -> RawClient:
         return RawClient(self.sasl, source=self.ip)
 
-    def plain(self, user: str, password: str = PASSWORD) -> SaslAuthenticateResponse:
+    def plain(self, user: str, password: str = PASSWORD) -> m.SaslAuthenticateResponse:
         with self.client() as client:
             return log_in(client, user, password)
 
-    def scram(self, user: str, password: str = PASSWORD) -> SaslAuthenticateResponse:
+    def scram(self, user: str, password: str = PASSWORD) -> m.SaslAuthenticateResponse:
         """What the last token is answered."""
         rules = Scram("sha256", user, password, "n0nce")
         with self.client() as client:
@@ -94,22 +89,22 @@ class Place:
 
 
 def choose(client: RawClient, mechanism: str) -> None:
-    request = SaslHandshakeRequest(mechanism=mechanism)
-    assert client.call(request, 1, SaslHandshakeResponse).error_code == 0
+    request = m.SaslHandshakeRequest(mechanism=mechanism)
+    assert client.call(request, 1, m.SaslHandshakeResponse).error_code == 0
 
 
-def say(client: RawClient, token: bytes) -> SaslAuthenticateResponse:
-    request = SaslAuthenticateRequest(auth_bytes=token)
-    return client.call(request, 2, SaslAuthenticateResponse)
+def say(client: RawClient, token: bytes) -> m.SaslAuthenticateResponse:
+    request = m.SaslAuthenticateRequest(auth_bytes=token)
+    return client.call(request, 2, m.SaslAuthenticateResponse)
 
 
-def log_in(client: RawClient, user: str, password: str = PASSWORD) -> SaslAuthenticateResponse:
+def log_in(client: RawClient, user: str, password: str = PASSWORD) -> m.SaslAuthenticateResponse:
     choose(client, "PLAIN")
     return say(client, Plain(user, password).first())
 
 
 def is_served(client: RawClient) -> bool:
-    return bool(client.call(MetadataRequest(topics=[]), 9, MetadataResponse).brokers)
+    return bool(client.call(m.MetadataRequest(topics=[]), 9, m.MetadataResponse).brokers)
 
 
 def new_place(directory: Path) -> Place:

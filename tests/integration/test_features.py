@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kohort.protocol.messages.update_features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient
 
@@ -26,8 +21,8 @@ def client(tmp_path: Path) -> Iterator[RawClient]:
 
 def levels(client: RawClient) -> dict[str, tuple[int, int]]:
     """By feature: the highest level that is supported, and that in use."""
-    asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    told = client.call(asked, SINCE_ZERO_IS_TOLD, ApiVersionsResponse)
+    asked = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    told = client.call(asked, SINCE_ZERO_IS_TOLD, m.ApiVersionsResponse)
     in_use = {one.name: one.max_version_level for one in told.finalized_features}
     assert told.finalized_features_epoch != -1
     return {one.name: (one.max_version, in_use[one.name]) for one in told.supported_features}
@@ -38,13 +33,13 @@ def test_every_feature_is_in_use_at_its_highest_level(client: RawClient) -> None
 
 
 def test_only_the_levels_in_use_can_be_set(client: RawClient) -> None:
-    def set_to(level_of: dict[str, int]) -> UpdateFeaturesResponse:
+    def set_to(level_of: dict[str, int]) -> m.UpdateFeaturesResponse:
         updates = [
-            FeatureUpdateKey(feature=name, max_version_level=level)
+            m.FeatureUpdateKey(feature=name, max_version_level=level)
             for name, level in level_of.items()
         ]
         return client.call(
-            UpdateFeaturesRequest(feature_updates=updates), 1, UpdateFeaturesResponse
+            m.UpdateFeaturesRequest(feature_updates=updates), 1, m.UpdateFeaturesResponse
         )
 
     in_use = {name: level for name, (_, level) in levels(client).items()}

@@ -18,31 +18,18 @@ from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.page_cache import is_cached
 from kohort.broker.storage.segment.read import RANGE_BYTES_MIN
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.integration.conftest import LoopFactory
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
 
 MIB = 1024 * 1024
 PARTITIONS = 3
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 @pytest.fixture
@@ -73,24 +60,24 @@ def sent_by(running: BrokerThread, sizes: list[int]) -> int:
 
 
 def create_topic(running: BrokerThread, name: str = "t") -> None:
-    topic = CreatableTopic(
+    topic = m.CreatableTopic(
         name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
     )
     with RawClient(running.port) as client:
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        (result,) = client.call(request, 5, CreateTopicsResponse).topics
+        request = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        (result,) = client.call(request, 5, m.CreateTopicsResponse).topics
     assert result.error_code == 0
 
 
 def produce(client: RawClient, records: bytes, partition: int = 0, topic: str = "t") -> None:
-    data = [PartitionProduceData(index=partition, records=records)]
-    request = ProduceRequest(
+    data = [m.PartitionProduceData(index=partition, records=records)]
+    request = m.ProduceRequest(
         transactional_id=None,
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+        topic_data=[m.TopicProduceData(name=topic, partition_data=data)],
     )
-    (answer,) = client.call(request, 9, ProduceResponse).responses[0].partition_responses
+    (answer,) = client.call(request, 9, m.ProduceResponse).responses[0].partition_responses
     assert answer.error_code == 0
 
 
@@ -111,21 +98,21 @@ def log_file(running: BrokerThread, partition: int = 0) -> Path:
 
 def fetch(
     *asked: tuple[int, int, int], max_bytes: int = 50 * MIB, max_wait_ms: int = 0
-) -> FetchRequest:
+) -> m.FetchRequest:
     """`asked` are partition, offset and the most bytes of it."""
     partitions = [
-        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most)
+        m.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most)
         for partition, offset, most in asked
     ]
-    topics = [FetchTopic(topic="t", partitions=partitions)]
-    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics)
+    topics = [m.FetchTopic(topic="t", partitions=partitions)]
+    return m.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics)
 
 
 WHOLE = fetch((0, 0, 50 * MIB))
 
 
 def records_in(body: bytes, correlation_id: int = 1) -> bytes:
-    response = response_in(body, FetchResponse, 11, correlation_id=correlation_id)
+    response = response_in(body, m.FetchResponse, 11, correlation_id=correlation_id)
     (partition,) = response.responses[0].partitions
     assert partition.error_code == 0
     return bytes(partition.records or b"")
@@ -140,7 +127,7 @@ class SlowReader(RawClient):
         self.socket.settimeout(30)
         self.socket.connect(("127.0.0.1", running.port))
 
-    def ask_and_wait(self, request: FetchRequest = WHOLE) -> None:
+    def ask_and_wait(self, request: m.FetchRequest = WHOLE) -> None:
         """Ask, and wait until the broker has begun to answer and is stuck."""
         self.send(framed(request_body(request, 11)))
         assert self.socket.recv(1, socket.MSG_PEEK)
@@ -207,7 +194,7 @@ def test_answers_that_were_asked_for_together_keep_their_order(
 ) -> None:
     create_topic(running)
     log = fill(running, [900_000] * 6)
-    requests: list[FetchRequest | HeartbeatRequest] = [WHOLE, HEARTBEAT, WHOLE, HEARTBEAT] * 3
+    requests: list[m.FetchRequest | m.HeartbeatRequest] = [WHOLE, HEARTBEAT, WHOLE, HEARTBEAT] * 3
     with SlowReader(running) as client:
         frames = [
             framed(request_body(one, 11 if one is WHOLE else 4, correlation_id=number))
@@ -219,7 +206,7 @@ def test_answers_that_were_asked_for_together_keep_their_order(
                 assert records_in(client.receive(), number) == log
             else:
                 body = client.receive()
-                response_in(body, HeartbeatResponse, 4, correlation_id=number)
+                response_in(body, m.HeartbeatResponse, 4, correlation_id=number)
     assert sent_from_files
 
 
@@ -272,8 +259,8 @@ def test_a_segment_that_is_deleted_meanwhile_is_sent_to_its_end(
     with SlowReader(running) as reader:
         reader.ask_and_wait()
         with RawClient(running.port) as client:
-            request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
-            (result,) = client.call(request, 5, DeleteTopicsResponse).responses
+            request = m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+            (result,) = client.call(request, 5, m.DeleteTopicsResponse).responses
             assert result.error_code == 0
         # What the broker does by and by, if it has not done it.
         for directory in tmp_path.glob("t-0.*-delete"):
@@ -412,7 +399,7 @@ def test_a_damaged_batch_is_sent_from_no_file(
         with RawClient(running.port) as client:
             for _ in range(3):
                 assert records_in(client.ask(WHOLE, 11)) == log[:good]
-            answer = client.call(fetch((0, 4, MIB)), 11, FetchResponse)
+            answer = client.call(fetch((0, 4, MIB)), 11, m.FetchResponse)
         (partition,) = answer.responses[0].partitions
         assert partition.error_code == ErrorCode.CORRUPT_MESSAGE
         assert not partition.records

@@ -8,19 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient
 
@@ -34,19 +24,19 @@ def _a_umask_that_forbids_nothing() -> Iterator[None]:
 
 def write_a_record(port: int, topic: str) -> None:
     with RawClient(port) as client:
-        made = CreatableTopic(
+        made = m.CreatableTopic(
             name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
-        request = CreateTopicsRequest(topics=[made], timeout_ms=30_000)
-        assert client.call(request, 5, CreateTopicsResponse).topics[0].error_code == 0
+        request = m.CreateTopicsRequest(topics=[made], timeout_ms=30_000)
+        assert client.call(request, 5, m.CreateTopicsResponse).topics[0].error_code == 0
         batch = bytes(encode_batch([Record(None, b"secret")]))
-        partition = PartitionProduceData(index=0, records=batch)
-        produce = ProduceRequest(
+        partition = m.PartitionProduceData(index=0, records=batch)
+        produce = m.ProduceRequest(
             acks=-1,
             timeout_ms=30_000,
-            topic_data=[TopicProduceData(name=topic, partition_data=[partition])],
+            topic_data=[m.TopicProduceData(name=topic, partition_data=[partition])],
         )
-        answer = client.call(produce, 9, ProduceResponse)
+        answer = client.call(produce, 9, m.ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 

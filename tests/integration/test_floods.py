@@ -16,12 +16,7 @@ from kohort.admin.users import hashed
 from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
@@ -101,7 +96,7 @@ class Group:
         self._frames = [
             framed(
                 request_body(
-                    HeartbeatRequest(
+                    m.HeartbeatRequest(
                         group_id=one.group, generation_id=one.generation, member_id=one.member_id
                     ),
                     4,
@@ -117,7 +112,7 @@ class Group:
             for client, frame in zip(self._clients, self._frames, strict=True):
                 began_s = time.monotonic()
                 client.send(frame)
-                code = response_in(client.receive(), HeartbeatResponse, 4).error_code
+                code = response_in(client.receive(), m.HeartbeatResponse, 4).error_code
                 self.waits_s.append(time.monotonic() - began_s)
                 if code:
                     self.refused.append(code)
@@ -235,14 +230,14 @@ class Logins:
 
 def _log_in(client: RawClient, mechanism: str) -> None:
     """Raises PermissionError if it is told no."""
-    client.call(SaslHandshakeRequest(mechanism=mechanism), 1, SaslHandshakeResponse)
+    client.call(m.SaslHandshakeRequest(mechanism=mechanism), 1, m.SaslHandshakeResponse)
     rules: Plain | Scram = Plain("alice", "secret")
     if mechanism != "PLAIN":
         rules = Scram("sha256", "alice", "secret", "n0nce")
     token: bytes | None = rules.first()
     while token is not None:
-        request = SaslAuthenticateRequest(auth_bytes=token)
-        answer = client.call(request, 2, SaslAuthenticateResponse)
+        request = m.SaslAuthenticateRequest(auth_bytes=token)
+        answer = client.call(request, 2, m.SaslAuthenticateResponse)
         if answer.error_code:
             raise PermissionError(answer.error_message)
         token = rules.answer(answer.auth_bytes)

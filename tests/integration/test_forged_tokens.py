@@ -11,12 +11,8 @@ from kohort.admin.users import hashed
 from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Scram
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import HASHES
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient
@@ -43,9 +39,9 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     assert "Internal error" not in log
 
 
-def say(client: RawClient, token: bytes) -> SaslAuthenticateResponse:
-    request = SaslAuthenticateRequest(auth_bytes=token)
-    return client.call(request, 2, SaslAuthenticateResponse)
+def say(client: RawClient, token: bytes) -> m.SaslAuthenticateResponse:
+    request = m.SaslAuthenticateRequest(auth_bytes=token)
+    return client.call(request, 2, m.SaslAuthenticateResponse)
 
 
 @pytest.mark.parametrize("is_last", [False, True], ids=["first", "last"])
@@ -60,7 +56,7 @@ def test_a_changed_token_is_answered(
         source = f"127.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
         rules = Scram(HASHES[mechanism], "alice", PASSWORD, f"n{number}")
         with RawClient(port, source=source) as client:
-            client.call(SaslHandshakeRequest(mechanism=mechanism), 1, SaslHandshakeResponse)
+            client.call(m.SaslHandshakeRequest(mechanism=mechanism), 1, m.SaslHandshakeResponse)
             token = rules.first()
             if is_last:
                 token = rules.answer(say(client, token).auth_bytes) or b""
@@ -87,6 +83,6 @@ def test_the_same_client_is_let_in_with_what_was_not_changed(port: int) -> None:
     for mechanism, name in HASHES.items():
         rules = Scram(name, "alice", PASSWORD, "n0nce")
         with RawClient(port) as client:
-            client.call(SaslHandshakeRequest(mechanism=mechanism), 1, SaslHandshakeResponse)
+            client.call(m.SaslHandshakeRequest(mechanism=mechanism), 1, m.SaslHandshakeResponse)
             proof = rules.answer(say(client, rules.first()).auth_bytes) or b""
             assert not say(client, proof).error_code

@@ -18,22 +18,6 @@ from kohort.broker.metrics.catalogue import METRICS
 from kohort.groups.history.model import RebalanceRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
 from kohort.testing.kit.groups import Groups
 from tests.integration.test_metrics import (
     DASHBOARDS,
@@ -44,6 +28,7 @@ from tests.integration.test_metrics import (
     scrape,
     value,
 )
+from tests.support import messages as m
 from tests.support.network.wire import RawClient
 from tests.support.waiting import until
 
@@ -72,27 +57,27 @@ class Member:
     async def call(self, request: object, version: int, response: type[Any]) -> Any:  # noqa: ANN401
         return await asyncio.to_thread(self.client.call, request, version, response)
 
-    async def join(self, reason: JoinReason = JoinReason.UNKNOWN) -> JoinGroupResponse:
-        request = JoinGroupRequest(
+    async def join(self, reason: JoinReason = JoinReason.UNKNOWN) -> m.JoinGroupResponse:
+        request = m.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=60_000,
             rebalance_timeout_ms=60_000,
             member_id=self.member_id,
             group_instance_id=self.instance,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
             join_reason=reason,
         )
-        answer: JoinGroupResponse = await self.call(request, 9, JoinGroupResponse)
+        answer: m.JoinGroupResponse = await self.call(request, 9, m.JoinGroupResponse)
         self.member_id = answer.member_id
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return await self.join(reason)
         assert answer.error_code == ErrorCode.NONE
         return answer
 
-    async def sync(self, joined: JoinGroupResponse) -> None:
+    async def sync(self, joined: m.JoinGroupResponse) -> None:
         ids = [one.member_id for one in joined.members]
-        request = SyncGroupRequest(
+        request = m.SyncGroupRequest(
             group_id=self.group,
             generation_id=joined.generation_id,
             member_id=self.member_id,
@@ -100,22 +85,22 @@ class Member:
             protocol_type="consumer",
             protocol_name="range",
             assignments=[
-                SyncGroupRequestAssignment(
+                m.SyncGroupRequestAssignment(
                     member_id=one, assignment=share(list(range(index, PARTITIONS, len(ids))))
                 )
                 for index, one in enumerate(ids)
             ],
         )
-        answer = await self.call(request, 5, SyncGroupResponse)
+        answer = await self.call(request, 5, m.SyncGroupResponse)
         assert answer.error_code == ErrorCode.NONE
 
     async def leave(self) -> None:
         """By the instance id alone if there is one, as an administrator removes it."""
-        one = MemberIdentity(
+        one = m.MemberIdentity(
             member_id="" if self.instance else self.member_id, group_instance_id=self.instance
         )
-        request = LeaveGroupRequest(group_id=self.group, members=[one])
-        answer = await self.call(request, 5, LeaveGroupResponse)
+        request = m.LeaveGroupRequest(group_id=self.group, members=[one])
+        answer = await self.call(request, 5, m.LeaveGroupResponse)
         assert answer.members[0].error_code == ErrorCode.NONE
 
 
@@ -269,8 +254,8 @@ async def test_groups_beyond_the_limit_share_counters_that_never_go_back(tmp_pat
             await once(broker, group)
         full = await scrape(port)
         with RawClient(broker.endpoint.port) as client:
-            request = DeleteGroupsRequest(groups_names=["first"])
-            await asyncio.to_thread(client.call, request, 2, DeleteGroupsResponse)
+            request = m.DeleteGroupsRequest(groups_names=["first"])
+            await asyncio.to_thread(client.call, request, 2, m.DeleteGroupsResponse)
         removed = await scrape(port)
         await once(broker, "second")
         moved_up = await scrape(port)

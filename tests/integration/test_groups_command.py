@@ -15,17 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.network.wire import RawClient
@@ -129,34 +119,34 @@ def join(
     *,
     instance: str | None = None,
     session_timeout_ms: int = 30_000,
-) -> JoinGroupResponse:
-    request = JoinGroupRequest(
+) -> m.JoinGroupResponse:
+    request = m.JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=60_000,
         member_id=member_id,
         group_instance_id=instance,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+        protocols=[m.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
     )
-    return client.call(request, 9, JoinGroupResponse)
+    return client.call(request, 9, m.JoinGroupResponse)
 
 
 def sync(
-    client: RawClient, group: str, joined: JoinGroupResponse, instance: str, *others: str
+    client: RawClient, group: str, joined: m.JoinGroupResponse, instance: str, *others: str
 ) -> None:
     """Fetch the assignment; a leader gives one to itself and to `others`, by their member ids."""
     given = (joined.member_id, *others) if joined.leader == joined.member_id else ()
-    request = SyncGroupRequest(
+    request = m.SyncGroupRequest(
         group_id=group,
         generation_id=joined.generation_id,
         member_id=joined.member_id,
         group_instance_id=instance,
         protocol_type="consumer",
         protocol_name="range",
-        assignments=[SyncGroupRequestAssignment(member_id=one, assignment=b"") for one in given],
+        assignments=[m.SyncGroupRequestAssignment(member_id=one, assignment=b"") for one in given],
     )
-    assert client.call(request, 5, SyncGroupResponse).error_code == 0
+    assert client.call(request, 5, m.SyncGroupResponse).error_code == 0
 
 
 def settle(
@@ -293,10 +283,10 @@ async def test_timeline_draws_a_line_for_each_member_without_a_terminal(kohort: 
         leader = settle(client, "drawn", "first")
         joining = asyncio.create_task(asyncio.to_thread(join, newcomer, "drawn", instance="second"))
         await kohort.until_waiting("drawn")
-        told = HeartbeatRequest(
+        told = m.HeartbeatRequest(
             group_id="drawn", generation_id=1, member_id=leader, group_instance_id="first"
         )
-        answer = client.call(told, 4, HeartbeatResponse)
+        answer = client.call(told, 4, m.HeartbeatResponse)
         assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
         # Another command takes its time, so that what both wait for can be seen.
         await kohort.until_waiting("drawn")

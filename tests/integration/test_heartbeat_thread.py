@@ -14,13 +14,8 @@ from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThrea
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kohort.testing import Kafka
+from tests.support import messages as m
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
@@ -38,24 +33,24 @@ def broker(kafka_module: Kafka) -> Kafka:
 def join(broker: Kafka, group_id: str) -> Identity:
     """Become the only member of a group, by hand."""
     with RawClient(broker.port) as client:
-        request = JoinGroupRequest(
+        request = m.JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=60_000,
             member_id="",
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
         # Before version 4 no second leg is asked for.
-        joined = client.call(request, 3, JoinGroupResponse)
+        joined = client.call(request, 3, m.JoinGroupResponse)
         identity = Identity(joined.generation_id, joined.member_id, "range")
-        sync = SyncGroupRequest(
+        sync = m.SyncGroupRequest(
             group_id=group_id,
             generation_id=identity.generation,
             member_id=identity.member_id,
             assignments=[],
         )
-        assert not client.call(sync, 1, SyncGroupResponse).error_code
+        assert not client.call(sync, 1, m.SyncGroupResponse).error_code
     return identity
 
 

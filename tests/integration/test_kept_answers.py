@@ -15,33 +15,7 @@ import pytest
 from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType
 from kohort.client.net.sasl import Plain
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient, framed, request_body, response_in
@@ -59,16 +33,16 @@ SHARED: Final = "shared"
 TOPICS: Final = (*(f"of-{user}" for user in USERS), SHARED)
 
 
-def named(*names: str) -> tuple[MetadataRequest, int]:
-    topics = [MetadataRequestTopic(name=name) for name in names]
-    return MetadataRequest(topics=topics, include_topic_authorized_operations=True), 12
+def named(*names: str) -> tuple[m.MetadataRequest, int]:
+    topics = [m.MetadataRequestTopic(name=name) for name in names]
+    return m.MetadataRequest(topics=topics, include_topic_authorized_operations=True), 12
 
 
 COMMITTED: Final = [
-    OffsetCommitRequestTopic(
+    m.OffsetCommitRequestTopic(
         name=f"of-{user}",
         partitions=[
-            OffsetCommitRequestPartition(
+            m.OffsetCommitRequestPartition(
                 partition_index=0, committed_offset=1, committed_metadata=""
             )
         ],
@@ -76,11 +50,11 @@ COMMITTED: Final = [
     for user in USERS
 ]
 QUESTIONS: Final[Mapping[str, tuple[object, int]]] = {
-    "all topics": (MetadataRequest(topics=None), 12),
+    "all topics": (m.MetadataRequest(topics=None), 12),
     "two topics": named(*TOPICS[:2]),
     # Of these an answer is kept, and one that is a denial is not.
     **{name: named(name) for name in TOPICS},
-    "commit": (OffsetCommitRequest(group_id=GROUP, member_id="", topics=COMMITTED), 8),
+    "commit": (m.OffsetCommitRequest(group_id=GROUP, member_id="", topics=COMMITTED), 8),
 }
 
 
@@ -108,19 +82,21 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def prepare(admin: RawClient) -> None:
     topics = [
-        CreatableTopic(
+        m.CreatableTopic(
             name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
         for name in TOPICS
     ]
-    made = admin.call(CreateTopicsRequest(topics=topics, timeout_ms=9_000), 5, CreateTopicsResponse)
+    made = admin.call(
+        m.CreateTopicsRequest(topics=topics, timeout_ms=9_000), 5, m.CreateTopicsResponse
+    )
     assert not any(one.error_code for one in made.topics)
     allow(admin, *(rule(user, ResourceType.TOPIC, f"of-{user}") for user in USERS))
     allow(admin, *(rule(user, ResourceType.GROUP, GROUP) for user in USERS))
 
 
-def rule(user: str, kind: ResourceType, name: str) -> AclCreation:
-    return AclCreation(
+def rule(user: str, kind: ResourceType, name: str) -> m.AclCreation:
+    return m.AclCreation(
         resource_type=kind,
         resource_name=name,
         resource_pattern_type=PatternType.LITERAL,
@@ -131,35 +107,35 @@ def rule(user: str, kind: ResourceType, name: str) -> AclCreation:
     )
 
 
-def allow(admin: RawClient, *rules: AclCreation) -> None:
-    answer = admin.call(CreateAclsRequest(creations=list(rules)), 3, CreateAclsResponse)
+def allow(admin: RawClient, *rules: m.AclCreation) -> None:
+    answer = admin.call(m.CreateAclsRequest(creations=list(rules)), 3, m.CreateAclsResponse)
     assert not any(one.error_code for one in answer.results)
 
 
 def forbid(admin: RawClient, user: str, name: str) -> None:
-    wanted = DeleteAclsFilter(
+    wanted = m.DeleteAclsFilter(
         resource_type_filter=ResourceType.TOPIC, resource_name_filter=name, pattern_type_filter=3,
         principal_filter=f"User:{user}", host_filter="*", operation=1, permission_type=1,
     )  # fmt: skip
-    answer = admin.call(DeleteAclsRequest(filters=[wanted]), 3, DeleteAclsResponse)
+    answer = admin.call(m.DeleteAclsRequest(filters=[wanted]), 3, m.DeleteAclsResponse)
     assert [len(one.matching_acls) for one in answer.filter_results] == [1]
 
 
 def log_in(client: RawClient, user: str) -> None:
-    client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
-    request = SaslAuthenticateRequest(auth_bytes=Plain(user, user).first())
-    assert client.call(request, 2, SaslAuthenticateResponse).error_code == ErrorCode.NONE
+    client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
+    request = m.SaslAuthenticateRequest(auth_bytes=Plain(user, user).first())
+    assert client.call(request, 2, m.SaslAuthenticateResponse).error_code == ErrorCode.NONE
 
 
 def check_meaning(user: str, sees_shared: bool, name: str, data: bytes) -> None:
     """The answer is the right one for this user, and names nothing of the other's."""
     seen = {f"of-{user}"} | ({SHARED} if sees_shared else set())
     if name == "commit":
-        answer = response_in(data, OffsetCommitResponse, 8)
+        answer = response_in(data, m.OffsetCommitResponse, 8)
         told = {one.name: one.partitions[0].error_code for one in answer.topics}
         wanted: Sequence[str] = TOPICS[:2]
     else:
-        topics = response_in(data, MetadataResponse, 12).topics
+        topics = response_in(data, m.MetadataResponse, 12).topics
         told = {str(one.name): one.error_code for one in topics}
         wanted = {"all topics": sorted(seen), "two topics": TOPICS[:2]}.get(name, [name])
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -17,37 +17,11 @@ from kohort.broker.core.security.acls import Operation, PatternType, Permission,
 from kohort.broker.core.security.session import USER, Principal, Session
 from kohort.broker.handlers import load_handlers
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_acls import (
-    AclCreation,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kohort.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.integration.test_access import authorizer
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient, framed, header
@@ -100,11 +74,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory, sasl_port: int) -> Iterator
     with BrokerThread(tmp_path_factory.mktemp("data"), overrides=settings(sasl_port)) as made:
         made.call(lambda: authorizer(made).change(added=RULES))
         with RawClient(made.port) as admin:
-            topic = CreatableTopic(
+            topic = m.CreatableTopic(
                 name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
-            request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-            told = admin.call(request, 7, CreateTopicsResponse)
+            request = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+            told = admin.call(request, 7, m.CreateTopicsResponse)
             assert told.topics[0].error_code == ErrorCode.NONE
         yield made
 
@@ -219,9 +193,9 @@ def test_cve_2025_27817_what_security_reads_is_nothing_that_a_topic_has(
     ):
         config = AlterableConfig(name=name, config_operation=0, value="file:///etc/passwd")
         resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[config])
-        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        request = m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         with RawClient(broker.port) as admin:
-            told = admin.call(request, 1, IncrementalAlterConfigsResponse)
+            told = admin.call(request, 1, m.IncrementalAlterConfigsResponse)
         assert told.responses[0].error_code == ErrorCode.INVALID_CONFIG
 
 
@@ -229,17 +203,17 @@ def test_cve_2018_1288_who_fetches_as_a_replica_needs_the_right_of_one(
     broker: BrokerThread,
 ) -> None:
     def fetch(replica_id: int, source: str) -> int:
-        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
-        request = FetchRequest(
+        partition = m.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+        request = m.FetchRequest(
             replica_id=replica_id,
             max_wait_ms=0,
             min_bytes=0,
             session_epoch=-1,
-            topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+            topics=[m.FetchTopic(topic=TOPIC, partitions=[partition])],
             forgotten_topics_data=[],
         )
         with RawClient(broker.port, source=source) as client:
-            answer = client.call(request, 11, FetchResponse)
+            answer = client.call(request, 11, m.FetchResponse)
         return answer.responses[0].partitions[0].error_code
 
     assert fetch(-1, CLIENT) == ErrorCode.NONE
@@ -257,15 +231,15 @@ def test_cve_2018_17196_records_of_a_transaction_need_the_right_to_its_id(
             base_sequence=0,
             is_transactional=transactional_id is not None,
         )
-        data = PartitionProduceData(index=0, records=memoryview(batch))
-        request = ProduceRequest(
+        data = m.PartitionProduceData(index=0, records=memoryview(batch))
+        request = m.ProduceRequest(
             transactional_id=transactional_id,
             acks=-1,
             timeout_ms=30_000,
-            topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
+            topic_data=[m.TopicProduceData(name=TOPIC, partition_data=[data])],
         )
         with RawClient(broker.port, source=CLIENT) as client:
-            answer = client.call(request, 9, ProduceResponse)
+            answer = client.call(request, 9, m.ProduceResponse)
         return answer.responses[0].partition_responses[0].error_code
 
     assert produce(None) == ErrorCode.NONE
@@ -312,7 +286,7 @@ def test_cve_2024_27309_the_rules_of_a_name_stay_when_another_of_them_goes(
 
     with BrokerThread(tmp_path, overrides=own) as broker:
         made = [
-            AclCreation(
+            m.AclCreation(
                 resource_type=one.resource_type,
                 resource_name=one.resource_name,
                 resource_pattern_type=one.pattern,
@@ -323,14 +297,14 @@ def test_cve_2024_27309_the_rules_of_a_name_stay_when_another_of_them_goes(
             )
             for one in rules.values()
         ]
-        found = DeleteAclsFilter(
+        found = m.DeleteAclsFilter(
             resource_type_filter=gone.resource_type, resource_name_filter=gone.resource_name,
             pattern_type_filter=gone.pattern, principal_filter=gone.principal,
             host_filter=gone.host, operation=gone.operation, permission_type=gone.permission,
         )  # fmt: skip
         with RawClient(broker.port) as admin:
-            admin.call(CreateAclsRequest(creations=made), 3, CreateAclsResponse)
-            told = admin.call(DeleteAclsRequest(filters=[found]), 3, DeleteAclsResponse)
+            admin.call(m.CreateAclsRequest(creations=made), 3, m.CreateAclsResponse)
+            told = admin.call(m.DeleteAclsRequest(filters=[found]), 3, m.DeleteAclsResponse)
         assert len(told.filter_results[0].matching_acls) == 1
         assert decisions(broker) == expected
     with BrokerThread(tmp_path, overrides=own) as broker:

@@ -10,32 +10,9 @@ from confluent_kafka import Consumer
 
 from kohort.broker.topics.names import CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE
 from kohort.cli import main
-from kohort.protocol.messages.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    TopicRequest,
-)
-from kohort.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from kohort.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kohort.protocol.messages.list_config_resources import (
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from kohort.protocol.messages.describe_topic_partitions import TopicRequest
 from kohort.testing import Kafka
+from tests.support import messages as m
 from tests.support.clients.confluent_client import QUIET
 from tests.support.network.wire import RawClient
 
@@ -50,28 +27,28 @@ def listed(client: RawClient) -> dict[str, bool]:
     """Return the names of all topics, and whether they are internal, by every request that lists
     topics.
     """
-    metadata = client.call(MetadataRequest(topics=None), 12, MetadataResponse)
+    metadata = client.call(m.MetadataRequest(topics=None), 12, m.MetadataResponse)
     found = {topic.name or "": topic.is_internal for topic in metadata.topics}
     described = client.call(
-        DescribeTopicPartitionsRequest(topics=[]), 0, DescribeTopicPartitionsResponse
+        m.DescribeTopicPartitionsRequest(topics=[]), 0, m.DescribeTopicPartitionsResponse
     )
     assert {topic.name: topic.is_internal for topic in described.topics} == found
     configs = client.call(
-        ListConfigResourcesRequest(resource_types=[2]), 1, ListConfigResourcesResponse
+        m.ListConfigResourcesRequest(resource_types=[2]), 1, m.ListConfigResourcesResponse
     )
     assert {one.resource_name for one in configs.config_resources} == set(found)
     elected = client.call(
-        ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1_000),
+        m.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1_000),
         2,
-        ElectLeadersResponse,
+        m.ElectLeadersResponse,
     )
     assert {one.topic for one in elected.replica_election_results} == set(found)
     return found
 
 
 def find(client: RawClient, key_type: int) -> int:
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["one", "two"])
-    answer = client.call(request, 6, FindCoordinatorResponse)
+    request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=["one", "two"])
+    answer = client.call(request, 6, m.FindCoordinatorResponse)
     return max(one.error_code for one in answer.coordinators)
 
 
@@ -89,12 +66,12 @@ def test_finding_a_coordinator_creates_its_topic(
 
 def test_the_first_commit_may_be_for_the_offsets_topic_itself(client: RawClient) -> None:
     assert find(client, 0) == 0
-    partition = OffsetCommitRequestPartition(
+    partition = m.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=0, committed_metadata=""
     )
-    topic = OffsetCommitRequestTopic(name=CONSUMER_OFFSETS, partitions=[partition])
-    request = OffsetCommitRequest(group_id="one", member_id="", topics=[topic])
-    answer = client.call(request, 9, OffsetCommitResponse)
+    topic = m.OffsetCommitRequestTopic(name=CONSUMER_OFFSETS, partitions=[partition])
+    request = m.OffsetCommitRequest(group_id="one", member_id="", topics=[topic])
+    answer = client.call(request, 9, m.OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -111,14 +88,14 @@ async def test_the_rebalance_history_is_described_only_if_it_is_named(
     kafka.create_topic("t", partitions=1)
     await rebalanced(kafka, "billing")
     await kafka.records_async(REBALANCE_HISTORY, count=1)
-    by_name = MetadataRequest(topics=[MetadataRequestTopic(name=REBALANCE_HISTORY)])
-    (topic,) = client.call(by_name, 12, MetadataResponse).topics
+    by_name = m.MetadataRequest(topics=[m.MetadataRequestTopic(name=REBALANCE_HISTORY)])
+    (topic,) = client.call(by_name, 12, m.MetadataResponse).topics
     assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 1)
     assert listed(client) == {CONSUMER_OFFSETS: True, "t": False}
     answer = client.call(
-        DescribeTopicPartitionsRequest(topics=[TopicRequest(name=REBALANCE_HISTORY)]),
+        m.DescribeTopicPartitionsRequest(topics=[TopicRequest(name=REBALANCE_HISTORY)]),
         0,
-        DescribeTopicPartitionsResponse,
+        m.DescribeTopicPartitionsResponse,
     )
     assert [(one.error_code, one.is_internal) for one in answer.topics] == [(0, True)]
 

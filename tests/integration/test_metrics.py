@@ -23,11 +23,7 @@ from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.docs import document
 from kohort.broker.topics.compaction import Compactor
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from tests.support import messages as m
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient
 
@@ -199,8 +195,8 @@ async def test_a_scrape_tells_of_requests_connections_and_the_process(tmp_path: 
 async def test_errors_that_clients_were_told_are_counted(tmp_path: Path) -> None:
     async with running(tmp_path, auto_create_topics_enable="false") as (broker, port):
         with RawClient(broker.endpoint.port) as client:
-            request = MetadataRequest(topics=[MetadataRequestTopic(name="missing")])
-            told = await asyncio.to_thread(client.call, request, 9, MetadataResponse)
+            request = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="missing")])
+            told = await asyncio.to_thread(client.call, request, 9, m.MetadataResponse)
         found = await scrape(port)
     assert told.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     errors = {"api": "Metadata", "error": "UNKNOWN_TOPIC_OR_PARTITION"}

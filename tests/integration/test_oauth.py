@@ -33,12 +33,7 @@ from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SecurityConfig
 from kohort.client.net.tokens import TokenSource
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
@@ -132,12 +127,12 @@ def forged(header: dict[str, object], claims: dict[str, object], key: bytes = b"
     return (signed + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
 
 
-def say(client: RawClient, data: bytes) -> SaslAuthenticateResponse:
-    return client.call(SaslAuthenticateRequest(auth_bytes=data), 2, SaslAuthenticateResponse)
+def say(client: RawClient, data: bytes) -> m.SaslAuthenticateResponse:
+    return client.call(m.SaslAuthenticateRequest(auth_bytes=data), 2, m.SaslAuthenticateResponse)
 
 
-def offer(client: RawClient, text: str, authzid: str = "") -> SaslAuthenticateResponse:
-    client.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, SaslHandshakeResponse)
+def offer(client: RawClient, text: str, authzid: str = "") -> m.SaslAuthenticateResponse:
+    client.call(m.SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, m.SaslHandshakeResponse)
     begin = f"n,a={authzid}," if authzid else "n,,"
     return say(client, f"{begin}\x01auth=Bearer {text}\x01ext=7\x01\x01".encode())
 
@@ -150,7 +145,7 @@ def test_a_token_lets_its_subject_in_for_as_long_as_it_is_good(
         told = offer(client, token(key, alg, kid), "alice")
         assert told.error_code == 0
         assert 3_500_000 < told.session_lifetime_ms <= 3_600_000
-        assert client.call(MetadataRequest(topics=[]), 9, MetadataResponse).brokers
+        assert client.call(m.MetadataRequest(topics=[]), 9, m.MetadataResponse).brokers
         connections = list(broker.broker.network._connections)
         assert Principal("User", "alice") in [one.info.session.principal for one in connections]
 
@@ -265,7 +260,7 @@ def test_a_token_that_is_not_good_is_refused_in_two_rounds(broker: BrokerThread,
 @pytest.mark.parametrize("data", [b"", b"n,,\x01auth=Basic x\x01\x01", b"n,,", b"y,,\x01\x01"])
 def test_what_is_no_message_fails_at_once(broker: BrokerThread, data: bytes) -> None:
     with RawClient(broker.port) as client:
-        client.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, SaslHandshakeResponse)
+        client.call(m.SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, m.SaslHandshakeResponse)
         assert say(client, data).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert client.is_closed()
 
@@ -288,7 +283,7 @@ def test_a_key_that_is_published_later_is_found(tmp_path: Path) -> None:
             tokens._tried_ms -= 20_000
         with RawClient(broker.port) as client:
             assert offer(client, token(STRANGER, kid="new")).error_code == 0
-            assert client.call(MetadataRequest(topics=[]), 9, MetadataResponse).brokers
+            assert client.call(m.MetadataRequest(topics=[]), 9, m.MetadataResponse).brokers
 
 
 @pytest.mark.parametrize(
@@ -609,9 +604,9 @@ def test_a_request_does_not_wait_for_the_token_that_renews_its_session(
     connection._session.begin(100_000, time.monotonic() - 96)
     wanted: Future[OAuthToken] = Future()
     monkeypatch.setattr(TokenSource, "ask", lambda *_: wanted)
-    connection.call(MetadataRequest(topics=[]), 30)
+    connection.call(m.MetadataRequest(topics=[]), 30)
     assert "authenticated again" not in caplog.text
     wanted.set_result(OAuthToken(token(), time.time() + 3_600))
-    connection.call(MetadataRequest(topics=[]), 30)
+    connection.call(m.MetadataRequest(topics=[]), 30)
     assert "authenticated again" in caplog.text
     connection.close()

@@ -6,19 +6,8 @@ from typing import Any
 import pytest
 
 from kohort.cli import main
-from kohort.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 from kohort.testing import Kafka
+from tests.support import messages as m
 from tests.support.network.wire import RawClient
 
 TOPIC = "orders"
@@ -31,24 +20,24 @@ def orders(kafka: Kafka) -> Kafka:
     kafka.create_topic(TOPIC, partitions=1)
     for _ in range(END):
         kafka.produce(TOPIC, b"x")
-    deleted = DeleteRecordsTopic(
-        name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=START)]
+    deleted = m.DeleteRecordsTopic(
+        name=TOPIC, partitions=[m.DeleteRecordsPartition(partition_index=0, offset=START)]
     )
     with RawClient(kafka.port) as client:
-        request = DeleteRecordsRequest(topics=[deleted], timeout_ms=30_000)
-        answer = client.call(request, 2, DeleteRecordsResponse)
+        request = m.DeleteRecordsRequest(topics=[deleted], timeout_ms=30_000)
+        answer = client.call(request, 2, m.DeleteRecordsResponse)
     assert answer.topics[0].partitions[0].low_watermark == START
     return kafka
 
 
 def commit(kafka: Kafka, group: str, offset: int) -> None:
-    partition = OffsetCommitRequestPartition(
+    partition = m.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
-    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
+    topic = m.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
     with RawClient(kafka.port) as client:
-        request = OffsetCommitRequest(group_id=group, member_id="", topics=[topic])
-        answer = client.call(request, 9, OffsetCommitResponse)
+        request = m.OffsetCommitRequest(group_id=group, member_id="", topics=[topic])
+        answer = client.call(request, 9, m.OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == 0
 
 

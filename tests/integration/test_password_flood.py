@@ -11,12 +11,8 @@ from kohort.admin.users import hashed
 from kohort.broker.security.passwords import THREADS, WAITING_MAX
 from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import ITERATIONS_MAX
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.flood import attempt
@@ -58,9 +54,9 @@ def door(tmp_path: Path) -> Iterator[Door]:
 
 def log_in(port: int) -> int:
     with RawClient(port) as client:
-        client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
-        request = SaslAuthenticateRequest(auth_bytes=Plain("alice", "secret").first())
-        return client.call(request, 2, SaslAuthenticateResponse).error_code
+        client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
+        request = m.SaslAuthenticateRequest(auth_bytes=Plain("alice", "secret").first())
+        return client.call(request, 2, m.SaslAuthenticateResponse).error_code
 
 
 def test_a_right_password_does_not_wait_behind_a_flood_of_wrong_ones(door: Door) -> None:

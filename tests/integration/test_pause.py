@@ -6,18 +6,7 @@ import time
 from pathlib import Path
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
@@ -51,39 +40,39 @@ def is_told_by_a_pause(server: KohortServer, session_ms: int) -> bool:
             time.sleep(2 * session_ms / 1_000)
         finally:
             os.kill(server.pid, signal.SIGCONT)
-        answer = response_in(member.receive(), HeartbeatResponse, 3)
+        answer = response_in(member.receive(), m.HeartbeatResponse, 3)
         assert answer.error_code == ErrorCode.NONE
         with RawClient(server.port) as other:
             wait_until(lambda: state_of(other, names[1]) != "Stable", "the end of a silent session")
-        answer = silent.call(heartbeats[1], 3, HeartbeatResponse)
+        answer = silent.call(heartbeats[1], 3, m.HeartbeatResponse)
         assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         return True
 
 
 def state_of(client: RawClient, group_id: str) -> str:
-    request = DescribeGroupsRequest(groups=[group_id])
-    return client.call(request, 5, DescribeGroupsResponse).groups[0].group_state
+    request = m.DescribeGroupsRequest(groups=[group_id])
+    return client.call(request, 5, m.DescribeGroupsResponse).groups[0].group_state
 
 
-def join(client: RawClient, group_id: str, session_timeout_ms: int) -> HeartbeatRequest:
+def join(client: RawClient, group_id: str, session_timeout_ms: int) -> m.HeartbeatRequest:
     """Make the client the only member of a group; returns its heartbeat."""
-    join = JoinGroupRequest(
+    join = m.JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=10_000,
         member_id="",
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    joined = client.call(join, 3, JoinGroupResponse)
+    joined = client.call(join, 3, m.JoinGroupResponse)
     assert joined.error_code == ErrorCode.NONE
-    sync = SyncGroupRequest(
+    sync = m.SyncGroupRequest(
         group_id=group_id,
         generation_id=joined.generation_id,
         member_id=joined.member_id,
-        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")],
+        assignments=[m.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")],
     )
-    assert client.call(sync, 3, SyncGroupResponse).error_code == ErrorCode.NONE
-    return HeartbeatRequest(
+    assert client.call(sync, 3, m.SyncGroupResponse).error_code == ErrorCode.NONE
+    return m.HeartbeatRequest(
         group_id=group_id, generation_id=joined.generation_id, member_id=joined.member_id
     )

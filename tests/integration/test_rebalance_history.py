@@ -25,17 +25,7 @@ from kohort.groups.history.model import (
     RebalanceOutcome,
     RebalanceRecord,
 )
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
+from tests.support import messages as m
 from tests.support.groups.chronicle import share
 from tests.support.network.wire import RawClient
 from tests.support.waiting import until
@@ -186,23 +176,23 @@ async def test_what_members_held_before_a_restart_counts_in_the_first_rebalance_
 def join_and_sync(port: int, assignment: bytes) -> None:
     """The only member of "readers", which is never heard of again."""
     with RawClient(port) as client:
-        join = JoinGroupRequest(
+        join = m.JoinGroupRequest(
             group_id="readers",
             session_timeout_ms=1_000,
             rebalance_timeout_ms=10_000,
             member_id="",
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
-        joined = client.call(join, 3, JoinGroupResponse)
-        mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
-        sync = SyncGroupRequest(
+        joined = client.call(join, 3, m.JoinGroupResponse)
+        mine = m.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
+        sync = m.SyncGroupRequest(
             group_id="readers",
             generation_id=joined.generation_id,
             member_id=joined.member_id,
             assignments=[mine],
         )
-        assert client.call(sync, 3, SyncGroupResponse).assignment == assignment
+        assert client.call(sync, 3, m.SyncGroupResponse).assignment == assignment
 
 
 async def test_a_rebalance_that_a_stop_cuts_short_is_unfinished(tmp_path: Path) -> None:
@@ -255,28 +245,28 @@ HOSTILE = (
 def join_with(port: int, group_id: str, data: bytes) -> None:
     """A member whose subscription and assignment are these bytes, and which then leaves."""
     with RawClient(port) as client:
-        join = JoinGroupRequest(
+        join = m.JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
             member_id="",
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=data)],
+            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=data)],
         )
-        joined = client.call(join, 3, JoinGroupResponse)
-        mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=data)
+        joined = client.call(join, 3, m.JoinGroupResponse)
+        mine = m.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=data)
         for _ in range(2):
-            sync = SyncGroupRequest(
+            sync = m.SyncGroupRequest(
                 group_id=group_id,
                 generation_id=joined.generation_id,
                 member_id=joined.member_id,
                 assignments=[mine],
             )
-            assert client.call(sync, 3, SyncGroupResponse).assignment == data
+            assert client.call(sync, 3, m.SyncGroupResponse).assignment == data
             join.member_id = joined.member_id
-            joined = client.call(join, 3, JoinGroupResponse)
-        leave = LeaveGroupRequest(group_id=group_id, member_id=joined.member_id)
-        assert not client.call(leave, 2, LeaveGroupResponse).error_code
+            joined = client.call(join, 3, m.JoinGroupResponse)
+        leave = m.LeaveGroupRequest(group_id=group_id, member_id=joined.member_id)
+        assert not client.call(leave, 2, m.LeaveGroupResponse).error_code
 
 
 async def test_bytes_that_are_no_subscription_and_no_assignment_do_no_harm(

@@ -27,31 +27,8 @@ from kohort.broker.core.security.session import Principal
 from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kohort.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    UserName,
-)
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kohort.protocol.messages.produce import ProduceRequest
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import salted_password
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
@@ -103,13 +80,13 @@ def client(broker: BrokerThread, ports: dict[str, int]) -> Iterator[RawClient]:
 
 
 def choose(client: RawClient, mechanism: str = "PLAIN", version: int = 1) -> int:
-    request = SaslHandshakeRequest(mechanism=mechanism)
-    return client.call(request, version, SaslHandshakeResponse).error_code
+    request = m.SaslHandshakeRequest(mechanism=mechanism)
+    return client.call(request, version, m.SaslHandshakeResponse).error_code
 
 
-def say(client: RawClient, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
-    request = SaslAuthenticateRequest(auth_bytes=token)
-    return client.call(request, version, SaslAuthenticateResponse)
+def say(client: RawClient, token: bytes, version: int = 2) -> m.SaslAuthenticateResponse:
+    request = m.SaslAuthenticateRequest(auth_bytes=token)
+    return client.call(request, version, m.SaslAuthenticateResponse)
 
 
 def log_in(client: RawClient, user: str = "alice", password: str = PASSWORD) -> int:
@@ -118,7 +95,7 @@ def log_in(client: RawClient, user: str = "alice", password: str = PASSWORD) -> 
 
 
 def is_served(client: RawClient) -> bool:
-    return bool(client.call(MetadataRequest(topics=[]), 9, MetadataResponse).brokers)
+    return bool(client.call(m.MetadataRequest(topics=[]), 9, m.MetadataResponse).brokers)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -138,12 +115,12 @@ def test_a_salt_may_have_any_length_up_to_the_limit(
 ) -> None:
     user = f"salted-{len(salt)}"
     salted = salted_password("sha256", b"secret", salt, 4_096)
-    wanted = ScramCredentialUpsertion(
+    wanted = m.ScramCredentialUpsertion(
         name=user, mechanism=1, iterations=4_096, salt=salt, salted_password=salted
     )
-    alter = AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
+    alter = m.AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
     with RawClient(ports["PLAINTEXT"]) as client:
-        (done,) = client.call(alter, 0, AlterUserScramCredentialsResponse).results
+        (done,) = client.call(alter, 0, m.AlterUserScramCredentialsResponse).results
         assert done.error_code == 0
     with RawClient(ports["SASL"]) as client:
         assert log_in(client, user, "secret") == 0
@@ -212,8 +189,8 @@ def test_a_wrong_password_and_an_unknown_user_are_told_the_same(
 
 
 def test_versions_may_be_asked_for_once(client: RawClient) -> None:
-    versions = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-    assert client.call(versions, 3, ApiVersionsResponse).error_code == 0
+    versions = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    assert client.call(versions, 3, m.ApiVersionsResponse).error_code == 0
     client.send(framed(request_body(versions, 3)))
     assert client.is_closed()
 
@@ -221,22 +198,22 @@ def test_versions_may_be_asked_for_once(client: RawClient) -> None:
 def test_versions_may_be_asked_for_again_after_a_refusal(client: RawClient) -> None:
     client.send(framed(header(18, 99)))
     client.receive()
-    versions = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-    assert client.call(versions, 3, ApiVersionsResponse).error_code == 0
+    versions = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    assert client.call(versions, 3, m.ApiVersionsResponse).error_code == 0
     assert log_in(client) == 0
 
 
 def test_an_unknown_mechanism_is_told_which_there_are(client: RawClient) -> None:
-    request = SaslHandshakeRequest(mechanism="GSSAPI")
-    told = client.call(request, 1, SaslHandshakeResponse)
+    request = m.SaslHandshakeRequest(mechanism="GSSAPI")
+    told = client.call(request, 1, m.SaslHandshakeResponse)
     assert told.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert set(told.mechanisms) == {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
     assert client.is_closed()
 
 
 WRONG = {
-    "PLAIN": SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"),
-    "SCRAM-SHA-256": SaslAuthenticateRequest(auth_bytes=b"nonsense"),
+    "PLAIN": m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"),
+    "SCRAM-SHA-256": m.SaslAuthenticateRequest(auth_bytes=b"nonsense"),
 }
 
 
@@ -277,25 +254,25 @@ def test_a_connection_that_is_gone_is_freed_without_the_collector(
     raise AssertionError("something still knows them")
 
 
-TWO = MetadataRequest(topics=[MetadataRequestTopic(name="a"), MetadataRequestTopic(name="b")])
-VERSIONS = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+TWO = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="a"), m.MetadataRequestTopic(name="b")])
+VERSIONS = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
 
 NO_ID = "00" * 16
 TOO_EARLY = [
     (VERSIONS, 0, "002200000000"),
     (VERSIONS, 2, "00220000000000000000"),
     (VERSIONS, 3, "0022010000000000"),
-    (MetadataRequest(topics=None), 1, "00000000ffffffff00000000"),
-    (MetadataRequest(topics=[]), 9, "00000000000100ffffffff018000000000"),
+    (m.MetadataRequest(topics=None), 1, "00000000ffffffff00000000"),
+    (m.MetadataRequest(topics=[]), 9, "00000000000100ffffffff018000000000"),
     (TWO, 0, "0000000000000002002200016100000000002200016200000000"),
     (
         TWO,
         12,
         f"00000000000100ffffffff0300220261{NO_ID}0001800000000000220262{NO_ID}0001800000000000",
     ),
-    (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, "0000000000002200"),
-    (SaslHandshakeRequest(mechanism="PLAIN"), 1, "002200000000"),
-    (SaslHandshakeRequest(mechanism="NOPE"), 0, "002200000000"),
+    (m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, "0000000000002200"),
+    (m.SaslHandshakeRequest(mechanism="PLAIN"), 1, "002200000000"),
+    (m.SaslHandshakeRequest(mechanism="NOPE"), 0, "002200000000"),
 ]
 """Requests between the handshake and the token, and what Kafka 4.4.0 answers to them."""
 
@@ -326,10 +303,10 @@ NOT_TOLD = {
     "another key": header(999, 0),
     "a body that cannot be": header(3, 1) + b"\x7f\xff\xff\xff",
     "no answer wanted": request_body(
-        ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[]), 7
+        m.ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[]), 7
     ),
     "too much to be looked at": request_body(
-        MetadataRequest(topics=[MetadataRequestTopic(name="a" * 200)] * 30), 1
+        m.MetadataRequest(topics=[m.MetadataRequestTopic(name="a" * 200)] * 30), 1
     ),
 }
 
@@ -374,11 +351,11 @@ def test_a_bare_token_that_is_wrong_ends_the_connection_without_a_word(client: R
 
 def test_all_may_be_sent_in_one_write(client: RawClient) -> None:
     client.send(
-        framed(request_body(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+        framed(request_body(m.SaslHandshakeRequest(mechanism="PLAIN"), 1))
         + framed(
-            request_body(SaslAuthenticateRequest(auth_bytes=Plain("alice", PASSWORD).first()), 2)
+            request_body(m.SaslAuthenticateRequest(auth_bytes=Plain("alice", PASSWORD).first()), 2)
         )
-        + framed(request_body(MetadataRequest(topics=[]), 9))
+        + framed(request_body(m.MetadataRequest(topics=[]), 9))
     )
     assert [bool(client.receive()) for _ in range(3)] == [True] * 3
 
@@ -421,7 +398,7 @@ def test_a_session_that_is_over_is_served_no_more_but_may_come_again(
         assert log_in(client) == 0
         assert is_served(client)
         broker.call(expire)
-        client.send(framed(request_body(MetadataRequest(topics=[]), 9)))
+        client.send(framed(request_body(m.MetadataRequest(topics=[]), 9)))
         assert client.is_closed()
 
 
@@ -443,16 +420,16 @@ def test_a_token_has_at_most_64_kib(client: RawClient, more_bytes: int) -> None:
 
 
 def test_credentials_are_stored_and_outlive_a_restart(tmp_path: Path) -> None:
-    wanted = ScramCredentialUpsertion(
+    wanted = m.ScramCredentialUpsertion(
         name="bob", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)
     )
-    alter = AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
+    alter = m.AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
     with BrokerThread(tmp_path) as broker, RawClient(broker.port) as client:
-        done = client.call(alter, 0, AlterUserScramCredentialsResponse)
+        done = client.call(alter, 0, m.AlterUserScramCredentialsResponse)
         assert done.results[0].error_code == 0
-    describe = DescribeUserScramCredentialsRequest(users=[UserName(name="bob")])
+    describe = m.DescribeUserScramCredentialsRequest(users=[m.UserName(name="bob")])
     with BrokerThread(tmp_path) as broker, RawClient(broker.port) as client:
-        (told,) = client.call(describe, 0, DescribeUserScramCredentialsResponse).results
+        (told,) = client.call(describe, 0, m.DescribeUserScramCredentialsResponse).results
         assert [info.iterations for info in told.credential_infos] == [4096]
 
 
@@ -471,15 +448,15 @@ def test_credentials_are_stored_and_outlive_a_restart(tmp_path: Path) -> None:
 def test_a_credential_that_cannot_be_used_is_refused(
     broker: BrokerThread, ports: dict[str, int], change: dict[str, object], code: ErrorCode
 ) -> None:
-    wanted = ScramCredentialUpsertion(
+    wanted = m.ScramCredentialUpsertion(
         name="carol", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)
     )
     for name, value in change.items():
         setattr(wanted, name, value)
-    missing = ScramCredentialDeletion(name="dave", mechanism=1)
+    missing = m.ScramCredentialDeletion(name="dave", mechanism=1)
     with RawClient(ports["PLAINTEXT"]) as client:
-        alter = AlterUserScramCredentialsRequest(deletions=[missing], upsertions=[wanted])
-        results = client.call(alter, 0, AlterUserScramCredentialsResponse).results
+        alter = m.AlterUserScramCredentialsRequest(deletions=[missing], upsertions=[wanted])
+        results = client.call(alter, 0, m.AlterUserScramCredentialsResponse).results
     assert [one.error_code for one in results] == [ErrorCode.RESOURCE_NOT_FOUND, code]
 
 
@@ -493,19 +470,19 @@ def test_users_are_for_administrators(tmp_path: Path) -> None:
         "authorizer.class.name": "kohort",
         "super.users": "User:admin",
     }
-    wanted = ScramCredentialUpsertion(
+    wanted = m.ScramCredentialUpsertion(
         name="bob", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)
     )
-    alter = AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
-    describe = DescribeUserScramCredentialsRequest(users=[UserName(name="bob")])
+    alter = m.AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
+    describe = m.DescribeUserScramCredentialsRequest(users=[m.UserName(name="bob")])
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     with BrokerThread(tmp_path, overrides=overrides) as broker:
         for user, password, code in (("guest", "g", denied), ("admin", "a", ErrorCode.NONE)):
             with RawClient(broker.port) as client:
                 assert log_in(client, user, password) == 0
-                (done,) = client.call(alter, 0, AlterUserScramCredentialsResponse).results
+                (done,) = client.call(alter, 0, m.AlterUserScramCredentialsResponse).results
                 assert (done.user, done.error_code) == ("bob", code)
-                told = client.call(describe, 0, DescribeUserScramCredentialsResponse)
+                told = client.call(describe, 0, m.DescribeUserScramCredentialsResponse)
                 assert told.error_code == code
                 assert [one.user for one in told.results] == ["" if code else "bob"]
 
@@ -547,7 +524,7 @@ def test_a_client_without_sasl_is_told_of_as_that(
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
     }
     with BrokerThread(tmp_path, overrides=overrides) as broker, RawClient(broker.port) as client:
-        client.send(framed(request_body(MetadataRequest(topics=[]), 9)))
+        client.send(framed(request_body(m.MetadataRequest(topics=[]), 9)))
         assert client.is_closed()
     assert "a request with API key 3 before authentication; the client may not use" in caplog.text
 

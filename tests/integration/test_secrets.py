@@ -11,26 +11,8 @@ from kohort.admin.users import hashed
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.security.users_file import credential_line
 from kohort.client.net.sasl import Plain
-from kohort.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialUpsertion,
-)
-from kohort.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
-from kohort.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import keys_of
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
@@ -50,9 +32,11 @@ def line_of(password: str) -> str:
 def log_in(port: int, user: str, password: str) -> str:
     """What is told."""
     with RawClient(port) as client:
-        client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+        client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
         token = Plain(user, password).first()
-        answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 2, SaslAuthenticateResponse)
+        answer = client.call(
+            m.SaslAuthenticateRequest(auth_bytes=token), 2, m.SaslAuthenticateResponse
+        )
     return repr(answer)
 
 
@@ -90,7 +74,7 @@ def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptur
         wait_until(lambda: "line 21" in caplog.text, "the file to be read")
         with RawClient(ports["plain"]) as admin:
             made = [
-                ScramCredentialUpsertion(
+                m.ScramCredentialUpsertion(
                     name=f"s{number}",
                     mechanism=1,
                     iterations=4_096,
@@ -99,17 +83,17 @@ def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptur
                 )
                 for number, one in enumerate(stored)
             ]
-            change = AlterUserScramCredentialsRequest(deletions=[], upsertions=made)
-            told.append(repr(admin.call(change, 0, AlterUserScramCredentialsResponse)))
-            everybody = DescribeUserScramCredentialsRequest(users=None)
-            told.append(repr(admin.call(everybody, 0, DescribeUserScramCredentialsResponse)))
-            resource = DescribeConfigsResource(
+            change = m.AlterUserScramCredentialsRequest(deletions=[], upsertions=made)
+            told.append(repr(admin.call(change, 0, m.AlterUserScramCredentialsResponse)))
+            everybody = m.DescribeUserScramCredentialsRequest(users=None)
+            told.append(repr(admin.call(everybody, 0, m.DescribeUserScramCredentialsResponse)))
+            resource = m.DescribeConfigsResource(
                 resource_type=4, resource_name="1", configuration_keys=None
             )
-            asked = DescribeConfigsRequest(
+            asked = m.DescribeConfigsRequest(
                 resources=[resource], include_synonyms=True, include_documentation=True
             )
-            told.append(repr(admin.call(asked, 4, DescribeConfigsResponse)))
+            told.append(repr(admin.call(asked, 4, m.DescribeConfigsResponse)))
         with urllib.request.urlopen(f"http://127.0.0.1:{ports['http']}/metrics") as page:
             told.append(page.read().decode())
         told += [repr(broker.broker.config), repr(broker.broker.services)]

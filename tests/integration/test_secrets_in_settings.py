@@ -24,27 +24,10 @@ from kohort.broker.app import StartError
 from kohort.broker.config import ConfigError
 from kohort.cli.stopped_broker import stopped_broker
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_configs import (
-    AlterableConfig as OldConfig,
-)
-from kohort.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-)
-from kohort.protocol.messages.alter_configs import (
-    AlterConfigsResource as OldResource,
-)
-from kohort.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
-from kohort.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from kohort.protocol.messages.alter_configs import AlterableConfig as OldConfig
+from kohort.protocol.messages.alter_configs import AlterConfigsResource as OldResource
+from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
@@ -160,24 +143,24 @@ def change_requests(
     new = [AlterableConfig(name=one, config_operation=0, value=to) for one, to in values.items()]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=new)
     yield (
-        IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
+        m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
         1,
-        IncrementalAlterConfigsResponse,
+        m.IncrementalAlterConfigsResponse,
     )
     old = [OldConfig(name=one, value=to) for one, to in values.items()]
     whole = OldResource(resource_type=kind, resource_name=name, configs=old)
-    yield AlterConfigsRequest(resources=[whole], validate_only=True), 2, AlterConfigsResponse
+    yield m.AlterConfigsRequest(resources=[whole], validate_only=True), 2, m.AlterConfigsResponse
 
 
 def described(client: RawClient) -> Iterator[str]:
     for name in ("1", ""):
-        resource = DescribeConfigsResource(
+        resource = m.DescribeConfigsResource(
             resource_type=BROKER, resource_name=name, configuration_keys=None
         )
-        asked = DescribeConfigsRequest(
+        asked = m.DescribeConfigsRequest(
             resources=[resource], include_synonyms=True, include_documentation=True
         )
-        yield repr(client.call(asked, 4, DescribeConfigsResponse))
+        yield repr(client.call(asked, 4, m.DescribeConfigsResponse))
 
 
 PAGES: Final = (

@@ -10,22 +10,7 @@ import pytest
 from kohort.broker.app import StartError
 from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.wire import RawClient
@@ -55,40 +40,40 @@ def start(directory: Path, *overrides: str, **environment: str) -> subprocess.Co
 
 
 def create_topic(port: int, name: str, **configs: str) -> None:
-    request = CreateTopicsRequest(
+    request = m.CreateTopicsRequest(
         topics=[
-            CreatableTopic(
+            m.CreatableTopic(
                 name=name,
                 num_partitions=3,
                 replication_factor=-1,
                 assignments=[],
                 configs=[
-                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    m.CreatableTopicConfig(name=key.replace("_", "."), value=value)
                     for key, value in configs.items()
                 ],
             )
         ]
     )
     with RawClient(port) as client:
-        (created,) = client.call(request, 7, CreateTopicsResponse).topics
+        (created,) = client.call(request, 7, m.CreateTopicsResponse).topics
     assert created.error_code == ErrorCode.NONE
 
 
 def partition_count(port: int, name: str) -> int:
-    topics = [MetadataRequestTopic(name=name)]
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    topics = [m.MetadataRequestTopic(name=name)]
+    request = m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     with RawClient(port) as client:
-        (topic,) = client.call(request, 12, MetadataResponse).topics
+        (topic,) = client.call(request, 12, m.MetadataResponse).topics
     return len(topic.partitions)
 
 
 def config(port: int, name: str, key: str) -> str | None:
-    resource = DescribeConfigsResource(
+    resource = m.DescribeConfigsResource(
         resource_type=2, resource_name=name, configuration_keys=[key]
     )
     with RawClient(port) as client:
-        request = DescribeConfigsRequest(resources=[resource])
-        (result,) = client.call(request, 4, DescribeConfigsResponse).results
+        request = m.DescribeConfigsRequest(resources=[resource])
+        (result,) = client.call(request, 4, m.DescribeConfigsResponse).results
     return result.configs[0].value
 
 

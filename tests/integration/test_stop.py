@@ -7,20 +7,9 @@ from pathlib import Path
 
 from kohort.broker.environment import Environment
 from kohort.broker.storage.filesystem import OsFile, OsFileSystem
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient
 
@@ -83,34 +72,34 @@ def test_what_lives_is_not_collected_while_a_daemon_stops(tmp_path: Path) -> Non
 def test_a_produce_whose_fsync_is_under_way_is_answered_when_it_is_done(tmp_path: Path) -> None:
     files, environment = HeldFiles(), Environment()
     environment.files = files
-    create = CreateTopicsRequest(
+    create = m.CreateTopicsRequest(
         topics=[
-            CreatableTopic(
+            m.CreatableTopic(
                 name="t",
                 num_partitions=1,
                 replication_factor=1,
                 assignments=[],
-                configs=[CreatableTopicConfig(name="flush.messages", value="1")],
+                configs=[m.CreatableTopicConfig(name="flush.messages", value="1")],
             )
         ]
     )
-    data = PartitionProduceData(index=0, records=encode_batch([Record(b"v")]))
-    produce = ProduceRequest(
+    data = m.PartitionProduceData(index=0, records=encode_batch([Record(b"v")]))
+    produce = m.ProduceRequest(
         transactional_id=None,
         acks=-1,
         timeout_ms=30_000,
-        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+        topic_data=[m.TopicProduceData(name="t", partition_data=[data])],
     )
-    answers: list[ProduceResponse] = []
+    answers: list[m.ProduceResponse] = []
     with (
         BrokerThread(tmp_path, environment=environment) as broker,
         RawClient(broker.port) as client,
     ):
-        client.call(create, 5, CreateTopicsResponse)
+        client.call(create, 5, m.CreateTopicsResponse)
         files.may_sync.clear()
         files.is_syncing.clear()
         asking = threading.Thread(
-            target=lambda: answers.append(client.call(produce, 9, ProduceResponse))
+            target=lambda: answers.append(client.call(produce, 9, m.ProduceResponse))
         )
         asking.start()
         assert files.is_syncing.wait(30)

@@ -23,11 +23,7 @@ from confluent_kafka.admin import (
 
 from kohort.broker.app import StartError
 from kohort.broker.core.security.session import ANONYMOUS, Principal
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
@@ -82,12 +78,12 @@ def connected(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def ask(connection: socket.socket, *topics: str) -> MetadataResponse:
-    named = [MetadataRequestTopic(name=topic) for topic in topics]
-    body = request_body(MetadataRequest(topics=named), 9)
+def ask(connection: socket.socket, *topics: str) -> m.MetadataResponse:
+    named = [m.MetadataRequestTopic(name=topic) for topic in topics]
+    body = request_body(m.MetadataRequest(topics=named), 9)
     connection.sendall(len(body).to_bytes(4, "big") + body)
     size = int.from_bytes(exactly(connection, 4), "big")
-    return response_in(exactly(connection, size), MetadataResponse, 9)
+    return response_in(exactly(connection, size), m.MetadataResponse, 9)
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
@@ -219,7 +215,7 @@ def test_certificates_are_asked_for_at_run_time_where_a_listener_does_not_say_it
 
 
 def test_a_plain_client_of_a_tls_port_is_closed(ports: dict[str, int]) -> None:
-    body = request_body(MetadataRequest(topics=[]), 9)
+    body = request_body(m.MetadataRequest(topics=[]), 9)
     with socket.create_connection(("127.0.0.1", ports["SSL"]), timeout=30) as connection:
         connection.sendall(len(body).to_bytes(4, "big") + body)
         alert = connection.recv(100)

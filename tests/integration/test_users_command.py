@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from kohort.client.net.sasl import Plain, mechanism
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient
 from tests.support.processes.commands import users_here
@@ -30,20 +26,20 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 def is_let_in(port: int, user: str, password: str) -> bool:
     with RawClient(port) as client:
-        client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
-        token = SaslAuthenticateRequest(auth_bytes=Plain(user, password).first())
-        return client.call(token, 2, SaslAuthenticateResponse).error_code == 0
+        client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
+        token = m.SaslAuthenticateRequest(auth_bytes=Plain(user, password).first())
+        return client.call(token, 2, m.SaslAuthenticateResponse).error_code == 0
 
 
 def is_authenticated(port: int, name: str, user: str, password: str) -> bool:
     """Whether a client of the SCRAM mechanism `name` is."""
     rules = mechanism(name, user, password, "n0nce")
     with RawClient(port) as client:
-        client.call(SaslHandshakeRequest(mechanism=name), 1, SaslHandshakeResponse)
+        client.call(m.SaslHandshakeRequest(mechanism=name), 1, m.SaslHandshakeResponse)
         token: bytes | None = rules.first()
         while token is not None:
-            request = SaslAuthenticateRequest(auth_bytes=token)
-            answer = client.call(request, 2, SaslAuthenticateResponse)
+            request = m.SaslAuthenticateRequest(auth_bytes=token)
+            answer = client.call(request, 2, m.SaslAuthenticateResponse)
             if answer.error_code:
                 return False
             token = rules.answer(answer.auth_bytes)

@@ -14,11 +14,7 @@ import pytest
 from kohort.broker.app import StartError
 from kohort.broker.security import listeners
 from kohort.client.net.sasl import Plain, Scram
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient
@@ -80,11 +76,13 @@ class Place:
 
     def _say(
         self, client: RawClient, mechanism: str | None, token: bytes
-    ) -> SaslAuthenticateResponse:
+    ) -> m.SaslAuthenticateResponse:
         if mechanism is not None:
-            chosen = SaslHandshakeRequest(mechanism=mechanism)
-            assert client.call(chosen, 1, SaslHandshakeResponse).error_code == 0
-        return client.call(SaslAuthenticateRequest(auth_bytes=token), 2, SaslAuthenticateResponse)
+            chosen = m.SaslHandshakeRequest(mechanism=mechanism)
+            assert client.call(chosen, 1, m.SaslHandshakeResponse).error_code == 0
+        return client.call(
+            m.SaslAuthenticateRequest(auth_bytes=token), 2, m.SaslAuthenticateResponse
+        )
 
     def page(self, user: str = "carol", password: str = PASSWORD) -> str:
         """The metrics; empty for a user who may not see them."""

@@ -18,12 +18,8 @@ import pytest
 from kohort.admin.users import hashed
 from kohort.cli.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import HASHES
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.measures.watch import warmed_up
@@ -83,10 +79,10 @@ def refused(port: int, mechanism: str, user: str, source: str) -> Told:
         rules = Scram(HASHES[mechanism], user, "wrong", "n0nce")
     took_s, form = [], []
     with RawClient(port, source=source) as client:
-        client.call(SaslHandshakeRequest(mechanism=mechanism), 1, SaslHandshakeResponse)
+        client.call(m.SaslHandshakeRequest(mechanism=mechanism), 1, m.SaslHandshakeResponse)
         token: bytes | None = rules.first()
         while token is not None:
-            request = SaslAuthenticateRequest(auth_bytes=token)
+            request = m.SaslAuthenticateRequest(auth_bytes=token)
             began_s = time.perf_counter()
             data = client.ask(request, 2)
             took_s.append(time.perf_counter() - began_s)
@@ -144,5 +140,5 @@ def welch(left: Sequence[float], right: Sequence[float]) -> float:
     return (statistics.fmean(left) - statistics.fmean(right)) / spread
 
 
-def response_of(data: bytes) -> SaslAuthenticateResponse:
-    return response_in(data, SaslAuthenticateResponse, 2)
+def response_of(data: bytes) -> m.SaslAuthenticateResponse:
+    return response_in(data, m.SaslAuthenticateResponse, 2)

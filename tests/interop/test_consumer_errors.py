@@ -14,13 +14,8 @@ from confluent_kafka.admin import NewTopic
 
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
 from tests.interop.same_answers.pair import Twins
+from tests.support import messages as m
 from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Codec, Record
@@ -191,13 +186,13 @@ async def test_a_group_that_is_deleted_under_its_consumer_is_made_again(
 def delete_group(broker: ServerProcess, name: str, member_id: str) -> None:
     """Delete a group as an administrator does when it still has a member."""
     with RawClient(broker.port) as client:
-        leave = LeaveGroupRequest(
-            group_id=name, members=[MemberIdentity(member_id=member_id, group_instance_id=None)]
+        leave = m.LeaveGroupRequest(
+            group_id=name, members=[m.MemberIdentity(member_id=member_id, group_instance_id=None)]
         )
-        left = client.call(leave, 3, LeaveGroupResponse)
+        left = client.call(leave, 3, m.LeaveGroupResponse)
         assert [one.error_code for one in left.members] == [0]
-        delete = DeleteGroupsRequest(groups_names=[name])
-        deleted = client.call(delete, 1, DeleteGroupsResponse)
+        delete = m.DeleteGroupsRequest(groups_names=[name])
+        deleted = client.call(delete, 1, m.DeleteGroupsResponse)
         assert [one.error_code for one in deleted.results] == [0]
 
 

@@ -10,17 +10,12 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.interop.same_answers.each import Value, for_broker
 from tests.interop.same_answers.pair import Pair, Twins, opened
 from tests.interop.same_answers.questions import Question, questions
 from tests.interop.same_answers.scenes import Topic, create_topic, fresh_name
 from tests.interop.same_answers.secured import NOBODY, as_super_user
+from tests.support import messages as m
 from tests.support.brokers.secure_kafka import USER
 from tests.support.network.wire import RawClient
 
@@ -53,19 +48,19 @@ it where in memory its session is."""
 def made_known(pair: Pair) -> tuple[Names, Value]:
     """Names that both brokers know, all of their kinds; and the id of the topic."""
     topic, group, txn = create_topic(pair), fresh_name("group"), fresh_name("txn")
-    committed = OffsetCommitRequestPartition(
+    committed = m.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=0, committed_metadata=""
     )
     pair.ask(
-        OffsetCommitRequest(
+        m.OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=-1,
             member_id="",
-            topics=[OffsetCommitRequestTopic(name=topic.name, partitions=[committed])],
+            topics=[m.OffsetCommitRequestTopic(name=topic.name, partitions=[committed])],
         ),
         8,
     )
-    pair.ask(InitProducerIdRequest(transactional_id=txn, transaction_timeout_ms=60_000), 4)
+    pair.ask(m.InitProducerIdRequest(transactional_id=txn, transaction_timeout_ms=60_000), 4)
     return Names(topic.name, group, txn, USER), topic.id
 
 

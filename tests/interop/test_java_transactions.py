@@ -8,16 +8,8 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kohort.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-)
 from tests.interop.same_answers.pair import Twins
+from tests.support import messages as m
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.java_transactions import (
@@ -64,15 +56,15 @@ class Scene:
 
     def position(self) -> int:
         """The group's in partition 0, or -1."""
-        wanted = OffsetFetchRequestTopic(name=self.topic, partition_indexes=[0])
-        request = OffsetFetchRequest(group_id=self.group, topics=[wanted], require_stable=False)
-        find = FindCoordinatorRequest(key=self.group, key_type=0)
-        found: list[OffsetFetchResponse] = []
+        wanted = m.OffsetFetchRequestTopic(name=self.topic, partition_indexes=[0])
+        request = m.OffsetFetchRequest(group_id=self.group, topics=[wanted], require_stable=False)
+        find = m.FindCoordinatorRequest(key=self.group, key_type=0)
+        found: list[m.OffsetFetchResponse] = []
 
         def is_answered() -> bool:
             """A Kafka makes the topic of the groups when the first one is looked for."""
-            client.call(find, 3, FindCoordinatorResponse)
-            found[:] = [client.call(request, 7, OffsetFetchResponse)]
+            client.call(find, 3, m.FindCoordinatorResponse)
+            found[:] = [client.call(request, 7, m.OffsetFetchResponse)]
             return found[0].error_code == 0
 
         with RawClient(self.server.port) as client:

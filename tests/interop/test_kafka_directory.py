@@ -30,12 +30,7 @@ from confluent_kafka.admin import (
 
 from kohort.broker.storage.errors import DataDirectoryLockedError
 from kohort.broker.storage.lock import DataDirectoryLock
-from kohort.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from tests.support import messages as m
 from tests.support.brokers.kafka_server import EarlierKafkaServer, KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
@@ -352,13 +347,13 @@ def log_bytes(directory: Path) -> bytes:
 
 def reassign(port: int) -> None:
     """Both brokers have all partitions."""
-    request = AlterPartitionReassignmentsRequest(
+    request = m.AlterPartitionReassignmentsRequest(
         timeout_ms=30_000,
         topics=[
-            ReassignableTopic(
+            m.ReassignableTopic(
                 name=name,
                 partitions=[
-                    ReassignablePartition(partition_index=index, replicas=[1, 2])
+                    m.ReassignablePartition(partition_index=index, replicas=[1, 2])
                     for index in range(PARTITIONS)
                 ],
             )
@@ -366,5 +361,5 @@ def reassign(port: int) -> None:
         ],
     )
     with RawClient(port) as client:
-        answer = client.call(request, 1, AlterPartitionReassignmentsResponse)
+        answer = client.call(request, 1, m.AlterPartitionReassignmentsResponse)
     assert answer.error_code == 0, answer

@@ -17,49 +17,12 @@ from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.groups.offsets.table import OffsetTable
 from kohort.groups.records import OffsetRecord, PendingOffset
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.add_offsets_to_txn import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-)
-from kohort.protocol.messages.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
-from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kohort.protocol.messages.fetch import FetchResponse
-from kohort.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from kohort.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-)
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
 from kohort.protocol.records.batch import split_batches
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Twins
 from tests.interop.same_answers.scenes import Topic
+from tests.support import messages as m
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
@@ -92,39 +55,39 @@ class Producer:
         self._pid, self._epoch = self._begin_life()
 
     def _begin_life(self) -> tuple[int, int]:
-        request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=600_000)
-        find = FindCoordinatorRequest(key=self._id, key_type=1)
+        request = m.InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=600_000)
+        find = m.FindCoordinatorRequest(key=self._id, key_type=1)
 
-        def ask() -> InitProducerIdResponse:
-            self._client.call(find, 3, FindCoordinatorResponse)
-            return self._client.call(request, 3, InitProducerIdResponse)
+        def ask() -> m.InitProducerIdResponse:
+            self._client.call(find, 3, m.FindCoordinatorResponse)
+            return self._client.call(request, 3, m.InitProducerIdResponse)
 
         answer = accepted(ask, lambda answer: answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
     def commit(self, partition: int, offset: int) -> None:
-        add = AddOffsetsToTxnRequest(
+        add = m.AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=self._pid,
             producer_epoch=self._epoch,
             group_id=self._group,
         )
         accepted(
-            lambda: self._client.call(add, 3, AddOffsetsToTxnResponse),
+            lambda: self._client.call(add, 3, m.AddOffsetsToTxnResponse),
             lambda answer: answer.error_code,
         )
-        position = TxnOffsetCommitRequestPartition(
+        position = m.TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=""
         )
-        request = TxnOffsetCommitRequest(
+        request = m.TxnOffsetCommitRequest(
             transactional_id=self._id,
             group_id=self._group,
             producer_id=self._pid,
             producer_epoch=self._epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=self._topic, partitions=[position])],
+            topics=[m.TxnOffsetCommitRequestTopic(name=self._topic, partitions=[position])],
         )
         accepted(
-            lambda: self._client.call(request, 3, TxnOffsetCommitResponse),
+            lambda: self._client.call(request, 3, m.TxnOffsetCommitResponse),
             lambda answer: answer.topics[0].partitions[0].error_code,
         )
         self._is_open = True
@@ -134,17 +97,17 @@ class Producer:
         if not self._is_open:
             return
         self._is_open = False
-        request = EndTxnRequest(
+        request = m.EndTxnRequest(
             transactional_id=self._id,
             producer_id=self._pid,
             producer_epoch=self._epoch,
             committed=commit,
         )
-        assert self._client.call(request, 3, EndTxnResponse).error_code == 0
-        look = DescribeTransactionsRequest(transactional_ids=[self._id])
+        assert self._client.call(request, 3, m.EndTxnResponse).error_code == 0
+        look = m.DescribeTransactionsRequest(transactional_ids=[self._id])
 
         def is_complete() -> bool:
-            (state,) = self._client.call(look, 0, DescribeTransactionsResponse).transaction_states
+            (state,) = self._client.call(look, 0, m.DescribeTransactionsResponse).transaction_states
             return state.transaction_state.startswith("Complete")
 
         wait_until(is_complete, "the markers are written")
@@ -162,36 +125,36 @@ def accepted(ask: Callable[[], T], error_of: Callable[[T], int]) -> T:
 
 def commit(client: RawClient, group: str, topic: str, partition: int, offset: int) -> None:
     """Outside of transactions."""
-    position = OffsetCommitRequestPartition(
+    position = m.OffsetCommitRequestPartition(
         partition_index=partition, committed_offset=offset, committed_metadata=""
     )
-    request = OffsetCommitRequest(
+    request = m.OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=[position])],
+        topics=[m.OffsetCommitRequestTopic(name=topic, partitions=[position])],
     )
-    find = FindCoordinatorRequest(key=group, key_type=0)
+    find = m.FindCoordinatorRequest(key=group, key_type=0)
 
-    def ask() -> OffsetCommitResponse:
-        client.call(find, 3, FindCoordinatorResponse)
-        return client.call(request, 8, OffsetCommitResponse)
+    def ask() -> m.OffsetCommitResponse:
+        client.call(find, 3, m.FindCoordinatorResponse)
+        return client.call(request, 8, m.OffsetCommitResponse)
 
     accepted(ask, lambda answer: answer.topics[0].partitions[0].error_code)
 
 
 def delete(client: RawClient, group: str, topic: str, partition: int) -> None:
-    place = OffsetDeleteRequestPartition(partition_index=partition)
-    topics = [OffsetDeleteRequestTopic(name=topic, partitions=[place])]
-    request = OffsetDeleteRequest(group_id=group, topics=topics)
-    assert client.call(request, 0, OffsetDeleteResponse).error_code == 0
+    place = m.OffsetDeleteRequestPartition(partition_index=partition)
+    topics = [m.OffsetDeleteRequestTopic(name=topic, partitions=[place])]
+    request = m.OffsetDeleteRequest(group_id=group, topics=topics)
+    assert client.call(request, 0, m.OffsetDeleteResponse).error_code == 0
 
 
 def told(client: RawClient, group: str, topic: str, *, stable: bool) -> dict[int, int | None]:
     """Positions by partition; None for an unstable one."""
-    wanted = OffsetFetchRequestTopic(name=topic, partition_indexes=list(range(PARTITIONS)))
-    request = OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=stable)
-    (answer,) = client.call(request, 7, OffsetFetchResponse).topics
+    wanted = m.OffsetFetchRequestTopic(name=topic, partition_indexes=list(range(PARTITIONS)))
+    request = m.OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=stable)
+    (answer,) = client.call(request, 7, m.OffsetFetchResponse).topics
     unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert {one.error_code for one in answer.partitions} <= {0, unstable}
     return {
@@ -215,7 +178,7 @@ class KafkasLog(MemoryOffsetsLog):
         offset = 0
         while True:
             request = fetch_request(OFFSETS, offset, partition=self._partition)
-            (topic,) = client.call(request, 11, FetchResponse).responses
+            (topic,) = client.call(request, 11, m.FetchResponse).responses
             (answer,) = topic.partitions
             assert answer.error_code == 0
             if not answer.records:

@@ -9,37 +9,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kohort.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from kohort.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-)
+from kohort.protocol.messages.describe_groups import DescribedGroup
 from tests.interop.same_answers.pair import wait_ready
 from tests.interop.tools import Tools
+from tests.support import messages as m
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
@@ -88,27 +61,27 @@ class Writer:
         self._settle("emptied", None, None)
         for member in self.members.pop("emptied"):
             self._call(
-                LeaveGroupRequest(
-                    group_id="emptied", members=[MemberIdentity(member_id=member.member_id)]
+                m.LeaveGroupRequest(
+                    group_id="emptied", members=[m.MemberIdentity(member_id=member.member_id)]
                 ),
                 5,
-                LeaveGroupResponse,
+                m.LeaveGroupResponse,
             )
         for group in ("simple", "deleted", *TRANSACTIONS):
             self.commit(group, {0: 1, 1: 2, 2: 3}, metadata=f"from {group}")
         self._call(
-            OffsetDeleteRequest(
+            m.OffsetDeleteRequest(
                 group_id="simple",
                 topics=[
-                    OffsetDeleteRequestTopic(
-                        name=TOPIC, partitions=[OffsetDeleteRequestPartition(partition_index=1)]
+                    m.OffsetDeleteRequestTopic(
+                        name=TOPIC, partitions=[m.OffsetDeleteRequestPartition(partition_index=1)]
                     )
                 ],
             ),
             0,
-            OffsetDeleteResponse,
+            m.OffsetDeleteResponse,
         )
-        self._call(DeleteGroupsRequest(groups_names=["deleted"]), 2, DeleteGroupsResponse)
+        self._call(m.DeleteGroupsRequest(groups_names=["deleted"]), 2, m.DeleteGroupsResponse)
 
     def write_transactions(self) -> None:
         self._in_transaction("committed").commit_transaction(30)
@@ -139,16 +112,16 @@ class Writer:
         member: RawMember | None = None,
         metadata: str = "",
     ) -> None:
-        request = OffsetCommitRequest(
+        request = m.OffsetCommitRequest(
             group_id=group,
             member_id=member.member_id if member else "",
             generation_id_or_member_epoch=member.generation if member else -1,
             group_instance_id=member.instance_id if member else None,
             topics=[
-                OffsetCommitRequestTopic(
+                m.OffsetCommitRequestTopic(
                     name=TOPIC,
                     partitions=[
-                        OffsetCommitRequestPartition(
+                        m.OffsetCommitRequestPartition(
                             partition_index=partition,
                             committed_offset=offset,
                             committed_leader_epoch=0,
@@ -159,7 +132,7 @@ class Writer:
                 )
             ],
         )
-        self._call(request, 8, OffsetCommitResponse)
+        self._call(request, 8, m.OffsetCommitResponse)
 
     def _in_transaction(self, group: str) -> Producer:
         """Its offsets are in the log; what becomes of them is not."""
@@ -181,20 +154,20 @@ class Writer:
 
 def descriptions(server: ServerProcess) -> dict[str, DescribedGroup]:
     with RawClient(server.port) as client:
-        request = DescribeGroupsRequest(groups=list(GROUPS))
+        request = m.DescribeGroupsRequest(groups=list(GROUPS))
         return {
             group.group_id: group
-            for group in client.call(request, 5, DescribeGroupsResponse).groups
+            for group in client.call(request, 5, m.DescribeGroupsResponse).groups
         }
 
 
 def places(server: ServerProcess) -> dict[str, dict[int, Place]]:
     """What each group's next consumer would begin with."""
-    request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in GROUPS]
+    request = m.OffsetFetchRequest(
+        groups=[m.OffsetFetchRequestGroup(group_id=group, topics=None) for group in GROUPS]
     )
     with RawClient(server.port) as client:
-        answer = client.call(request, 8, OffsetFetchResponse)
+        answer = client.call(request, 8, m.OffsetFetchResponse)
     return {
         group.group_id: {
             partition.partition_index: (
@@ -258,13 +231,13 @@ def test_groups_and_offsets_that_a_kafka_has_written_are_restored(
     assert placed["overtaken"][0] == (500, 0, "later")
     for member in [member for members in writer.members.values() for member in members]:
         with RawClient(kohort.port) as client:
-            request = HeartbeatRequest(
+            request = m.HeartbeatRequest(
                 group_id=member.group,
                 generation_id=member.generation,
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
             )
-            assert client.call(request, 4, HeartbeatResponse).error_code == ErrorCode.NONE
+            assert client.call(request, 4, m.HeartbeatResponse).error_code == ErrorCode.NONE
 
 
 @pytest.fixture

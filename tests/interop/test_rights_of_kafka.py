@@ -9,11 +9,6 @@ import pytest
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
 from tests.interop.same_answers.each import for_broker
 from tests.interop.same_answers.pair import Pair, Twins
 from tests.interop.same_answers.questions import Question
@@ -34,6 +29,7 @@ from tests.interop.same_answers.secured import (
     create_rules,
     rule,
 )
+from tests.support import messages as m
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
@@ -71,9 +67,9 @@ def kind_of(name: str) -> ResourceType:
 
 
 def sees_topics(client: RawClient) -> bool:
-    named = [MetadataRequestTopic(name=fresh_name())]
-    request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
-    (topic,) = client.call(request, 4, MetadataResponse).topics
+    named = [m.MetadataRequestTopic(name=fresh_name())]
+    request = m.MetadataRequest(topics=named, allow_auto_topic_creation=False)
+    (topic,) = client.call(request, 4, m.MetadataResponse).topics
     return topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

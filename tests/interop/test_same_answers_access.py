@@ -6,18 +6,6 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kohort.protocol.messages.api_versions import ApiVersionsRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.deliberate import ANY, CLOSED, TEXT, Difference
 from tests.interop.same_answers.each import for_broker
@@ -45,6 +33,7 @@ from tests.interop.same_answers.secured import (
     create_rules,
     rule,
 )
+from tests.support import messages as m
 
 OWN_METADATA_LOG: Final = Difference(
     "each Kafka has a metadata log of its own, and a port for it",
@@ -151,13 +140,13 @@ def test_nothing_is_added_to_a_transaction_if_a_part_is_denied(pair: Pair) -> No
     topics = [create_topic(pair, name=mine), create_topic(pair)]
     line = pair.open(source=host)
     started = line.ask(
-        InitProducerIdRequest(transactional_id=mine, transaction_timeout_ms=9_000), 4
+        m.InitProducerIdRequest(transactional_id=mine, transaction_timeout_ms=9_000), 4
     )
-    request = AddPartitionsToTxnRequest(
+    request = m.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=mine,
         v3_and_below_producer_id=started.each(lambda answer: answer.producer_id),
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=topic.name, partitions=[0]) for topic in topics
+            m.AddPartitionsToTxnTopic(name=topic.name, partitions=[0]) for topic in topics
         ],
     )
     for version in range(4):
@@ -170,7 +159,7 @@ def test_nothing_is_added_to_a_transaction_if_a_part_is_denied(pair: Pair) -> No
                 topics[0].name: ErrorCode.OPERATION_NOT_ATTEMPTED,
                 topics[1].name: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             }
-    for answer in pair.ask(DescribeTransactionsRequest(transactional_ids=[mine]), 0):
+    for answer in pair.ask(m.DescribeTransactionsRequest(transactional_ids=[mine]), 0):
         (state,) = answer.transaction_states
         assert (state.transaction_state, state.topics) == ("Empty", [])
 
@@ -184,16 +173,16 @@ def test_a_producer_that_wants_no_answer_is_cut_off_when_it_is_denied(
     allowed, denied = create_topic(pair, name=mine), create_topic(pair)
 
     def send(line: Line, *topics: Topic) -> None:
-        one = PartitionProduceData(index=0, records=batch())
+        one = m.PartitionProduceData(index=0, records=batch())
         data = [
-            TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[one])
+            m.TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[one])
             for topic in topics
         ]
-        request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=data)
+        request = m.ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=data)
         line.send(request, version).unanswered()
 
     def is_cut_off(line: Line) -> list[bool]:
-        versions = line.send(ApiVersionsRequest(), 0).uncompared()
+        versions = line.send(m.ApiVersionsRequest(), 0).uncompared()
         return [answer == CLOSED for answer in versions]
 
     line = pair.open(source=host)

@@ -5,23 +5,18 @@ import pytest
 from kohort.broker.handlers import load_handlers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY
-from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kohort.protocol.messages.describe_cluster import DescribeClusterRequest
-from kohort.protocol.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value, each
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import NOWHERE, batch, create_topic, produce
+from tests.support import messages as m
 from tests.support.network.wire import RawClient, framed, header, response_in
 
 
 def api_versions_request(
     name: str = "tests", version: str = "1.0", **expected: Value
-) -> ApiVersionsRequest:
-    return ApiVersionsRequest(
+) -> m.ApiVersionsRequest:
+    return m.ApiVersionsRequest(
         client_software_name=name, client_software_version=version, **expected
     )
 
@@ -67,7 +62,7 @@ def test_versions_that_do_not_exist(pair: Pair) -> None:
         for side in pair.sides:
             with RawClient(side.port) as client:
                 client.send(framed(header(API_VERSIONS_KEY, version, tags=b"\x00")))
-                answer = response_in(client.receive(), ApiVersionsResponse, 0)
+                answer = response_in(client.receive(), m.ApiVersionsResponse, 0)
             assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys] == [
                 (API_VERSIONS_KEY, 0, 5)
@@ -92,7 +87,7 @@ def test_describe_cluster(pair: Pair) -> None:
         for operations in (False, True):
             for endpoint_type in (1, 2, 0, 3) if version else (1,):
                 for fenced in (False, True) if version == 2 else (False,):
-                    request = DescribeClusterRequest(
+                    request = m.DescribeClusterRequest(
                         include_cluster_authorized_operations=operations,
                         endpoint_type=endpoint_type,
                         include_fenced_brokers=fenced,
@@ -106,7 +101,7 @@ def test_describe_log_dirs(pair: Pair) -> None:
     for version in range(1, 6):
         for partitions in ([0, 1], [1], [0, 0], [2, -1], []):
             for name in (topic.name, NOWHERE.name):
-                asked = DescribableLogDirTopic(topic=name, partitions=partitions)
-                pair.ask(DescribeLogDirsRequest(topics=[asked]), version)
-        pair.ask(DescribeLogDirsRequest(topics=[]), version)
-        pair.ask(DescribeLogDirsRequest(topics=None), version, about=[topic.name])
+                asked = m.DescribableLogDirTopic(topic=name, partitions=partitions)
+                pair.ask(m.DescribeLogDirsRequest(topics=[asked]), version)
+        pair.ask(m.DescribeLogDirsRequest(topics=[]), version)
+        pair.ask(m.DescribeLogDirsRequest(topics=None), version, about=[topic.name])

@@ -2,20 +2,11 @@
 
 from typing import Final
 
-from kohort.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-)
-from kohort.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import create_topic
+from tests.support import messages as m
 
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
@@ -47,11 +38,11 @@ OTHER_DEFAULTS: Final = {
 """See tests/unit/broker/config/test_kafka_parity.py."""
 
 
-def describing(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
-    resource = DescribeConfigsResource(
+def describing(kind: int, name: str, *keys: str) -> m.DescribeConfigsRequest:
+    resource = m.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
     )
-    return DescribeConfigsRequest(
+    return m.DescribeConfigsRequest(
         resources=[resource], include_synonyms=True, include_documentation=False
     )
 
@@ -59,15 +50,15 @@ def describing(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
 def changing(broker: str, operation: int, name: str, value: str | None) -> Value:
     config = AlterableConfig(name=name, config_operation=operation, value=value)
     resource = AlterConfigsResource(resource_type=BROKER, resource_name=broker, configs=[config])
-    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+    return m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
 
 
-def by_name(answer: Value) -> dict[str, DescribeConfigsResourceResult]:
-    assert isinstance(answer, DescribeConfigsResponse)
+def by_name(answer: Value) -> dict[str, m.DescribeConfigsResourceResult]:
+    assert isinstance(answer, m.DescribeConfigsResponse)
     return {one.name: one for one in answer.results[0].configs}
 
 
-def default_of(entry: DescribeConfigsResourceResult) -> str | None:
+def default_of(entry: m.DescribeConfigsResourceResult) -> str | None:
     return next((one.value for one in entry.synonyms if one.source == DEFAULT), None)
 
 

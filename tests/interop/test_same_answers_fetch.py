@@ -4,12 +4,6 @@ import time
 
 import pytest
 
-from kohort.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.messages.fetch import FetchRequest
 from kohort.protocol.records.batch import CompressionType
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair
@@ -21,6 +15,7 @@ from tests.interop.same_answers.scenes import (
     fetch_request,
     produce,
 )
+from tests.support import messages as m
 
 VERSIONS = range(4, 19)
 
@@ -60,8 +55,8 @@ def test_topics_and_partitions_that_are_not_there(pair: Pair, filled: Topic) -> 
 
 def test_nothing_asked_for(pair: Pair, filled: Topic) -> None:
     for version in VERSIONS:
-        pair.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), version)
-        pair.ask(FetchRequest(max_wait_ms=50, min_bytes=1, topics=[]), version)
+        pair.ask(m.FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), version)
+        pair.ask(m.FetchRequest(max_wait_ms=50, min_bytes=1, topics=[]), version)
         pair.ask(fetch_request(filled, {}), version)
 
 
@@ -145,10 +140,10 @@ def test_a_large_first_batch_is_sent_whole(pair: Pair, low_limit: str) -> None:
 
 
 def test_the_start_that_deleted_records_leave(pair: Pair, filled: Topic) -> None:
-    topic = DeleteRecordsTopic(
-        name=filled.name, partitions=[DeleteRecordsPartition(partition_index=0, offset=4)]
+    topic = m.DeleteRecordsTopic(
+        name=filled.name, partitions=[m.DeleteRecordsPartition(partition_index=0, offset=4)]
     )
-    pair.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 2)
+    pair.ask(m.DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 2)
     for version in VERSIONS:
         for offset in (0, 3, 4, 5):
             pair.ask(fetch_request(filled, offset), version)

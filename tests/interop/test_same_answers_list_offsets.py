@@ -4,16 +4,6 @@ import time
 
 import pytest
 
-from kohort.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers import differences
@@ -27,6 +17,7 @@ from tests.interop.same_answers.scenes import (
     offsets_request,
     produce,
 )
+from tests.support import messages as m
 
 VERSIONS = range(1, 12)
 SPECIAL = range(-8, 0)
@@ -120,10 +111,11 @@ def test_several_segments(pair: Pair) -> None:
 
 def test_after_records_were_deleted(pair: Pair, filled: Topic) -> None:
     for offset in (2, 5, 16):
-        asked = DeleteRecordsTopic(
-            name=filled.name, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+        asked = m.DeleteRecordsTopic(
+            name=filled.name,
+            partitions=[m.DeleteRecordsPartition(partition_index=0, offset=offset)],
         )
-        pair.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
+        pair.ask(m.DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
         for version in (1, 7, 8, 11):
             for timestamp in (*SPECIAL, *range(TIME_MS, TIME_MS + 100, 10)):
                 is_gone = offset == 16 and timestamp == LARGEST and version >= 7
@@ -171,17 +163,17 @@ def test_a_partition_twice(pair: Pair, filled: Topic) -> None:
 
 def epochs_request(
     topic: Topic, current_epoch: int, epoch: int, replica_id: int
-) -> OffsetForLeaderEpochRequest:
+) -> m.OffsetForLeaderEpochRequest:
     asked = [
-        OffsetForLeaderPartition(
+        m.OffsetForLeaderPartition(
             partition=index, current_leader_epoch=current_epoch, leader_epoch=epoch
         )
         for index in (0, 1, 2, -1)
     ]
     topics = [
-        OffsetForLeaderTopic(topic=name, partitions=asked) for name in (topic.name, NOWHERE.name)
+        m.OffsetForLeaderTopic(topic=name, partitions=asked) for name in (topic.name, NOWHERE.name)
     ]
-    return OffsetForLeaderEpochRequest(replica_id=replica_id, topics=topics)
+    return m.OffsetForLeaderEpochRequest(replica_id=replica_id, topics=topics)
 
 
 def test_the_ends_of_leader_epochs(pair: Pair, filled: Topic) -> None:
@@ -193,4 +185,4 @@ def test_the_ends_of_leader_epochs(pair: Pair, filled: Topic) -> None:
                     is_odd = epoch == -2 and current_epoch in {-1, 0}
                     differs = differences.NEGATIVE_EPOCH if is_odd else None
                     pair.ask(request, version, differs=differs)
-        pair.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=[]), version)
+        pair.ask(m.OffsetForLeaderEpochRequest(replica_id=-1, topics=[]), version)

@@ -2,16 +2,12 @@
 
 import pytest
 
-from kohort.protocol.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.messages.describe_topic_partitions import TopicRequest
 from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic, create_topic, fresh_name
+from tests.support import messages as m
 
 VERSIONS = range(14)
 ALLOW_SINCE, OPERATIONS_SINCE, ID_SINCE, BY_ID_SINCE = 4, 8, 10, 12
@@ -19,8 +15,8 @@ LONG = "x" * 249
 ILLEGAL = ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a,b"]
 
 
-def metadata_request(version: int, *names: str, allow: bool = False) -> MetadataRequest:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+def metadata_request(version: int, *names: str, allow: bool = False) -> m.MetadataRequest:
+    request = m.MetadataRequest(topics=[m.MetadataRequestTopic(name=name) for name in names])
     if version >= ALLOW_SINCE:
         request.allow_auto_topic_creation = allow
     return request
@@ -91,33 +87,33 @@ def test_names_that_collide_are_not_created(pair: Pair) -> None:
 
 def test_topics_by_id(pair: Pair) -> None:
     topic = create_topic(pair)
-    by_id = MetadataRequestTopic(name=None, topic_id=topic.id)
-    unknown = MetadataRequestTopic(name=None, topic_id=NOWHERE.id)
+    by_id = m.MetadataRequestTopic(name=None, topic_id=topic.id)
+    unknown = m.MetadataRequestTopic(name=None, topic_id=NOWHERE.id)
     for version in range(ID_SINCE, 14):
         for topics, differs in (
             ([by_id], None),
             ([unknown], None),
             ([by_id, unknown], None),
             (
-                [MetadataRequestTopic(name=None, topic_id=ZERO_UUID)],
+                [m.MetadataRequestTopic(name=None, topic_id=ZERO_UUID)],
                 differences.NEITHER_NAME_NOR_ID,
             ),
-            ([MetadataRequestTopic(name=topic.name, topic_id=topic.id)], None),
-            ([MetadataRequestTopic(name=NOWHERE.name, topic_id=topic.id)], None),
-            ([by_id, MetadataRequestTopic(name=topic.name)], differences.NAMES_AND_IDS),
-            ([by_id, MetadataRequestTopic(name=NOWHERE.name)], differences.NAMES_AND_IDS),
+            ([m.MetadataRequestTopic(name=topic.name, topic_id=topic.id)], None),
+            ([m.MetadataRequestTopic(name=NOWHERE.name, topic_id=topic.id)], None),
+            ([by_id, m.MetadataRequestTopic(name=topic.name)], differences.NAMES_AND_IDS),
+            ([by_id, m.MetadataRequestTopic(name=NOWHERE.name)], differences.NAMES_AND_IDS),
         ):
-            request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+            request = m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
             pair.ask(request, version, differs=differs if version >= BY_ID_SINCE else None)
 
 
 def pages_request(
     *topics: str, limit: int = 2000, cursor: tuple[str, int] | None = None
-) -> DescribeTopicPartitionsRequest:
-    return DescribeTopicPartitionsRequest(
+) -> m.DescribeTopicPartitionsRequest:
+    return m.DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in topics],
         response_partition_limit=limit,
-        cursor=cursor and Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+        cursor=cursor and m.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
 
 

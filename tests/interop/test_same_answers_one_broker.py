@@ -5,43 +5,12 @@ from typing import Final
 
 import pytest
 
-from kohort.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kohort.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from kohort.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from kohort.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from kohort.protocol.messages.describe_acls import DescribeAclsRequest
-from kohort.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from kohort.protocol.messages.describe_log_dirs import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-)
-from kohort.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    PartitionAsked,
-    TopicAsked,
-)
-from kohort.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kohort.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from kohort.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from kohort.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-)
-from kohort.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from kohort.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from kohort.protocol.messages.elect_leaders import TopicPartitions
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import create_topic
+from tests.support import messages as m
 
 METADATA: Final = "__cluster_metadata"
 NOWHERE: Final = "no-such-topic"
@@ -61,10 +30,10 @@ def test_no_leader_has_to_be_elected(pair: Pair) -> None:
         ):
             wanted = [TopicPartitions(topic=topic, partitions=ids) for topic, ids in asked]
             for kind in (0, 1, 2, -1) if version else (0,):
-                request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
+                request = m.ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
                 pair.ask(request, version)
         for kind in (0, 2) if version else (0,):
-            request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
+            request = m.ElectLeadersRequest(election_type=kind, topic_partitions=None)
             pair.ask(request, version, about=[name])
 
 
@@ -73,30 +42,32 @@ def test_nothing_is_being_moved(pair: Pair) -> None:
     nothing: list[int] = []
     for asked in ([], [(name, [0, 7])], [(NOWHERE, [0])], [("", nothing)]):
         wanted = [
-            ListPartitionReassignmentsTopics(name=topic, partition_indexes=ids)
+            m.ListPartitionReassignmentsTopics(name=topic, partition_indexes=ids)
             for topic, ids in asked
         ]
-        pair.ask(ListPartitionReassignmentsRequest(topics=wanted), 0)
-    pair.ask(ListPartitionReassignmentsRequest(topics=None), 0)
+        pair.ask(m.ListPartitionReassignmentsRequest(topics=wanted), 0)
+    pair.ask(m.ListPartitionReassignmentsRequest(topics=None), 0)
 
 
 def test_partitions_are_moved_to_where_they_are_and_nowhere_else(pair: Pair) -> None:
     name = create_topic(pair).name
     places: list[list[int] | None] = [[1], None, [], [2], [1, 2], [1, 1], [-1]]
     partitions = [
-        [ReassignablePartition(partition_index=index, replicas=replicas)]
+        [m.ReassignablePartition(partition_index=index, replicas=replicas)]
         for index, replicas in itertools.product((0, 7, -1), places)
     ]
     partitions += [[], [*partitions[0], *partitions[1]]]
     for version, allowed in ((0, True), (1, True), (1, False)):
         for topic, moved in itertools.product((name, NOWHERE), partitions):
-            request = AlterPartitionReassignmentsRequest(
+            request = m.AlterPartitionReassignmentsRequest(
                 allow_replication_factor_change=allowed,
-                topics=[ReassignableTopic(name=topic, partitions=moved)],
+                topics=[m.ReassignableTopic(name=topic, partitions=moved)],
             )
             pair.ask(request, version)
         pair.ask(
-            AlterPartitionReassignmentsRequest(allow_replication_factor_change=allowed, topics=[]),
+            m.AlterPartitionReassignmentsRequest(
+                allow_replication_factor_change=allowed, topics=[]
+            ),
             version,
         )
 
@@ -105,10 +76,10 @@ def test_the_directory_that_a_partition_is_in_can_be_asked_for(pair: Pair) -> No
     name = create_topic(pair).name
 
     def directory(answer: Value) -> str:
-        assert isinstance(answer, DescribeLogDirsResponse)
+        assert isinstance(answer, m.DescribeLogDirsResponse)
         return answer.results[0].log_dir
 
-    here = pair.peek(DescribeLogDirsRequest(topics=None), 4).each(directory)
+    here = pair.peek(m.DescribeLogDirsRequest(topics=None), 4).each(directory)
     for version in (1, 2):
         for path in (here, "/no/such/directory", "relative"):
             for topic, indexes in (
@@ -118,23 +89,23 @@ def test_the_directory_that_a_partition_is_in_can_be_asked_for(pair: Pair) -> No
                 (name, []),
                 (NOWHERE, [0]),
             ):
-                asked = AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                asked = m.AlterReplicaLogDirTopic(name=topic, partitions=indexes)
                 pair.ask(
-                    AlterReplicaLogDirsRequest(
-                        dirs=[AlterReplicaLogDir(path=path, topics=[asked])]
+                    m.AlterReplicaLogDirsRequest(
+                        dirs=[m.AlterReplicaLogDir(path=path, topics=[asked])]
                     ),
                     version,
                 )
-        pair.ask(AlterReplicaLogDirsRequest(dirs=[]), version)
+        pair.ask(m.AlterReplicaLogDirsRequest(dirs=[]), version)
 
 
 def test_one_node_keeps_the_metadata(pair: Pair) -> None:
-    def asking(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
-        return DescribeQuorumRequest(
+    def asking(*topics: tuple[str, list[int]]) -> m.DescribeQuorumRequest:
+        return m.DescribeQuorumRequest(
             topics=[
-                TopicAsked(
+                m.TopicAsked(
                     topic_name=name,
-                    partitions=[PartitionAsked(partition_index=index) for index in indexes],
+                    partitions=[m.PartitionAsked(partition_index=index) for index in indexes],
                 )
                 for name, indexes in topics
             ]
@@ -156,19 +127,19 @@ def test_one_node_keeps_the_metadata(pair: Pair) -> None:
 def test_features_that_there_are_not_cannot_be_changed(pair: Pair) -> None:
     for version in range(3):
         for level, kind in ((1, 1), (0, 3), (99, 1), (1, 9)):
-            update = FeatureUpdateKey(
+            update = m.FeatureUpdateKey(
                 feature="no.such.feature",
                 max_version_level=level,
                 upgrade_type=kind if version else 1,
             )
-            pair.ask(UpdateFeaturesRequest(feature_updates=[update]), version)
-        pair.ask(UpdateFeaturesRequest(feature_updates=[]), version)
+            pair.ask(m.UpdateFeaturesRequest(feature_updates=[update]), version)
+        pair.ask(m.UpdateFeaturesRequest(feature_updates=[]), version)
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_a_feature_may_be_set_to_the_level_that_it_has(pair: Pair, version: int) -> None:
-    def update(feature: str, level: int, kind: int = 1) -> FeatureUpdateKey:
-        return FeatureUpdateKey(
+    def update(feature: str, level: int, kind: int = 1) -> m.FeatureUpdateKey:
+        return m.FeatureUpdateKey(
             feature=feature, max_version_level=level, upgrade_type=kind if version else 1
         )
 
@@ -184,21 +155,21 @@ def test_a_feature_may_be_set_to_the_level_that_it_has(pair: Pair, version: int)
         [update("transaction.version", -1)],
         [same, update("no.such.feature", 1)],
     ):
-        pair.ask(UpdateFeaturesRequest(feature_updates=updates), version)
+        pair.ask(m.UpdateFeaturesRequest(feature_updates=updates), version)
 
 
 def test_resources_with_configs_are_listed(pair: Pair) -> None:
     for kinds in ([], [2], [4], [8], [16], [32], [2, 2], [4, 8], [0], [64], [-1], [2, 99]):
-        request = ListConfigResourcesRequest(resource_types=kinds)
+        request = m.ListConfigResourcesRequest(resource_types=kinds)
         pair.ask(request, 1, about=[create_topic(pair).name, "1"])
-    pair.ask(ListConfigResourcesRequest(), 0)
+    pair.ask(m.ListConfigResourcesRequest(), 0)
 
 
 def test_there_are_no_rules_without_an_authorizer(pair: Pair) -> None:
     for version in (1, 2, 3):
         for kind, pattern in ((TOPIC, LITERAL), (ANY_KIND, ANY_KIND), (TOPIC, PREFIXED)):
             pair.ask(
-                DescribeAclsRequest(
+                m.DescribeAclsRequest(
                     resource_type_filter=kind,
                     resource_name_filter=None,
                     pattern_type_filter=pattern,
@@ -209,7 +180,7 @@ def test_there_are_no_rules_without_an_authorizer(pair: Pair) -> None:
                 ),
                 version,
             )
-            rule = DeleteAclsFilter(
+            rule = m.DeleteAclsFilter(
                 resource_type_filter=kind,
                 resource_name_filter="t",
                 pattern_type_filter=pattern,
@@ -219,8 +190,8 @@ def test_there_are_no_rules_without_an_authorizer(pair: Pair) -> None:
                 permission_type=ALLOW,
             )
             for filters in ([], [rule], [rule, rule]):
-                pair.ask(DeleteAclsRequest(filters=filters), version)
-        creation = AclCreation(
+                pair.ask(m.DeleteAclsRequest(filters=filters), version)
+        creation = m.AclCreation(
             resource_type=TOPIC,
             resource_name="t",
             principal="User:a",
@@ -229,13 +200,13 @@ def test_there_are_no_rules_without_an_authorizer(pair: Pair) -> None:
             permission_type=ALLOW,
         )
         for creations in ([], [creation], [creation, creation]):
-            pair.ask(CreateAclsRequest(creations=creations), version)
+            pair.ask(m.CreateAclsRequest(creations=creations), version)
 
 
 def test_a_delegation_token_needs_authentication(pair: Pair) -> None:
     for version in (1, 2, 3):
-        pair.ask(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
-        pair.ask(DescribeDelegationTokenRequest(owners=None), version)
+        pair.ask(m.CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
+        pair.ask(m.DescribeDelegationTokenRequest(owners=None), version)
     for version in (1, 2):
-        pair.ask(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), version)
-        pair.ask(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), version)
+        pair.ask(m.RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), version)
+        pair.ask(m.ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), version)

@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.protocol.messages.metadata import MetadataRequest
-from kohort.protocol.messages.produce import ProduceRequest
 from kohort.protocol.records.batch import CompressionType, TimestampType
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers import differences
@@ -19,6 +17,7 @@ from tests.interop.same_answers.scenes import (
     fetch_request,
     produce_request,
 )
+from tests.support import messages as m
 from tests.support.records.batches import one_record, with_block, with_header
 
 VERSIONS = range(3, 14)
@@ -62,7 +61,7 @@ def test_partitions_and_topics_that_are_not_there(pair: Pair) -> None:
 def test_a_request_for_nothing(pair: Pair) -> None:
     topic = create_topic(pair)
     for version in VERSIONS:
-        pair.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[]), version)
+        pair.ask(m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[]), version)
         pair.ask(produce_request(topic, {}), version)
 
 
@@ -258,7 +257,7 @@ def test_null_records(pair: Pair) -> None:
 
 def test_failures_without_an_answer_close_the_connection(pair: Pair) -> None:
     topic = create_topic(pair)
-    is_still_open = MetadataRequest(topics=[])
+    is_still_open = m.MetadataRequest(topics=[])
     for version in VERSIONS:
         pair.line.send(produce_request(topic, batch(), acks=0), version)
         pair.ask(is_still_open, 4)

@@ -4,24 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kohort.protocol.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from kohort.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from kohort.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
@@ -36,6 +18,7 @@ from tests.interop.same_answers.scenes import (
     produce,
     wait_led,
 )
+from tests.support import messages as m
 
 CREATE_VERSIONS = range(2, 8)
 DELETE_VERSIONS = range(1, 7)
@@ -51,22 +34,23 @@ def wanted(
     replicas: int = 1,
     assignments: Mapping[int, list[int]] | None = None,
     configs: Sequence[tuple[str, str | None]] = (),
-) -> CreatableTopic:
-    return CreatableTopic(
+) -> m.CreatableTopic:
+    return m.CreatableTopic(
         name=fresh_name() if name is None else name,
         num_partitions=partitions,
         replication_factor=replicas,
         assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            m.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
             for index, brokers in (assignments or {}).items()
         ],
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs],
+        configs=[m.CreatableTopicConfig(name=key, value=value) for key, value in configs],
     )
 
 
-def described(*names: str) -> MetadataRequest:
-    return MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+def described(*names: str) -> m.MetadataRequest:
+    return m.MetadataRequest(
+        topics=[m.MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
     )
 
 
@@ -79,10 +63,10 @@ def test_topics_are_created(pair: Pair) -> None:
             wanted(partitions=-1, replicas=-1, assignments={0: [1], 1: [1]}),
             wanted(partitions=-1, replicas=-1, assignments={1: [1], 0: [1]}),
         ):
-            pair.ask(CreateTopicsRequest(topics=[topic]), version)
+            pair.ask(m.CreateTopicsRequest(topics=[topic]), version)
             pair.ask_until_equal(described(topic.name), 7)
         for topic in (wanted(partitions=-1), wanted(replicas=-1)):
-            pair.ask(CreateTopicsRequest(topics=[topic]), version)
+            pair.ask(m.CreateTopicsRequest(topics=[topic]), version)
 
 
 ODD_TOPICS: dict[str, dict[str, Value]] = {
@@ -145,7 +129,7 @@ def test_odd_topics(pair: Pair, name: str) -> None:
     for version in CREATE_VERSIONS:
         for validate_only in (True, False):
             topic = wanted(**ODD_TOPICS[name])
-            request = CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+            request = m.CreateTopicsRequest(topics=[topic], validate_only=validate_only)
             differs = differences.PARSED_CONFIGS if name in SHOWN_AS_UNDERSTOOD else None
             pair.ask(request, version, differs=differs if version >= 5 else None)
     pair.ask_until_equal(described(topic.name), 7)
@@ -154,7 +138,7 @@ def test_odd_topics(pair: Pair, name: str) -> None:
 def test_illegal_names(pair: Pair) -> None:
     for version in CREATE_VERSIONS:
         for name in (*ILLEGAL, "__cluster_metadata"):
-            pair.ask(CreateTopicsRequest(topics=[wanted(name)]), version)
+            pair.ask(m.CreateTopicsRequest(topics=[wanted(name)]), version)
 
 
 def test_names_that_are_taken(pair: Pair) -> None:
@@ -162,56 +146,56 @@ def test_names_that_are_taken(pair: Pair) -> None:
     for version in CREATE_VERSIONS:
         for name in (topic.name, topic.name.replace(".", "_"), topic.name.replace("_", ".")):
             for validate_only in (True, False):
-                request = CreateTopicsRequest(topics=[wanted(name)], validate_only=validate_only)
+                request = m.CreateTopicsRequest(topics=[wanted(name)], validate_only=validate_only)
                 pair.ask(request, version)
 
 
 def test_names_twice_in_a_request(pair: Pair) -> None:
     for version in CREATE_VERSIONS:
         name = fresh_name()
-        request = CreateTopicsRequest(topics=[wanted(name), wanted(), wanted(name, partitions=2)])
+        request = m.CreateTopicsRequest(topics=[wanted(name), wanted(), wanted(name, partitions=2)])
         pair.ask(request, version)
         name = fresh_name("a.b")
-        request = CreateTopicsRequest(topics=[wanted(name), wanted(name.replace(".", "_"))])
+        request = m.CreateTopicsRequest(topics=[wanted(name), wanted(name.replace(".", "_"))])
         pair.ask(request, version, differs=differences.COLLIDING_NAMES)
-        pair.ask(CreateTopicsRequest(topics=[]), version)
+        pair.ask(m.CreateTopicsRequest(topics=[]), version)
 
 
 def test_a_topic_that_fails_fails_alone(pair: Pair) -> None:
     for version in CREATE_VERSIONS:
         topics = [wanted(), wanted(partitions=0), wanted("a b"), wanted(replicas=3), wanted()]
-        pair.ask(CreateTopicsRequest(topics=topics), version)
+        pair.ask(m.CreateTopicsRequest(topics=topics), version)
 
 
 def test_validation_alone_creates_nothing(pair: Pair) -> None:
     for version in CREATE_VERSIONS:
         topic = wanted(partitions=3, configs=[("retention.ms", "1")])
-        request = CreateTopicsRequest(topics=[topic], validate_only=True)
+        request = m.CreateTopicsRequest(topics=[topic], validate_only=True)
         pair.ask(request, version)
         pair.ask(described(topic.name), 7)
 
 
 def test_creation_in_no_time(pair: Pair) -> None:
     for version in CREATE_VERSIONS:
-        pair.ask(CreateTopicsRequest(topics=[wanted(), wanted("a b")], timeout_ms=-1), version)
+        pair.ask(m.CreateTopicsRequest(topics=[wanted(), wanted("a b")], timeout_ms=-1), version)
 
 
 def enlarged(
     name: str, count: int, assignments: Sequence[list[int]] | None = None
-) -> CreatePartitionsTopic:
-    return CreatePartitionsTopic(
+) -> m.CreatePartitionsTopic:
+    return m.CreatePartitionsTopic(
         name=name,
         count=count,
         assignments=None
         if assignments is None
-        else [CreatePartitionsAssignment(broker_ids=brokers) for brokers in assignments],
+        else [m.CreatePartitionsAssignment(broker_ids=brokers) for brokers in assignments],
     )
 
 
 def partitions_request(
-    *topics: CreatePartitionsTopic, validate_only: bool = False, timeout_ms: int = 30_000
-) -> CreatePartitionsRequest:
-    return CreatePartitionsRequest(
+    *topics: m.CreatePartitionsTopic, validate_only: bool = False, timeout_ms: int = 30_000
+) -> m.CreatePartitionsRequest:
+    return m.CreatePartitionsRequest(
         topics=list(topics), timeout_ms=timeout_ms, validate_only=validate_only
     )
 
@@ -259,11 +243,11 @@ def test_topics_that_are_not_enlarged(pair: Pair) -> None:
     pair.ask_until_equal(described(topic.name), 7)
 
 
-def delete_request(version: int, *names: str, timeout_ms: int = 30_000) -> DeleteTopicsRequest:
+def delete_request(version: int, *names: str, timeout_ms: int = 30_000) -> m.DeleteTopicsRequest:
     if version < 6:
-        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
-    topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
-    return DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+        return m.DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
+    topics = [m.DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
+    return m.DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
 def test_topics_are_deleted(pair: Pair) -> None:
@@ -300,28 +284,28 @@ def test_topics_that_are_not_deleted(pair: Pair) -> None:
 
 def test_deletion_by_id(pair: Pair) -> None:
     topic = create_topic(pair)
-    name = DeleteTopicState(name=topic.name, topic_id=ZERO_UUID)
-    by_id = DeleteTopicState(name=None, topic_id=topic.id)
+    name = m.DeleteTopicState(name=topic.name, topic_id=ZERO_UUID)
+    by_id = m.DeleteTopicState(name=None, topic_id=topic.id)
     for topics in (
-        [DeleteTopicState(name=topic.name, topic_id=topic.id)],
-        [DeleteTopicState(name=None, topic_id=ZERO_UUID)],
-        [DeleteTopicState(name=None, topic_id=NOWHERE.id)],
+        [m.DeleteTopicState(name=topic.name, topic_id=topic.id)],
+        [m.DeleteTopicState(name=None, topic_id=ZERO_UUID)],
+        [m.DeleteTopicState(name=None, topic_id=NOWHERE.id)],
         [name, by_id],
         [by_id, name],
         [by_id, by_id],
         [by_id],
     ):
-        pair.ask(DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)
+        pair.ask(m.DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)
     pair.ask_until_equal(described(topic.name), 7)
 
 
-def records_request(name: str, offsets: Mapping[int, int]) -> DeleteRecordsRequest:
+def records_request(name: str, offsets: Mapping[int, int]) -> m.DeleteRecordsRequest:
     partitions = [
-        DeleteRecordsPartition(partition_index=index, offset=offset)
+        m.DeleteRecordsPartition(partition_index=index, offset=offset)
         for index, offset in offsets.items()
     ]
-    topics = [DeleteRecordsTopic(name=name, partitions=partitions)]
-    return DeleteRecordsRequest(topics=topics, timeout_ms=10_000)
+    topics = [m.DeleteRecordsTopic(name=name, partitions=partitions)]
+    return m.DeleteRecordsRequest(topics=topics, timeout_ms=10_000)
 
 
 def test_records_are_deleted(pair: Pair) -> None:
@@ -354,4 +338,4 @@ def test_records_that_are_not_deleted(pair: Pair) -> None:
             ("", {0: 1}),
         ):
             pair.ask(records_request(name, offsets), version)
-        pair.ask(DeleteRecordsRequest(topics=[], timeout_ms=1000), version)
+        pair.ask(m.DeleteRecordsRequest(topics=[], timeout_ms=1000), version)

@@ -4,20 +4,12 @@ told of positions that wait for the end of a transaction.
 
 import pytest
 
-from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.groups import Group, Member, plus
 from tests.interop.same_answers.offsets import commit, delete_request, fetch_all, fetch_request
 from tests.interop.same_answers.pair import Answers, Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic, fresh_name
+from tests.support import messages as m
 
 VERSIONS = range(7)
 MEMBERS_SINCE = 3
@@ -32,16 +24,16 @@ class Producer:
     def __init__(self, group: Group) -> None:
         self.group = group
         self.id = fresh_name("producer")
-        find = FindCoordinatorRequest(key=self.id, key_type=1)
+        find = m.FindCoordinatorRequest(key=self.id, key_type=1)
         group.wait_until(find, 3, lambda answer: not answer.error_code)
-        request = InitProducerIdRequest(transactional_id=self.id, transaction_timeout_ms=60_000)
+        request = m.InitProducerIdRequest(transactional_id=self.id, transaction_timeout_ms=60_000)
         answers = group.wait_until(request, 4, lambda answer: not answer.error_code)
         self.pid = answers.each(lambda answer: answer.producer_id)
         self.epoch = answers.each(lambda answer: answer.producer_epoch)
 
     def add(self, version: int) -> None:
         """Add the group's partition, as producers do before they send an older TxnOffsetCommit."""
-        request = AddOffsetsToTxnRequest(
+        request = m.AddOffsetsToTxnRequest(
             transactional_id=self.id,
             producer_id=self.pid,
             producer_epoch=self.epoch,
@@ -53,12 +45,12 @@ class Producer:
     def commit(
         self,
         version: int,
-        *topics: TxnOffsetCommitRequestTopic,
+        *topics: m.TxnOffsetCommitRequestTopic,
         member: Member | None = None,
         **changes: Value,
     ) -> Answers:
         """Ask, and compare."""
-        request = TxnOffsetCommitRequest(
+        request = m.TxnOffsetCommitRequest(
             transactional_id=self.id,
             group_id=self.group.id,
             producer_id=self.pid,
@@ -74,12 +66,12 @@ class Producer:
         return self.group.pair.ask(request, version)
 
 
-def at(topic: Topic, *partitions: int, metadata: str | None = "") -> TxnOffsetCommitRequestTopic:
-    return TxnOffsetCommitRequestTopic(
+def at(topic: Topic, *partitions: int, metadata: str | None = "") -> m.TxnOffsetCommitRequestTopic:
+    return m.TxnOffsetCommitRequestTopic(
         name=topic.name,
         topic_id=topic.id,
         partitions=[
-            TxnOffsetCommitRequestPartition(
+            m.TxnOffsetCommitRequestPartition(
                 partition_index=index, committed_offset=42 + index, committed_metadata=metadata
             )
             for index in partitions
@@ -111,7 +103,7 @@ def test_positions_that_wait(pair: Pair, group_topic: Topic, version: int) -> No
     pair.ask(delete_request(group, {group_topic.name: [0, 1]}), 0)
     look(group, group_topic)
     producer.commit(version, at(group_topic, 2))
-    pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+    pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
     look(group, group_topic)
 
 

@@ -16,31 +16,12 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, Struct, schema_of
-from kohort.protocol.messages.create_acls import (
-    AclCreation,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
-from kohort.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
-from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.interop.same_answers import scenes
 from tests.interop.same_answers.each import Value, for_broker
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Side, Twins, wait_ready
 from tests.interop.same_answers.questions import questions
 from tests.interop.same_answers.scenes import Topic
+from tests.support import messages as m
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
@@ -97,9 +78,9 @@ class Asker:
 def logged_in(port: int, user: str, *, source: str) -> RawClient:
     """A connection of a user, whose password is the name."""
     client = RawClient(port, source=source)
-    client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+    client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
     token = f"\0{user}\0{user}".encode()
-    answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 1, SaslAuthenticateResponse)
+    answer = client.call(m.SaslAuthenticateRequest(auth_bytes=token), 1, m.SaslAuthenticateResponse)
     assert answer.error_code == ErrorCode.NONE, answer
     return client
 
@@ -113,26 +94,28 @@ class Secured:
         self.topics = [scenes.create_topic(self.pair, name=name) for name in NAMES]
         for kind in (0, 1):
             # Kafka creates the coordinators' topics on their first use.
-            self.pair.ask_until_equal(FindCoordinatorRequest(key="anything", key_type=kind), 3)
-        self.rules: list[AclCreation] = []
+            self.pair.ask_until_equal(m.FindCoordinatorRequest(key="anything", key_type=kind), 3)
+        self.rules: list[m.AclCreation] = []
 
-    def set_rules(self, rules: Sequence[AclCreation]) -> None:
+    def set_rules(self, rules: Sequence[m.AclCreation]) -> None:
         """Replace all rules, and wait until both go by them."""
-        everything = DeleteAclsFilter(
+        everything = m.DeleteAclsFilter(
             resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1,
             principal_filter=None, host_filter=None, operation=1, permission_type=1,
         )  # fmt: skip
         for side in self.pair.sides:
             with RawClient(side.port) as client:
-                gone = client.call(DeleteAclsRequest(filters=[everything]), 3, DeleteAclsResponse)
+                gone = client.call(
+                    m.DeleteAclsRequest(filters=[everything]), 3, m.DeleteAclsResponse
+                )
                 assert gone.filter_results[0].error_code == ErrorCode.NONE
-                request = CreateAclsRequest(creations=list(rules))
-                made = client.call(request, 3, CreateAclsResponse)
+                request = m.CreateAclsRequest(creations=list(rules))
+                made = client.call(request, 3, m.CreateAclsResponse)
                 assert not any(one.error_code for one in made.results), made
                 wait_for_rules(client, {key(rule) for rule in rules})
 
 
-def key(rule: AclCreation) -> tuple[object, ...]:
+def key(rule: m.AclCreation) -> tuple[object, ...]:
     return (
         *(rule.resource_type, rule.resource_name, rule.resource_pattern_type),
         *(rule.principal, rule.host, rule.operation, rule.permission_type),
@@ -141,13 +124,13 @@ def key(rule: AclCreation) -> tuple[object, ...]:
 
 def wait_for_rules(client: RawClient, wanted: set[tuple[object, ...]]) -> None:
     """Kafka's controller answers before its broker knows."""
-    request = DescribeAclsRequest(
+    request = m.DescribeAclsRequest(
         resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1,
         principal_filter=None, host_filter=None, operation=1, permission_type=1,
     )  # fmt: skip
     deadline = time.monotonic() + 30
     while True:
-        answer = client.call(request, 3, DescribeAclsResponse)
+        answer = client.call(request, 3, m.DescribeAclsResponse)
         found = {
             (
                 *(of.resource_type, of.resource_name, of.pattern_type),
@@ -162,9 +145,9 @@ def wait_for_rules(client: RawClient, wanted: set[tuple[object, ...]]) -> None:
         time.sleep(0.01)
 
 
-def random_rule(choose: random.Random) -> AclCreation:
+def random_rule(choose: random.Random) -> m.AclCreation:
     kind = choose.choice((TOPIC, TOPIC, GROUP, TXN, CLUSTER))
-    return AclCreation(
+    return m.AclCreation(
         resource_type=kind,
         resource_name=THE_CLUSTER if kind == CLUSTER else choose.choice(PATTERNS),
         resource_pattern_type=LITERAL if kind == CLUSTER else choose.choice((LITERAL, PREFIXED)),
@@ -240,15 +223,15 @@ def count(said: Sequence[tuple[str, int]]) -> int:
 
 def random_questions(choose: random.Random, topics: Sequence[Topic]) -> Iterator[tuple[Value, int]]:
     """Requests, each in one of its versions, about names that rules are about."""
-    metadata = MetadataRequest(
-        topics=[MetadataRequestTopic(name=topic.name) for topic in topics],
+    metadata = m.MetadataRequest(
+        topics=[m.MetadataRequestTopic(name=topic.name) for topic in topics],
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=True,
         include_topic_authorized_operations=True,
     )
     yield metadata, 10
-    yield DescribeGroupsRequest(groups=list(NAMES), include_authorized_operations=True), 5
-    yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), 4
+    yield m.DescribeGroupsRequest(groups=list(NAMES), include_authorized_operations=True), 5
+    yield m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), 4
     asked = list(questions([choose.choice(topics)], [choose.choice(NAMES)], [choose.choice(NAMES)]))
     for question in choose.sample(asked, 25):
         # Those who ask write no rules and keep all topics, and what they may fetch need not have

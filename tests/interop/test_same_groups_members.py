@@ -2,11 +2,10 @@
 
 import pytest
 
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.same_answers.ages import AGES, NEWEST, Age, of_ages
 from tests.interop.same_answers.groups import Group, Member, subscription
 from tests.interop.same_answers.pair import Pair
+from tests.support import messages as m
 
 
 @pytest.fixture(params=of_ages(AGES))
@@ -208,9 +207,9 @@ def test_an_empty_group_begins_again_under_another_type(group: Group) -> None:
 def test_a_deleted_group_begins_at_the_beginning(group: Group) -> None:
     one = group.member("one")
     group.settle(one)
-    group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+    group.pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
     one.leave()
-    group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+    group.pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
     group.show(one)
     group.list()
     two = group.member("two")
@@ -316,7 +315,7 @@ class TestUnusedIds:
         one = group.member("one").ask_for_id()
         group.wait_state("Empty")
         group.describe()
-        pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+        pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
         one.join().answers()
         group.describe()
 
@@ -341,19 +340,19 @@ def test_several_leave_in_one_request(pair: Pair, version: int) -> None:
     newcomer = group.member("newcomer").ask_for_id()
     group.leave(version=version)
     group.leave(
-        MemberIdentity(member_id="nobody"),
-        MemberIdentity(member_id=""),
-        MemberIdentity(member_id="", group_instance_id="nobody"),
-        MemberIdentity(member_id=one.id, group_instance_id="an-instance"),
-        MemberIdentity(member_id=one.id, group_instance_id="nobody"),
+        m.MemberIdentity(member_id="nobody"),
+        m.MemberIdentity(member_id=""),
+        m.MemberIdentity(member_id="", group_instance_id="nobody"),
+        m.MemberIdentity(member_id=one.id, group_instance_id="an-instance"),
+        m.MemberIdentity(member_id=one.id, group_instance_id="nobody"),
     )
     group.show(one, two, static)
     group.leave(
         one,
         one,
         newcomer,
-        MemberIdentity(member_id="", group_instance_id="an-instance"),
-        MemberIdentity(member_id=static.id, group_instance_id="an-instance"),
+        m.MemberIdentity(member_id="", group_instance_id="an-instance"),
+        m.MemberIdentity(member_id=static.id, group_instance_id="an-instance"),
     )
     group.show(one, two, static)
     two.join().answers()
@@ -374,7 +373,7 @@ def test_reasons_as_text_change_nothing(pair: Pair, reason: str | None) -> None:
         waiting.answers()
         group.assign(one, two)
         two.join(reason=reason).answers()
-        group.leave(MemberIdentity(member_id=two.id, reason=reason), version=5)
+        group.leave(m.MemberIdentity(member_id=two.id, reason=reason), version=5)
         group.show(one, two)
 
 

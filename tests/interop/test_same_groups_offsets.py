@@ -5,18 +5,6 @@ from collections.abc import Sequence
 import pytest
 from kafka import KafkaConsumer
 
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.interop.same_answers.groups import Group, subscription
 from tests.interop.same_answers.offsets import (
     commit,
@@ -28,6 +16,7 @@ from tests.interop.same_answers.offsets import (
 )
 from tests.interop.same_answers.pair import Pair, Twins
 from tests.interop.same_answers.scenes import NOWHERE, Topic, create_topic, fresh_name
+from tests.support import messages as m
 from tests.support.brokers.server_process import ServerProcess
 
 COMMIT_VERSIONS = range(2, 11)
@@ -45,7 +34,7 @@ def test_a_group_that_only_stores_positions(pair: Pair, group_topic: Topic, vers
     fetch_all(group, group_topic, versions=[version])
     pair.ask(delete_request(group, {group_topic.name: [0, 2]}), 0)
     fetch_all(group, group_topic, versions=[version])
-    pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+    pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
     fetch_all(group, group_topic, versions=[version])
     group.describe()
 
@@ -161,10 +150,10 @@ def test_positions_of_several_groups(pair: Pair, group_topic: Topic) -> None:
         commit(group, group_topic, {0: index})
     for version in range(8, 11):
         asked = [
-            OffsetFetchRequestGroup(
+            m.OffsetFetchRequestGroup(
                 group_id=group.id,
                 topics=[
-                    OffsetFetchRequestTopics(
+                    m.OffsetFetchRequestTopics(
                         name=topic.name, topic_id=topic.id, partition_indexes=[0, 5, -1]
                     )
                     for topic in (group_topic, NOWHERE)
@@ -174,7 +163,7 @@ def test_positions_of_several_groups(pair: Pair, group_topic: Topic) -> None:
         ]
         for groups_asked in (asked[:1], asked, []):
             for stable in (False, True):
-                request = OffsetFetchRequest(groups=groups_asked, require_stable=stable)
+                request = m.OffsetFetchRequest(groups=groups_asked, require_stable=stable)
                 pair.ask(request, version)
 
 
@@ -245,7 +234,7 @@ def test_positions_go_with_their_topic(pair: Pair) -> None:
     group = Group(pair)
     for one in (topic, other):
         commit(group, one, {0: 1})
-    pair.ask(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10_000), 5)
+    pair.ask(m.DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10_000), 5)
     gone = fetch_request(group, 8, None)
     group.wait_until(gone, 8, lambda answer: len(answer.groups[0].topics) == 1)
     for version in range(1, 10):
@@ -261,9 +250,9 @@ def test_groups_without_a_name(pair: Pair, group_topic: Topic) -> None:
     for version in range(10):
         one.join(version).answers()
     for version in range(5):
-        pair.ask(HeartbeatRequest(group_id="", generation_id=1, member_id="x"), version)
+        pair.ask(m.HeartbeatRequest(group_id="", generation_id=1, member_id="x"), version)
     for version in range(6):
-        request = SyncGroupRequest(
+        request = m.SyncGroupRequest(
             group_id="",
             generation_id=1,
             member_id="x",
@@ -273,9 +262,9 @@ def test_groups_without_a_name(pair: Pair, group_topic: Topic) -> None:
         )
         pair.ask(request, version)
     for version in range(3):
-        pair.ask(LeaveGroupRequest(group_id="", member_id="x"), version)
+        pair.ask(m.LeaveGroupRequest(group_id="", member_id="x"), version)
     for version in range(3, 6):
-        leaving = LeaveGroupRequest(group_id="", members=[MemberIdentity(member_id="x")])
+        leaving = m.LeaveGroupRequest(group_id="", members=[m.MemberIdentity(member_id="x")])
         pair.ask(leaving, version)
     pair.ask(delete_request(group, {group_topic.name: [0]}), 0)
     commit(group, group_topic, {0: 1})
@@ -283,8 +272,8 @@ def test_groups_without_a_name(pair: Pair, group_topic: Topic) -> None:
     fetch_all(group, group_topic)
     for version in range(7):
         group.describe(version)
-    pair.ask(DeleteGroupsRequest(groups_names=["", ""]), 2)
-    pair.ask(DeleteGroupsRequest(groups_names=["", ""]), 3)
+    pair.ask(m.DeleteGroupsRequest(groups_names=["", ""]), 2)
+    pair.ask(m.DeleteGroupsRequest(groups_names=["", ""]), 3)
 
 
 @pytest.mark.parametrize("group_id", ["ä b/ü€", "x" * 1000, "\n", ".."])
@@ -297,7 +286,7 @@ def test_groups_of_any_name(pair: Pair, group_topic: Topic, group_id: str) -> No
     group.describe()
     group.list()
     one.leave()
-    pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+    pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
 
 
 def test_several_groups_at_once(pair: Pair, group_topic: Topic) -> None:
@@ -310,11 +299,11 @@ def test_several_groups_at_once(pair: Pair, group_topic: Topic) -> None:
     names = [group.id for group in (empty, settled, simple, absent)]
     for version in range(7):
         for asked in (names, names[::-1], [names[0]] * 3, []):
-            pair.ask(DescribeGroupsRequest(groups=asked), version)
+            pair.ask(m.DescribeGroupsRequest(groups=asked), version)
     for version in range(4):
         for asked in (names[1:2], [absent.id, absent.id], []):
-            pair.ask(DeleteGroupsRequest(groups_names=asked), version)
-    pair.ask(DeleteGroupsRequest(groups_names=names), 2)
+            pair.ask(m.DeleteGroupsRequest(groups_names=asked), version)
+    pair.ask(m.DeleteGroupsRequest(groups_names=names), 2)
     for group in (empty, settled, simple):
         group.list()
 
@@ -322,12 +311,12 @@ def test_several_groups_at_once(pair: Pair, group_topic: Topic) -> None:
 def test_coordinators(pair: Pair) -> None:
     # A Kafka that has just started makes its internal topics when it is first asked.
     for kind in (0, 1):
-        request = FindCoordinatorRequest(key_type=kind)
+        request = m.FindCoordinatorRequest(key_type=kind)
         Group(pair).wait_until(request, 3, lambda answer: not answer.error_code)
     for version in range(7):
         for kind in (0, 1, 2, 3, -1) if version else (0,):
             for keys in (["a-group"], ["", "b"], ["a", "a"], ["x:y:1"]):
-                request = FindCoordinatorRequest(key_type=kind)
+                request = m.FindCoordinatorRequest(key_type=kind)
                 if version < 4:
                     request.key = keys[0]
                 else:

@@ -10,13 +10,12 @@ from functools import partial
 
 import pytest
 
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers.groups import Group, subscription
 from tests.interop.same_answers.offsets import commit, delete_request, fetch_all
 from tests.interop.same_answers.pair import Pair, wait_ready
 from tests.interop.same_answers.scenes import Topic, create_topic
+from tests.support import messages as m
 
 pytestmark = pytest.mark.long
 
@@ -63,7 +62,7 @@ def a_settled_group_of_static_members(group: Group, topic: Topic) -> Iterator[No
         new.sync().answers()
         group.list()
         group.show(old, new)
-        group.leave(MemberIdentity(member_id=old.id, group_instance_id=old.instance))
+        group.leave(m.MemberIdentity(member_id=old.id, group_instance_id=old.instance))
     commit(group, topic, {0: 6}, member=one, group_instance_id="1")
 
 
@@ -189,7 +188,7 @@ def a_group_that_only_stores_positions(group: Group, topic: Topic) -> Iterator[N
     group.list()
     group.show()
     fetch_all(group, topic)
-    group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+    group.pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
     group.list()
     group.show()
 
@@ -200,7 +199,7 @@ def a_group_that_was_deleted(group: Group, topic: Topic) -> Iterator[None]:
     group.settle(one)
     commit(group, topic, {0: 5}, member=one)
     one.leave()
-    group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
+    group.pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
     yield
     group.list()
     group.show(one)

@@ -2,12 +2,6 @@
 
 import pytest
 
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.leave_group import MemberIdentity
-from kohort.protocol.messages.list_groups import ListGroupsRequest
-from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.group_scenes import NOBODY, STATES, Scene, scene_in
@@ -22,6 +16,7 @@ from tests.interop.same_answers.offsets import (
 )
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic
+from tests.support import messages as m
 
 every_state = pytest.mark.parametrize("state", STATES)
 
@@ -42,7 +37,7 @@ def test_heartbeats(pair: Pair, state: str) -> None:
             if instance is not None and version < 3:
                 continue
             for change in (0, 1, -1):
-                request = HeartbeatRequest(
+                request = m.HeartbeatRequest(
                     group_id=scene.group.id,
                     generation_id=plus(scene.generation, change),
                     member_id=member_id,
@@ -69,8 +64,8 @@ def test_syncs_that_are_refused(pair: Pair, state: str) -> None:
     show(scene)
 
 
-def sync_request(scene: Scene, member_id: Value, generation: Value) -> SyncGroupRequest:
-    return SyncGroupRequest(
+def sync_request(scene: Scene, member_id: Value, generation: Value) -> m.SyncGroupRequest:
+    return m.SyncGroupRequest(
         group_id=scene.group.id,
         generation_id=generation,
         member_id=member_id,
@@ -189,7 +184,7 @@ def test_leaving_by_id(pair: Pair, state: str) -> None:
         for name in ("leader", "follower", "static", "newcomer", NOBODY, ""):
             scene = scene_in(pair, state)
             member_id = getattr(scene, name).id if hasattr(scene, name) else name
-            scene.group.leave(MemberIdentity(member_id=member_id), version=version)
+            scene.group.leave(m.MemberIdentity(member_id=member_id), version=version)
             if name == "newcomer" and state in {"CompletingRebalance", "Stable"}:
                 scene.group.describe(differs=differences.RETURNED_UNUSED_ID)
             else:
@@ -212,7 +207,7 @@ def test_leaving_with_an_instance(pair: Pair, state: str) -> None:
             if (member_id, instance) == (scene.static.id, None):
                 continue
             scene.group.leave(
-                MemberIdentity(member_id=member_id, group_instance_id=instance), version=version
+                m.MemberIdentity(member_id=member_id, group_instance_id=instance), version=version
             )
         scene.group.describe()
 
@@ -274,7 +269,7 @@ def test_deleting_groups(pair: Pair, state: str) -> None:
     for version in range(4):
         scene = scene_in(pair, state)
         names = [scene.group.id, scene.group.id, "no-such-group"]
-        pair.ask(DeleteGroupsRequest(groups_names=names), version)
+        pair.ask(m.DeleteGroupsRequest(groups_names=names), version)
         show(scene)
 
 
@@ -282,7 +277,7 @@ def test_deleting_groups(pair: Pair, state: str) -> None:
 def test_describing_groups(pair: Pair, state: str) -> None:
     scene = scene_in(pair, state)
     for version in range(7):
-        request = DescribeGroupsRequest(groups=[scene.group.id, "no-such-group", scene.group.id])
+        request = m.DescribeGroupsRequest(groups=[scene.group.id, "no-such-group", scene.group.id])
         pair.ask(request, version)
         if version >= 3:
             request.include_authorized_operations = True
@@ -293,7 +288,7 @@ def test_describing_groups(pair: Pair, state: str) -> None:
 def test_listing_groups(pair: Pair, state: str) -> None:
     scene = scene_in(pair, state)
     for version in range(6):
-        pair.ask(ListGroupsRequest(), version, about=[scene.group.id])
+        pair.ask(m.ListGroupsRequest(), version, about=[scene.group.id])
     for filtered in (
         [state],
         [state.upper()],

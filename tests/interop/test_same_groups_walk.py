@@ -10,8 +10,6 @@ from typing import NamedTuple
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.same_answers.each import for_broker
 from tests.interop.same_answers.groups import Group, Member, plus, subscription
 from tests.interop.same_answers.offsets import (
@@ -22,6 +20,7 @@ from tests.interop.same_answers.offsets import (
 )
 from tests.interop.same_answers.pair import Pair, Pending
 from tests.interop.same_answers.scenes import Topic
+from tests.support import messages as m
 
 STEPS = 60
 MEMBERS_MAX = 2
@@ -173,7 +172,7 @@ class Walk:
         if not member.id or member in syncs:
             return
         by_instance = member.instance is not None and self.random.random() < 0.5
-        identity = MemberIdentity(
+        identity = m.MemberIdentity(
             member_id="" if by_instance else member.id,
             group_instance_id=member.instance if by_instance else None,
         )
@@ -198,7 +197,7 @@ class Walk:
 
     def delete_group(self) -> None:
         if self.random.random() < 0.3:
-            self.pair.ask(DeleteGroupsRequest(groups_names=[self.group.id]), 2)
+            self.pair.ask(m.DeleteGroupsRequest(groups_names=[self.group.id]), 2)
 
     def delete_offsets(self) -> None:
         self.pair.ask(delete_request(self.group, {self.topic.name: [0, 5]}), 0)

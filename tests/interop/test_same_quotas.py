@@ -9,24 +9,7 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    EntityData,
-    EntryData,
-    OpData,
-)
-from kohort.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest
-from kohort.protocol.messages.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
-)
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.messages.alter_client_quotas import EntityData, EntryData
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Line, Pair, Side, Twins, opened
@@ -39,6 +22,7 @@ from tests.interop.same_answers.scenes import (
     produce,
     produce_request,
 )
+from tests.support import messages as m
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
@@ -62,15 +46,17 @@ def pair(limited: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
         yield made
 
 
-def alteration(*entity: tuple[str, str | None], **limits: float | None) -> AlterClientQuotasRequest:
+def alteration(
+    *entity: tuple[str, str | None], **limits: float | None
+) -> m.AlterClientQuotasRequest:
     entry = EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         ops=[
-            OpData(key=key, value=value or 0.0, remove=value is None)
+            m.OpData(key=key, value=value or 0.0, remove=value is None)
             for key, value in limits.items()
         ],
     )
-    return AlterClientQuotasRequest(entries=[entry], validate_only=False)
+    return m.AlterClientQuotasRequest(entries=[entry], validate_only=False)
 
 
 def test_limits_are_taken_and_refused_alike(pair: Pair) -> None:
@@ -93,19 +79,19 @@ def test_limits_are_taken_and_refused_alike(pair: Pair) -> None:
     ):
         pair.ask(alteration(*entity, **limits), 1)
     for component in (
-        ComponentData(entity_type="ip", match_type=2, match=None),
-        ComponentData(entity_type="ip", match_type=0, match="1.2.3.4"),
-        ComponentData(entity_type="ip", match_type=1, match=None),
-        ComponentData(entity_type="user", match_type=0, match="u"),
+        m.ComponentData(entity_type="ip", match_type=2, match=None),
+        m.ComponentData(entity_type="ip", match_type=0, match="1.2.3.4"),
+        m.ComponentData(entity_type="ip", match_type=1, match=None),
+        m.ComponentData(entity_type="user", match_type=0, match="u"),
     ):
         for strict in (False, True):
-            asked = DescribeClientQuotasRequest(components=[component], strict=strict)
+            asked = m.DescribeClientQuotasRequest(components=[component], strict=strict)
             pair.ask_until_equal(asked, 1)
 
 
 def test_as_many_connections_of_an_address_are_served(pair: Pair) -> None:
     pair.ask(alteration(("ip", LIMITED), connection_creation_rate=2.0), 1)
-    of_all = DescribeClientQuotasRequest(components=[], strict=False)
+    of_all = m.DescribeClientQuotasRequest(components=[], strict=False)
     pair.ask_until_equal(of_all, 1)
     served = [count_served(side, 25) for side in pair.sides]
     assert served == [20, 20]
@@ -130,7 +116,7 @@ class Changes:
         self.client_id = fresh_name("client")
         entity = ("client-id", self.client_id)
         pair.ask(alteration(entity, controller_mutation_rate=SLOW), 1)
-        pair.ask_until_equal(DescribeClientQuotasRequest(components=[], strict=False), 1)
+        pair.ask_until_equal(m.DescribeClientQuotasRequest(components=[], strict=False), 1)
 
     def ask(self, request: Value, version: int) -> None:
         """Both fail and hold back alike."""
@@ -143,9 +129,9 @@ class Changes:
         self.pair.compare(request, version, answers)
 
 
-def creation(*counts: int, validate_only: bool = False) -> CreateTopicsRequest:
+def creation(*counts: int, validate_only: bool = False) -> m.CreateTopicsRequest:
     topics = [
-        CreatableTopic(
+        m.CreatableTopic(
             name=fresh_name(),
             num_partitions=count,
             replication_factor=1,
@@ -154,7 +140,7 @@ def creation(*counts: int, validate_only: bool = False) -> CreateTopicsRequest:
         )
         for count in counts
     ]
-    return CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=validate_only)
+    return m.CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=validate_only)
 
 
 def test_changes_of_topics_are_charged_and_held_back_alike(pair: Pair) -> None:
@@ -167,15 +153,15 @@ def test_changes_of_topics_are_charged_and_held_back_alike(pair: Pair) -> None:
     changes.ask(creation(1, 1), 6)
     changes.ask(creation(3), 5)
     changes.ask(creation(0), 7)
-    growth = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=topic.name, count=4, assignments=None)],
+    growth = m.CreatePartitionsRequest(
+        topics=[m.CreatePartitionsTopic(name=topic.name, count=4, assignments=None)],
         timeout_ms=30_000,
         validate_only=False,
     )
     changes.ask(growth, 3)
     changes.ask(growth, 2)
     changes.ask(growth, 2)
-    deletion = DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=30_000)
+    deletion = m.DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=30_000)
     changes.ask(deletion, 5)
     changes.ask(deletion, 4)
     changes.ask(deletion, 4)
@@ -194,8 +180,8 @@ def test_growth_that_is_only_looked_at_is_charged_alike(pair: Pair, version: int
     topic = create_topic(pair)
     changes = Changes(pair)
     for validate_only in (True, True, False, False):
-        growth = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=topic.name, count=4, assignments=None)],
+        growth = m.CreatePartitionsRequest(
+            topics=[m.CreatePartitionsTopic(name=topic.name, count=4, assignments=None)],
             timeout_ms=30_000,
             validate_only=validate_only,
         )
@@ -208,8 +194,8 @@ def hurried(pair: Pair) -> Iterator[Pair]:
     # Kafka makes topics of coordinators by a request to its controller, and is held back like any
     # other client; what it forwards for others waits behind that.
     for kind in (0, 1):
-        pair.ask_until_equal(FindCoordinatorRequest(key="anything", key_type=kind), 3)
-    of_all = DescribeClientQuotasRequest(components=[], strict=False)
+        pair.ask_until_equal(m.FindCoordinatorRequest(key="anything", key_type=kind), 3)
+    of_all = m.DescribeClientQuotasRequest(components=[], strict=False)
     pair.ask(alteration(("client-id", "test"), request_percentage=1e9), 1)
     pair.ask_until_equal(of_all, 1)
     pair.ask(alteration(("client-id", None), request_percentage=1e-6), 1)
@@ -243,8 +229,8 @@ def test_every_request_is_charged_for_its_time_alike(hurried: Pair) -> None:
 
 
 def is_there(pair: Pair, side: Side, name: str) -> bool:
-    asked = MetadataRequest(
-        topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    asked = m.MetadataRequest(
+        topics=[m.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
     )
     (topic,) = pair.line.ask_alone(side, asked, 12).topics
     return bool(topic.error_code == ErrorCode.NONE)
@@ -256,8 +242,8 @@ def test_topics_that_are_made_by_asking_for_them_are_charged_alike(pair: Pair) -
     names = [fresh_name() for _ in range(3)]
     line = pair.open(client_id=changes.client_id)
     for name in names:
-        asked = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
+        asked = m.MetadataRequest(
+            topics=[m.MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
         )
         for side in pair.sides:
             assert line.ask_alone(side, asked, 12).throttle_time_ms == 0
@@ -293,7 +279,7 @@ def test_who_connects_anew_owes_what_he_owed_alike(pair: Pair) -> None:
     topic = create_topic(pair)
     client_id = fresh_name("client")
     pair.ask(alteration(("client-id", client_id), producer_byte_rate=10_000.0), 1)
-    pair.ask_until_equal(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    pair.ask_until_equal(m.DescribeClientQuotasRequest(components=[], strict=False), 1)
     request = produce_request(topic, batch(bytes(40_000)))
     told = [throttled(pair, client_id, request, 9) for _ in range(8)]
     print(told)
@@ -309,7 +295,7 @@ def test_a_consumer_that_connects_anew_gets_nothing_alike(pair: Pair) -> None:
     produce(pair, topic, batch(bytes(40_000)))
     client_id = fresh_name("client")
     pair.ask(alteration(("client-id", client_id), consumer_byte_rate=5_000.0), 1)
-    pair.ask_until_equal(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    pair.ask_until_equal(m.DescribeClientQuotasRequest(components=[], strict=False), 1)
     told = [throttled(pair, client_id, fetch_request(topic), 12) for _ in range(4)]
     print(told)
     assert told[0] == [0, 0]

@@ -8,21 +8,13 @@ from typing import Final, NamedTuple, TypeVar
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kohort.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from kohort.protocol.messages.fetch import FetchResponse
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers.pair import Pair, Side, Twins
 from tests.interop.same_answers.scenes import create_topic, fresh_name
 from tests.interop.test_same_quotas import alteration
+from tests.support import messages as m
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
@@ -86,14 +78,14 @@ def count_of(rate: int) -> int:
 
 def produce(client: Client, topic: str, batch: bytes) -> int:
     """Milliseconds that the client is told to wait."""
-    data = PartitionProduceData(index=0, records=memoryview(batch))
-    request = ProduceRequest(
+    data = m.PartitionProduceData(index=0, records=memoryview(batch))
+    request = m.ProduceRequest(
         transactional_id=None,
         acks=1,
         timeout_ms=30_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        topic_data=[m.TopicProduceData(name=topic, partition_data=[data])],
     )
-    answer = client.ask(request, 9, ProduceResponse)
+    answer = client.ask(request, 9, m.ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     return answer.throttle_time_ms
 
@@ -104,7 +96,7 @@ def pass_in(side: Side, name: str, topic: str, rate: int) -> Passage:
     for _ in range(count_of(rate)):
         told_ms += produce(client, topic, batch)
     # Comes when the last wait is over.
-    client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    client.ask(m.ApiVersionsRequest(), 0, m.ApiVersionsResponse)
     took_s = time.monotonic() - began_s
     client.close()
     return Passage(took_s, told_ms)
@@ -115,7 +107,7 @@ def pass_out(side: Side, name: str, topic: str, rate: int) -> Passage:
     began_s, told_ms, offset = time.monotonic(), 0, 0
     while offset < count_of(rate):
         request = fetch_request(topic, offset, max_bytes=size)
-        answer = client.ask(request, 11, FetchResponse)
+        answer = client.ask(request, 11, m.FetchResponse)
         told_ms += answer.throttle_time_ms
         for one in answer.responses:
             assert one.partitions[0].error_code == ErrorCode.NONE
@@ -150,7 +142,7 @@ def test_clients_at_five_rates_get_through_as_fast_and_are_told_so(
                 filled(side, topic, rate)
     for rate, name in names.items():
         pair.ask(alteration(("client-id", name), **{key: float(rate)}), 1)
-    pair.ask_until_equal(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    pair.ask_until_equal(m.DescribeClientQuotasRequest(components=[], strict=False), 1)
     with ThreadPoolExecutor(2 * len(RATES)) as pool:
         under_way = {
             (side.name, rate): pool.submit(through, side, names[rate], topics[rate], rate)

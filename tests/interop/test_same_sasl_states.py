@@ -9,37 +9,27 @@ from typing import Final
 import pytest
 
 from kohort.client.net.sasl import Scram
-from kohort.protocol.messages.api_versions import ApiVersionsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.list_groups import ListGroupsRequest
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.messages.produce import ProduceRequest
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.network.wire import RawClient, framed, header, request_body
 
 pytestmark = pytest.mark.long
 
-VERSIONS = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-TOPICS = [MetadataRequestTopic(name="a"), MetadataRequestTopic(name="b")]
+VERSIONS = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
+TOPICS = [m.MetadataRequestTopic(name="a"), m.MetadataRequestTopic(name="b")]
 REQUESTS: Final = (
     *((VERSIONS, version) for version in range(5)),
-    *((MetadataRequest(topics=TOPICS), version) for version in range(13)),
-    *((MetadataRequest(topics=None), version) for version in (1, 4, 8, 9, 12)),
-    *((MetadataRequest(topics=[]), version) for version in (0, 1, 10, 12)),
-    (FindCoordinatorRequest(key="g"), 0),
-    (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
-    (ListGroupsRequest(), 4),
-    (ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=[]), 7),
-    (ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[]), 7),
-    (SaslHandshakeRequest(mechanism="PLAIN"), 0),
-    (SaslHandshakeRequest(mechanism="NOPE"), 1),
+    *((m.MetadataRequest(topics=TOPICS), version) for version in range(13)),
+    *((m.MetadataRequest(topics=None), version) for version in (1, 4, 8, 9, 12)),
+    *((m.MetadataRequest(topics=[]), version) for version in (0, 1, 10, 12)),
+    (m.FindCoordinatorRequest(key="g"), 0),
+    (m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
+    (m.ListGroupsRequest(), 4),
+    (m.ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=[]), 7),
+    (m.ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[]), 7),
+    (m.SaslHandshakeRequest(mechanism="PLAIN"), 0),
+    (m.SaslHandshakeRequest(mechanism="NOPE"), 1),
 )
 FRAMES: Final = {
     **{
@@ -50,7 +40,7 @@ FRAMES: Final = {
     "versions of another version": header(18, 99),
     "another key": header(999, 0),
     "a body that cannot be": header(3, 1) + b"\x7f\xff\xff\xff",
-    "more than a body": request_body(MetadataRequest(topics=[]), 1) + bytes(5),
+    "more than a body": request_body(m.MetadataRequest(topics=[]), 1) + bytes(5),
 }
 
 
@@ -65,13 +55,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Mapping[str,
 
 
 def chosen(client: RawClient) -> None:
-    request = SaslHandshakeRequest(mechanism="SCRAM-SHA-256")
-    assert client.call(request, 1, SaslHandshakeResponse).error_code == 0
+    request = m.SaslHandshakeRequest(mechanism="SCRAM-SHA-256")
+    assert client.call(request, 1, m.SaslHandshakeResponse).error_code == 0
 
 
-def say(client: RawClient, token: bytes) -> SaslAuthenticateResponse:
-    request = SaslAuthenticateRequest(auth_bytes=token)
-    answer = client.call(request, 2, SaslAuthenticateResponse)
+def say(client: RawClient, token: bytes) -> m.SaslAuthenticateResponse:
+    request = m.SaslAuthenticateRequest(auth_bytes=token)
+    answer = client.call(request, 2, m.SaslAuthenticateResponse)
     assert answer.error_code == 0
     return answer
 

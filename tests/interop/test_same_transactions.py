@@ -15,18 +15,8 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.end_txn import EndTxnRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.interop.same_answers.pair import Twins
+from tests.support import messages as m
 from tests.support.network.wire import RawClient
 
 TIMEOUT_S: Final = 30
@@ -112,7 +102,7 @@ class Walk:
         timeout_ms = self.random.choice([60_000, 30_000, 900_000, 900_001, 0])
 
         def ask(side: Side) -> object:
-            request = InitProducerIdRequest(
+            request = m.InitProducerIdRequest(
                 transactional_id=self.name,
                 transaction_timeout_ms=timeout_ms,
                 producer_id=side.real(alias),
@@ -126,13 +116,13 @@ class Walk:
         if not error:
             self.producer = alias, epoch
 
-    def _topics(self) -> list[AddPartitionsToTxnTopic]:
+    def _topics(self) -> list[m.AddPartitionsToTxnTopic]:
         indexes = self.random.sample(range(3), self.random.choice([0, 1, 1, 2]))
         if not indexes:
             return []
         if self.random.random() < 0.1:
             indexes.append(self.random.choice([7, indexes[0]]))
-        return [AddPartitionsToTxnTopic(name=self.topic, partitions=indexes)]
+        return [m.AddPartitionsToTxnTopic(name=self.topic, partitions=indexes)]
 
     def _add(self) -> None:
         version = self.random.randint(0, 3)
@@ -143,7 +133,7 @@ class Walk:
             return found[0].results_by_partition[0].partition_error_code if found else 0
 
         def ask(side: Side) -> object:
-            request = AddPartitionsToTxnRequest(
+            request = m.AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.name,
                 v3_and_below_producer_id=side.real(alias),
                 v3_and_below_producer_epoch=epoch,
@@ -173,9 +163,9 @@ class Walk:
             return int(found[0].results_by_partition[0].partition_error_code)
 
         def ask(side: Side) -> object:
-            request = AddPartitionsToTxnRequest(
+            request = m.AddPartitionsToTxnRequest(
                 transactions=[
-                    AddPartitionsToTxnTransaction(
+                    m.AddPartitionsToTxnTransaction(
                         transactional_id=self.name,
                         producer_id=side.real(alias),
                         producer_epoch=epoch,
@@ -199,7 +189,7 @@ class Walk:
         alias, epoch = self._some_producer()
 
         def ask(side: Side) -> object:
-            request = AddOffsetsToTxnRequest(
+            request = m.AddOffsetsToTxnRequest(
                 transactional_id=self.name,
                 producer_id=side.real(alias),
                 producer_epoch=epoch,
@@ -215,7 +205,7 @@ class Walk:
         commit = self.random.random() < 0.5
 
         def ask(side: Side) -> object:
-            request = EndTxnRequest(
+            request = m.EndTxnRequest(
                 transactional_id=self.name,
                 producer_id=side.real(alias),
                 producer_epoch=epoch,
@@ -229,7 +219,7 @@ class Walk:
             self.producer = alias, epoch
 
     def _describe(self, side: Side) -> Any:  # noqa: ANN401
-        request = DescribeTransactionsRequest(transactional_ids=[self.name])
+        request = m.DescribeTransactionsRequest(transactional_ids=[self.name])
         return side.settled(
             request, 0, lambda one: one.transaction_states[0].error_code
         ).transaction_states[0]
@@ -259,9 +249,9 @@ def _both(twins: Twins) -> tuple[Side, Side]:
     for side in sides:
         # A real Kafka makes its topics when it is asked for them, and then takes its time.
         for key_type, key in ((0, "walkers"), (1, "any")):
-            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             side.settled(request, 4, lambda one: one.coordinators[0].error_code)
-        first = InitProducerIdRequest(transactional_id="any", transaction_timeout_ms=1_000)
+        first = m.InitProducerIdRequest(transactional_id="any", transaction_timeout_ms=1_000)
         side.settled(first, 2, lambda one: one.error_code)
     return sides
 
@@ -271,10 +261,10 @@ def _walk(twins: Twins, seeds: Iterable[int]) -> None:
     topic = f"walked-{uuid.uuid4().hex[:8]}"
     try:
         for side in sides:
-            wanted = CreatableTopic(
+            wanted = m.CreatableTopic(
                 name=topic, num_partitions=3, replication_factor=1, assignments=[], configs=[]
             )
-            side.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+            side.ask(m.CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
         for seed in seeds:
             random = Random(seed)
             for _ in range(4):

@@ -2,8 +2,6 @@
 
 import pytest
 
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import Topic
 from tests.interop.same_answers.transactions import (
@@ -14,6 +12,7 @@ from tests.interop.same_answers.transactions import (
     read,
     some_versions,
 )
+from tests.support import messages as m
 
 ENDED = {
     "CompleteCommit in the old flow": (3, True),
@@ -44,11 +43,11 @@ def test_where_an_id_is_coordinated(pair: Pair, some_id: Producer) -> None:
     del some_id
     for key in ("some id", ""):
         for version in range(1, 4):
-            pair.ask(FindCoordinatorRequest(key=key, key_type=1), version)
+            pair.ask(m.FindCoordinatorRequest(key=key, key_type=1), version)
     for keys in ([], ["one"], ["", "two", "two"]):
         for version in range(4, 7):
-            pair.ask(FindCoordinatorRequest(coordinator_keys=keys, key_type=1), version)
-    pair.ask(FindCoordinatorRequest(coordinator_keys=["x"], key_type=7), 4)
+            pair.ask(m.FindCoordinatorRequest(coordinator_keys=keys, key_type=1), version)
+    pair.ask(m.FindCoordinatorRequest(coordinator_keys=["x"], key_type=7), 4)
 
 
 def test_ids_that_are_missing_or_empty(pair: Pair, some_id: Producer) -> None:
@@ -62,7 +61,7 @@ def test_ids_that_are_missing_or_empty(pair: Pair, some_id: Producer) -> None:
     for version in VERSIONS["init"]:
         for timeout_ms in (-1, 0, 1, 900_000, 900_001, 2**31 - 1):
             for transactional_id in (None, ""):
-                request = InitProducerIdRequest(
+                request = m.InitProducerIdRequest(
                     transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
                 )
                 pair.ask(request, version)

@@ -4,14 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kohort.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.list_transactions import ListTransactionsRequest
+from kohort.protocol.messages.describe_producers import TopicRequest
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value
@@ -34,6 +27,7 @@ from tests.interop.same_answers.transactions import (
     producer,
     write_markers,
 )
+from tests.support import messages as m
 
 LATEST_TIME = -3
 EARLIEST_LOCAL = -4
@@ -59,7 +53,7 @@ def ids_in_every_state(pair: Pair, topic: Topic) -> dict[str, Producer]:
 def test_describe_transactions(pair: Pair, transaction_topic: Topic) -> None:
     ids = [one.id for one in ids_in_every_state(pair, transaction_topic).values()]
     for asked in ([], ids, ["no such id", ids[1], ids[1], "", ids[0], "no such id"], ids[::-1]):
-        pair.ask(DescribeTransactionsRequest(transactional_ids=asked), 0)
+        pair.ask(m.DescribeTransactionsRequest(transactional_ids=asked), 0)
 
 
 def test_list_transactions(pair: Pair, transaction_topic: Topic) -> None:
@@ -67,7 +61,7 @@ def test_list_transactions(pair: Pair, transaction_topic: Topic) -> None:
     about = [one.id for one in made.values()]
 
     def ask(version: int, differs: Difference | None = None, **filters: Value) -> None:
-        request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+        request = m.ListTransactionsRequest(state_filters=[], producer_id_filters=[])
         for name, value in filters.items():
             setattr(request, name, value)
         pair.ask(request, version, about=about, differs=differs)
@@ -117,7 +111,7 @@ def test_describe_producers(pair: Pair) -> None:
         for name in (NOWHERE.name, "not/legal", "", topic.name)
     ]
     for asked in ([], topics, [TopicRequest(name=topic.name, partition_indexes=[])]):
-        pair.ask(DescribeProducersRequest(topics=asked), 0)
+        pair.ask(m.DescribeProducersRequest(topics=asked), 0)
 
 
 def read_everywhere(
@@ -227,9 +221,9 @@ def test_records_are_deleted_from_under_a_transaction(pair: Pair) -> None:
     two.send(topic, 0, 12)
     produce(pair, topic, plain_batch(b"a"))
     for start, differs in ((1, differences.STABLE_BELOW_THE_START), (3, None), (4, None)):
-        partition = DeleteRecordsPartition(partition_index=0, offset=start)
-        asked = DeleteRecordsTopic(name=topic.name, partitions=[partition])
-        pair.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
+        partition = m.DeleteRecordsPartition(partition_index=0, offset=start)
+        asked = m.DeleteRecordsTopic(name=topic.name, partitions=[partition])
+        pair.ask(m.DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
         for isolation_level in (0, 1):
             request = fetch_request(topic, start, isolation_level=isolation_level)
             pair.ask(request, 12, differs=differs)

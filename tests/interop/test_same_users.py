@@ -6,17 +6,9 @@ from typing import Final
 
 import pytest
 
-from kohort.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kohort.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    UserName,
-)
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import fresh_name
+from tests.support import messages as m
 
 DELETE: Final = {"-256": 1, "-512": 2, "-0": 0, "-3": 3}
 UPSERT: Final = {"+256": 1, "+512": 2, "+0": 0, "+3": 3}
@@ -28,11 +20,11 @@ THERE: Final = {"none": (), "256": ("+256",), "512": ("+512",), "both": ("+256",
 """What a user has before."""
 
 
-def change(*done: tuple[str, str]) -> AlterUserScramCredentialsRequest:
+def change(*done: tuple[str, str]) -> m.AlterUserScramCredentialsRequest:
     """Each is a name and what is done with it, in the order of the request."""
-    return AlterUserScramCredentialsRequest(
+    return m.AlterUserScramCredentialsRequest(
         deletions=[
-            ScramCredentialDeletion(name=name, mechanism=DELETE[one])
+            m.ScramCredentialDeletion(name=name, mechanism=DELETE[one])
             for name, one in done
             if one in DELETE
         ],
@@ -40,9 +32,9 @@ def change(*done: tuple[str, str]) -> AlterUserScramCredentialsRequest:
     )
 
 
-def upsertion(name: str, one: str) -> ScramCredentialUpsertion:
+def upsertion(name: str, one: str) -> m.ScramCredentialUpsertion:
     mechanism = UPSERT.get(one, 1)
-    return ScramCredentialUpsertion(
+    return m.ScramCredentialUpsertion(
         name=name,
         mechanism=mechanism,
         iterations={FEW: 4_095, MANY: 16_385}.get(one, 4_096),
@@ -64,8 +56,8 @@ def described(pair: Pair, *names: str) -> None:
     """Both have the same of these users, after a while: Kafka's controller answers before its
     broker knows.
     """
-    users = [UserName(name=name) for name in names]
-    pair.ask_until_equal(DescribeUserScramCredentialsRequest(users=users), 0)
+    users = [m.UserName(name=name) for name in names]
+    pair.ask_until_equal(m.DescribeUserScramCredentialsRequest(users=users), 0)
 
 
 def pairs_of_changes(*, of_all: bool) -> Iterator[tuple[str, str]]:

@@ -9,12 +9,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from kohort.cli import main
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
 from tests.pipeline.topics import Topics
+from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.groups.raw_members import RawMember, bring_together, settle, share
@@ -58,10 +54,10 @@ class Churn:
 
     def _leave(self, member: RawMember) -> None:
         # Sessions would end amid the jobs, whenever that is.
-        leaving = MemberIdentity(member_id=member.member_id, group_instance_id=member.instance_id)
-        request = LeaveGroupRequest(group_id=member.group, members=[leaving])
+        leaving = m.MemberIdentity(member_id=member.member_id, group_instance_id=member.instance_id)
+        request = m.LeaveGroupRequest(group_id=member.group, members=[leaving])
         with RawClient(member.port) as client:
-            assert not client.call(request, 5, LeaveGroupResponse).error_code
+            assert not client.call(request, 5, m.LeaveGroupResponse).error_code
 
     def static(self, group: str) -> None:
         """A static member that comes back and disturbs no other member, and leaves."""

@@ -2,24 +2,11 @@
 
 from typing import Final
 
-from kohort.protocol.messages.cluster_metadata import (
-    RECORD_TYPES,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-)
-from kohort.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
-from kohort.protocol.messages.header import RequestHeader, ResponseHeader
-from kohort.protocol.messages.offsets_topic import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
-from kohort.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
+from kohort.protocol.messages.cluster_metadata import RECORD_TYPES
+from kohort.protocol.messages.offsets_topic import GroupMetadataKey, OffsetCommitKey
+from kohort.protocol.messages.transaction_log import TransactionLogKey
 from tests.property.message_values import Message
+from tests.support import messages as m
 
 EXTENSIONS: Final = {("JoinGroupRequest", "join_reason")}
 """Fields that only Kohort has; tags, so that other brokers and clients skip them."""
@@ -36,15 +23,15 @@ TRANSACTIONS = "kafka-transaction-coordinator"
 METADATA = "kafka-metadata"
 
 DATA_RECORDS: Final[dict[Message, str]] = {
-    RequestHeader: CLIENTS,
-    ResponseHeader: CLIENTS,
-    ConsumerProtocolSubscription: CLIENTS,
-    ConsumerProtocolAssignment: CLIENTS,
-    OffsetCommitValue: COORDINATOR,
-    GroupMetadataValue: COORDINATOR,
-    TransactionLogValue: TRANSACTIONS,
-    SnapshotHeaderRecord: CLIENTS,
-    SnapshotFooterRecord: CLIENTS,
+    m.RequestHeader: CLIENTS,
+    m.ResponseHeader: CLIENTS,
+    m.ConsumerProtocolSubscription: CLIENTS,
+    m.ConsumerProtocolAssignment: CLIENTS,
+    m.OffsetCommitValue: COORDINATOR,
+    m.GroupMetadataValue: COORDINATOR,
+    m.TransactionLogValue: TRANSACTIONS,
+    m.SnapshotHeaderRecord: CLIENTS,
+    m.SnapshotFooterRecord: CLIENTS,
     **dict.fromkeys(RECORD_TYPES.values(), METADATA),
 }
 """Headers and records whose versions are Kafka's, and the jar that defines them."""

@@ -17,9 +17,6 @@ from kohort.protocol.constructs import TAGS_MAX, MessageStruct
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
 from kohort.protocol.message import schema_of
-from kohort.protocol.messages.api_versions import ApiVersionsRequest
-from kohort.protocol.messages.fetch import FetchRequest
-from kohort.protocol.messages.join_group import JoinGroupRequest
 from kohort.protocol.varints import append_uvarint
 from tests.property.message_values import (
     EXAMPLES,
@@ -32,6 +29,7 @@ from tests.property.message_values import (
     values,
     versions,
 )
+from tests.support import messages as m
 
 T = TypeVar("T")
 # Building the tree of constructs takes longer than using it.
@@ -127,21 +125,21 @@ def test_a_field_that_a_version_lacks_is_dropped_if_ignorable_and_an_error_if_no
 
 
 def test_a_value_of_the_wrong_type_or_size_is_an_encode_error() -> None:
-    request = full_value(FetchRequest, 18)
+    request = full_value(m.FetchRequest, 18)
     request.max_wait_ms = 1 << 31
     with pytest.raises(EncodeError):
-        codec(FetchRequest, 18).encode(request)
+        codec(m.FetchRequest, 18).encode(request)
     request.max_wait_ms = "soon"  # type: ignore[assignment]
     with pytest.raises(EncodeError):
-        codec(FetchRequest, 18).encode(request)
+        codec(m.FetchRequest, 18).encode(request)
 
 
 @pytest.mark.parametrize("topic_id", [b"", bytes(15), bytes(17)])
 def test_a_uuid_of_the_wrong_length_is_an_encode_error(topic_id: bytes) -> None:
-    request = full_value(FetchRequest, 18)
+    request = full_value(m.FetchRequest, 18)
     request.topics[0].topic_id = topic_id
     with pytest.raises(EncodeError):
-        codec(FetchRequest, 18).encode(request)
+        codec(m.FetchRequest, 18).encode(request)
 
 
 # Tagged fields.
@@ -197,7 +195,7 @@ def test_malformed_tag_buffers_are_refused(message: Message) -> None:
 
 
 # With and without tags of its own, which are read by different code.
-@pytest.mark.parametrize(("message", "version"), [(ApiVersionsRequest, 3), (FetchRequest, 12)])
+@pytest.mark.parametrize(("message", "version"), [(m.ApiVersionsRequest, 3), (m.FetchRequest, 12)])
 @pytest.mark.parametrize("count", [TAGS_MAX + 1, 20_000_000])
 def test_more_tags_than_any_message_has_are_refused_by_their_count(
     message: Message, version: int, count: int
@@ -216,7 +214,7 @@ def test_more_tags_than_any_message_has_are_refused_by_their_count(
 def test_a_known_tag_must_fill_its_size_exactly(tags: bytes) -> None:
     # Tag 0 is the cluster id, a compact string of two characters that takes three bytes.
     with pytest.raises(DecodeError):
-        codec(FetchRequest, 12).decode(_with_tag_buffer(FetchRequest, 12, tags))
+        codec(m.FetchRequest, 12).decode(_with_tag_buffer(m.FetchRequest, 12, tags))
 
 
 @pytest.mark.parametrize(
@@ -233,15 +231,15 @@ def test_the_join_reason_never_fails_a_request(payload: bytes, reason: int) -> N
     size = bytes([len(payload)])
     for version in range(6, 10):
         tags = b"\x01\xb0\x3c" + size + payload
-        decoded, _ = codec(JoinGroupRequest, version).decode(
-            _with_tag_buffer(JoinGroupRequest, version, tags)
+        decoded, _ = codec(m.JoinGroupRequest, version).decode(
+            _with_tag_buffer(m.JoinGroupRequest, version, tags)
         )
         assert decoded.join_reason == reason
 
 
 def test_the_join_reason_is_written_after_all_else_and_not_when_unknown() -> None:
-    request = full_value(JoinGroupRequest, 9)
+    request = full_value(m.JoinGroupRequest, 9)
     request.join_reason = 1
-    assert codec(JoinGroupRequest, 9).encode(request).endswith(b"\x01\xb0\x3c\x01\x01")
+    assert codec(m.JoinGroupRequest, 9).encode(request).endswith(b"\x01\xb0\x3c\x01\x01")
     request.join_reason = 0
-    assert codec(JoinGroupRequest, 9).encode(request).endswith(b"\x00")
+    assert codec(m.JoinGroupRequest, 9).encode(request).endswith(b"\x00")

@@ -14,13 +14,6 @@ from kohort.protocol.codec import codec
 from kohort.protocol.constructs import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.message import schema_of
-from kohort.protocol.messages.create_topics import CreateTopicsRequest
-from kohort.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from kohort.protocol.messages.fetch import FetchRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.metadata import MetadataRequest
-from kohort.protocol.messages.produce import ProduceRequest
-from kohort.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType
 from tests.property.message_values import (
@@ -30,6 +23,7 @@ from tests.property.message_values import (
     top_level_messages,
     versions,
 )
+from tests.support import messages as m
 
 every_message = pytest.mark.parametrize("message", top_level_messages(), ids=identify)
 
@@ -118,7 +112,7 @@ def test_a_count_that_what_is_left_cannot_hold_is_refused_before_the_first_eleme
     # A topic name takes at least its two bytes of length.
     frame = struct.pack(">i", count) + bytes(MIB)
 
-    assert _peak_of_refusal(MetadataRequest, 0, frame) < 64 * KIB
+    assert _peak_of_refusal(m.MetadataRequest, 0, frame) < 64 * KIB
 
 
 @pytest.mark.parametrize("count", [MIB // 4 + 1, 0x7FFFFFFF])
@@ -126,21 +120,21 @@ def test_a_count_of_fixed_width_elements_is_refused_before_they_are_read(count: 
     # One topic "t" with one assignment of partition 0 to `count` brokers of four bytes each.
     frame = struct.pack(">ih1sihiii", 1, 1, b"t", 1, 1, 1, 0, count) + bytes(MIB)
 
-    assert _peak_of_refusal(CreateTopicsRequest, 2, frame) < 64 * KIB
+    assert _peak_of_refusal(m.CreateTopicsRequest, 2, frame) < 64 * KIB
 
 
 @pytest.mark.parametrize("length", [MIB + 1, 1 << 24, 0x7FFFFFFF])
 def test_a_length_beyond_what_is_left_is_refused_before_bytes_are_copied(length: int) -> None:
     frame = struct.pack(">i", length) + bytes(MIB)
 
-    assert _peak_of_refusal(SaslAuthenticateRequest, 0, frame) < 64 * KIB
+    assert _peak_of_refusal(m.SaslAuthenticateRequest, 0, frame) < 64 * KIB
 
 
 def test_a_message_of_too_many_elements_is_refused_even_if_they_are_there() -> None:
     # Four million empty names in eight megabytes would be a hundred megabytes of objects.
     frame = struct.pack(">i", 4 * MIB) + bytes(8 * MIB)
 
-    assert _peak_of_refusal(MetadataRequest, 0, frame) < 64 * KIB
+    assert _peak_of_refusal(m.MetadataRequest, 0, frame) < 64 * KIB
 
 
 def test_the_limit_of_elements_holds_for_all_arrays_of_a_message_together() -> None:
@@ -148,16 +142,16 @@ def test_the_limit_of_elements_holds_for_all_arrays_of_a_message_together() -> N
     frame = struct.pack(">i", 200) + topic * 200
 
     with pytest.raises(DecodeError, match="too many"):
-        codec(DescribeLogDirsRequest, 1).decode(frame)
+        codec(m.DescribeLogDirsRequest, 1).decode(frame)
 
 
 @pytest.mark.parametrize(
     ("message", "version", "begin", "element"),
     [
         # Topics, all of whose tags are unknown;
-        (MetadataRequest, 12, b"", bytes(16) + b"\x02t"),
+        (m.MetadataRequest, 12, b"", bytes(16) + b"\x02t"),
         # and the partitions of one topic, which know a tag.
-        (FetchRequest, 17, bytes(21) + b"\x02" + bytes(16), bytes(32)),
+        (m.FetchRequest, 17, bytes(21) + b"\x02" + bytes(16), bytes(32)),
     ],
     ids=["unknown", "known"],
 )
@@ -175,13 +169,13 @@ def test_tags_count_like_elements_over_the_whole_message(
 
 
 @pytest.mark.parametrize(
-    ("message", "version"), [(FindCoordinatorRequest, 3), (MetadataRequest, 9)]
+    ("message", "version"), [(m.FindCoordinatorRequest, 3), (m.MetadataRequest, 9)]
 )
 def test_text_is_no_longer_than_the_classic_encoding_can_say(
     message: Message, version: int
 ) -> None:
     """Kafka refuses more too; without a bound a group's id could be as long as a request."""
-    begin = b"" if message is FindCoordinatorRequest else b"\x02"
+    begin = b"" if message is m.FindCoordinatorRequest else b"\x02"
     longest, longer = b"\x80\x80\x02" + b"x" * 0x7FFF, b"\x81\x80\x02" + b"x" * 0x8000
 
     codec(message, version).decode(begin + longest + bytes(5))
@@ -190,13 +184,13 @@ def test_text_is_no_longer_than_the_classic_encoding_can_say(
 
 
 def test_records_are_views_of_the_frame_and_not_copies() -> None:
-    request = full_value(ProduceRequest, 9)
+    request = full_value(m.ProduceRequest, 9)
     request.topic_data[0].partition_data[0].records = bytes(4 * MIB)
-    frame = codec(ProduceRequest, 9).encode(request)
-    codec(ProduceRequest, 9).decode(frame)  # The first time compiles it.
+    frame = codec(m.ProduceRequest, 9).encode(request)
+    codec(m.ProduceRequest, 9).decode(frame)  # The first time compiles it.
 
     tracemalloc.start()
-    decoded, _ = codec(ProduceRequest, 9).decode(frame)
+    decoded, _ = codec(m.ProduceRequest, 9).decode(frame)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -228,12 +222,12 @@ def _is_bool(field: Field) -> bool:
 @pytest.mark.parametrize(
     ("message", "version", "frame"),
     [
-        (FindCoordinatorRequest, 0, b"\xff\xff"),
-        (FindCoordinatorRequest, 3, b"\x00\x00\x00"),
-        (SaslAuthenticateRequest, 0, b"\xff\xff\xff\xff"),
-        (SaslAuthenticateRequest, 2, b"\x00\x00"),
-        (MetadataRequest, 0, b"\xff\xff\xff\xff"),
-        (FindCoordinatorRequest, 4, b"\x00\x00\x00"),
+        (m.FindCoordinatorRequest, 0, b"\xff\xff"),
+        (m.FindCoordinatorRequest, 3, b"\x00\x00\x00"),
+        (m.SaslAuthenticateRequest, 0, b"\xff\xff\xff\xff"),
+        (m.SaslAuthenticateRequest, 2, b"\x00\x00"),
+        (m.MetadataRequest, 0, b"\xff\xff\xff\xff"),
+        (m.FindCoordinatorRequest, 4, b"\x00\x00\x00"),
     ],
 )
 def test_null_is_refused_for_a_string_bytes_or_array_that_must_be_there(

@@ -21,20 +21,7 @@ from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages import heartbeat
-from kohort.protocol.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kohort.protocol.messages.offsets_topic import OffsetCommitKey
-from kohort.protocol.messages.produce import ProduceRequest
+from kohort.protocol.messages.fetch import PartitionData
 from kohort.protocol.varints import append_uvarint
 from tests.property.hot_codecs import (
     compiled_alone,
@@ -45,6 +32,7 @@ from tests.property.hot_codecs import (
     same_when_written,
 )
 from tests.property.message_values import full_value
+from tests.support import messages as m
 
 pytestmark = needs_compiled
 
@@ -54,17 +42,17 @@ def test_the_budget_of_elements_is_one_for_the_whole_message(excess: int) -> Non
     half = REQUEST_ELEMENTS_MAX // 2
     # The group, its two topics, and their partitions.
     sizes = [half - 3, half + excess]
-    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0] * size) for size in sizes]
-    group = OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1, topics=topics)
-    encoded = codec(OffsetFetchRequest, 9).encode(OffsetFetchRequest(groups=[group]))
+    topics = [m.OffsetFetchRequestTopics(name="t", partition_indexes=[0] * size) for size in sizes]
+    group = m.OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1, topics=topics)
+    encoded = codec(m.OffsetFetchRequest, 9).encode(m.OffsetFetchRequest(groups=[group]))
 
-    same_when_read(OffsetFetchRequest, 9, encoded)
+    same_when_read(m.OffsetFetchRequest, 9, encoded)
 
     if excess:
         with pytest.raises(DecodeError, match="too many array elements"):
-            codec(OffsetFetchRequest, 9).decode(encoded)
+            codec(m.OffsetFetchRequest, 9).decode(encoded)
     else:
-        compiled_alone(OffsetFetchRequest, 9)(encoded)
+        compiled_alone(m.OffsetFetchRequest, 9)(encoded)
 
 
 @pytest.mark.parametrize("size", [TEXT_BYTES_MAX, TEXT_BYTES_MAX + 1])
@@ -84,19 +72,19 @@ def test_texts_have_a_limit(size: int) -> None:
 
 @pytest.mark.parametrize("excess", [0, 1])
 def test_fields_of_bytes_have_a_limit_in_requests(excess: int) -> None:
-    request = full_value(JoinGroupRequest, 9)
+    request = full_value(m.JoinGroupRequest, 9)
     request.protocols[0].metadata = bytes(REQUEST_BYTES_MAX + excess)
-    encoded = codec(JoinGroupRequest, 9).encode(request)
+    encoded = codec(m.JoinGroupRequest, 9).encode(request)
 
-    same_when_read(JoinGroupRequest, 9, encoded)
+    same_when_read(m.JoinGroupRequest, 9, encoded)
 
     if excess:
         with pytest.raises(DecodeError, match=f"a field of {REQUEST_BYTES_MAX + 1} bytes"):
-            codec(JoinGroupRequest, 9).decode(encoded)
+            codec(m.JoinGroupRequest, 9).decode(encoded)
         with pytest.raises(DecodeError):
-            at_once(codec(JoinGroupRequest, 9).decode_in_steps(encoded, 0))
+            at_once(codec(m.JoinGroupRequest, 9).decode_in_steps(encoded, 0))
     else:
-        assert codec(JoinGroupRequest, 9).decode(encoded)[0] == request
+        assert codec(m.JoinGroupRequest, 9).decode(encoded)[0] == request
 
 
 @pytest.mark.parametrize("character", ["x", "ü"])
@@ -106,16 +94,16 @@ def test_texts_have_the_same_limit_when_they_are_written(
     version: int, excess: int, character: str
 ) -> None:
     count = TEXT_BYTES_MAX // len(character.encode())
-    response = full_value(JoinGroupResponse, version)
+    response = full_value(m.JoinGroupResponse, version)
     response.leader = character * (count + excess)
-    write = codec(JoinGroupResponse, version)
+    write = codec(m.JoinGroupResponse, version)
     if excess:
         with pytest.raises(EncodeError):
             write.encode(response)
         with pytest.raises(EncodeError):
             b"".join(write.generated("encode_into")(response, bytearray()))
         with pytest.raises(construct.ConstructError):
-            layout(JoinGroupResponse, version).build(to_plain(response, version))
+            layout(m.JoinGroupResponse, version).build(to_plain(response, version))
     else:
         assert write.decode(write.encode(response))[0] == response
 
@@ -124,7 +112,7 @@ _UNKNOWN, _OTHER, _JOIN_REASON = b"\x28\x01a", b"\xb1\x3c\x00", b"\xb0\x3c\x01\x
 
 
 def _with_tags(*tags: bytes) -> bytes:
-    encoded = codec(JoinGroupRequest, 9).encode(full_value(JoinGroupRequest, 9))
+    encoded = codec(m.JoinGroupRequest, 9).encode(full_value(m.JoinGroupRequest, 9))
     return encoded[: encoded.index(b"\x01\xb0\x3c")] + bytes([len(tags)]) + b"".join(tags)
 
 
@@ -143,11 +131,11 @@ def _with_tags(*tags: bytes) -> bytes:
 def test_known_and_unknown_tags_are_compiled_in_any_order(tags: tuple[bytes, ...]) -> None:
     encoded = _with_tags(*tags)
 
-    request, end = compiled_alone(JoinGroupRequest, 9)(encoded)
+    request, end = compiled_alone(m.JoinGroupRequest, 9)(encoded)
 
     assert end == len(encoded)
-    assert (request, end) == in_python(JoinGroupRequest, 9, "decode")(encoded, 0)
-    same_when_read(JoinGroupRequest, 9, encoded)
+    assert (request, end) == in_python(m.JoinGroupRequest, 9, "decode")(encoded, 0)
+    same_when_read(m.JoinGroupRequest, 9, encoded)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +151,12 @@ def test_known_and_unknown_tags_are_compiled_in_any_order(tags: tuple[bytes, ...
 def test_malformed_tags_are_left_to_python(tags: tuple[bytes, ...]) -> None:
     encoded = _with_tags(*tags)
     with pytest.raises(AssertionError, match="left to Python"):
-        compiled_alone(JoinGroupRequest, 9)(encoded)
-    same_when_read(JoinGroupRequest, 9, encoded)
+        compiled_alone(m.JoinGroupRequest, 9)(encoded)
+    same_when_read(m.JoinGroupRequest, 9, encoded)
 
 
 @pytest.mark.parametrize("count", [TAGS_MAX, TAGS_MAX + 1])
-@pytest.mark.parametrize("message", [JoinGroupRequest, heartbeat.HeartbeatRequest])
+@pytest.mark.parametrize("message", [m.JoinGroupRequest, heartbeat.HeartbeatRequest])
 def test_tags_have_a_limit(message: type, count: int) -> None:
     version = schema_of(message).versions.high
     value: Any = full_value(message, version)
@@ -189,19 +177,19 @@ def test_tags_have_a_limit(message: type, count: int) -> None:
 
 
 def test_records_are_views_of_the_buffer() -> None:
-    encoded = codec(ProduceRequest, 13).encode(full_value(ProduceRequest, 13))
+    encoded = codec(m.ProduceRequest, 13).encode(full_value(m.ProduceRequest, 13))
     for buffer in (encoded, bytearray(encoded), memoryview(encoded)):
-        request, _ = compiled_alone(ProduceRequest, 13)(buffer)
+        request, _ = compiled_alone(m.ProduceRequest, 13)(buffer)
         records = request.topic_data[0].partition_data[0].records
         assert isinstance(records, memoryview)
         assert records.obj is (encoded if isinstance(buffer, memoryview) else buffer)
 
 
 def test_large_records_are_written_uncopied() -> None:
-    response = full_value(FetchResponse, 17)
+    response = full_value(m.FetchResponse, 17)
     forget_tags(response, 17)
     small, large = b"s" * 2_048, memoryview(b"l" * 2_049)
-    topic: FetchableTopicResponse = response.responses[0]
+    topic: m.FetchableTopicResponse = response.responses[0]
     sample: PartitionData = topic.partitions[0]
     topic.partitions = []
     for records in (small, large, None, large, small):
@@ -210,10 +198,10 @@ def test_large_records_are_written_uncopied() -> None:
         sample.records = records
         topic.partitions.append(sample)
 
-    parts = compiled_alone(FetchResponse, 17)(response, bytearray())
+    parts = compiled_alone(m.FetchResponse, 17)(response, bytearray())
 
     assert [part is large for part in parts] == [False, True, False, True, False]
-    same_when_written(FetchResponse, 17, response)
+    same_when_written(m.FetchResponse, 17, response)
 
 
 class _Elsewhere:
@@ -227,15 +215,15 @@ class _Elsewhere:
 
 
 def test_records_that_lie_elsewhere_are_written_as_they_are() -> None:
-    response = full_value(FetchResponse, 17)
+    response = full_value(m.FetchResponse, 17)
     forget_tags(response, 17)
     elsewhere: Any = _Elsewhere(2_049)
     for topic in response.responses:
         for partition in topic.partitions:
             partition.records = elsewhere
 
-    parts = compiled_alone(FetchResponse, 17)(response, bytearray())
-    plain = in_python(FetchResponse, 17, "encode_into")(response, bytearray())
+    parts = compiled_alone(m.FetchResponse, 17)(response, bytearray())
+    plain = in_python(m.FetchResponse, 17, "encode_into")(response, bytearray())
 
     assert elsewhere in parts
     assert parts == plain
@@ -243,48 +231,48 @@ def test_records_that_lie_elsewhere_are_written_as_they_are() -> None:
 
 @pytest.mark.parametrize("odd", [_Elsewhere(2_048), 7, object()])
 def test_what_is_no_large_thing_elsewhere_is_left_to_python(odd: Any) -> None:  # noqa: ANN401
-    response = full_value(FetchResponse, 17)
+    response = full_value(m.FetchResponse, 17)
     forget_tags(response, 17)
     response.responses[0].partitions[0].records = odd
     with pytest.raises(AssertionError, match="left to Python"):
-        compiled_alone(FetchResponse, 17)(response, bytearray())
+        compiled_alone(m.FetchResponse, 17)(response, bytearray())
 
 
 def test_a_strict_process_does_not_pass_over_a_writer_that_gave_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    response = full_value(JoinGroupResponse, 9)
+    response = full_value(m.JoinGroupResponse, 9)
     forget_tags(response, 9)
     response.members = cast("Any", tuple(response.members))
-    expected = in_python(JoinGroupResponse, 9, "encode_into")(response, bytearray())
-    assert codec(JoinGroupResponse, 9).encode_parts(response) == expected
+    expected = in_python(m.JoinGroupResponse, 9, "encode_into")(response, bytearray())
+    assert codec(m.JoinGroupResponse, 9).encode_parts(response) == expected
     monkeypatch.setitem(sys._xoptions, STRICT_OPTION, True)
     with pytest.raises(AssertionError, match="gave up"):
-        codec(JoinGroupResponse, 9).encode(response)
+        codec(m.JoinGroupResponse, 9).encode(response)
 
 
 def test_a_strict_process_does_not_pass_over_a_reader_that_gave_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    encoded = codec(JoinGroupRequest, 9).encode(full_value(JoinGroupRequest, 9))
+    encoded = codec(m.JoinGroupRequest, 9).encode(full_value(m.JoinGroupRequest, 9))
     monkeypatch.setitem(sys._xoptions, STRICT_OPTION, True)
-    assert codec(JoinGroupRequest, 9).decode(encoded)[1] == len(encoded)
+    assert codec(m.JoinGroupRequest, 9).decode(encoded)[1] == len(encoded)
     with pytest.raises(DecodeError):
-        codec(JoinGroupRequest, 9).decode(encoded[:-1])
+        codec(m.JoinGroupRequest, 9).decode(encoded[:-1])
     # Well formed, in a buffer that a broker does not have.
     with pytest.raises(AssertionError, match="gave up"):
-        codec(JoinGroupRequest, 9).decode(array("B", encoded))
+        codec(m.JoinGroupRequest, 9).decode(array("B", encoded))
 
 
 def test_references_are_counted_right() -> None:
     """One too many would be a leak, one too few a crash."""
     text = "a topic that nobody else has \u03b1"
-    key = OffsetCommitKey(group=text, topic=text, partition=1 << 20)
-    encode = compiled_alone(OffsetCommitKey, 1)
-    encoded = codec(OffsetFetchRequest, 9).encode(full_value(OffsetFetchRequest, 9))
-    decode = compiled_alone(OffsetFetchRequest, 9)
-    tagged = codec(FetchRequest, 18).encode(full_value(FetchRequest, 18))
-    decode_tagged = compiled_alone(FetchRequest, 18)
+    key = m.OffsetCommitKey(group=text, topic=text, partition=1 << 20)
+    encode = compiled_alone(m.OffsetCommitKey, 1)
+    encoded = codec(m.OffsetFetchRequest, 9).encode(full_value(m.OffsetFetchRequest, 9))
+    decode = compiled_alone(m.OffsetFetchRequest, 9)
+    tagged = codec(m.FetchRequest, 18).encode(full_value(m.FetchRequest, 18))
+    decode_tagged = compiled_alone(m.FetchRequest, 18)
     references, objects = sys.getrefcount(text), len(gc.get_objects())
 
     for _ in range(1_000):

@@ -18,10 +18,6 @@ from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.messages import heartbeat
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchResponse,
-)
-from kohort.protocol.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue
 from tests.property.hot_codecs import (
     compiled_alone,
     forget_tags,
@@ -30,6 +26,7 @@ from tests.property.hot_codecs import (
     same_when_written,
 )
 from tests.property.message_values import Message, codec_settings, full_value, identify, values
+from tests.support import messages as m
 
 pytestmark = needs_compiled
 
@@ -82,16 +79,16 @@ def _without_tags(message: Message, version: int) -> Any:  # noqa: ANN401
 
 
 def test_the_topic_id_of_a_commit_is_the_tag_that_is_compiled() -> None:
-    value = full_value(OffsetCommitValue, 4)
-    parts = compiled_alone(OffsetCommitValue, 4)(value, bytearray())
-    assert codec(OffsetCommitValue, 4).decode(parts[0]) == (value, len(parts[0]))
+    value = full_value(m.OffsetCommitValue, 4)
+    parts = compiled_alone(m.OffsetCommitValue, 4)(value, bytearray())
+    assert codec(m.OffsetCommitValue, 4).decode(parts[0]) == (value, len(parts[0]))
 
 
 def test_an_error_code_of_the_enum_is_an_ordinary_number() -> None:
-    value = full_value(OffsetFetchResponse, 9)
+    value = full_value(m.OffsetFetchResponse, 9)
     value.groups[0].error_code = ErrorCode.NOT_COORDINATOR
-    compiled_alone(OffsetFetchResponse, 9)(value, bytearray())
-    same_when_written(OffsetFetchResponse, 9, value)
+    compiled_alone(m.OffsetFetchResponse, 9)(value, bytearray())
+    same_when_written(m.OffsetFetchResponse, 9, value)
 
 
 # The same of anything.
@@ -164,7 +161,7 @@ def test_both_forms_write_the_same(message: Message, version: int, data: st.Data
 
 UNFIT: list[Any] = [None, True, -1, 1 << 15, 1 << 31, 1 << 63, -(1 << 63) - 1, 1.5, math.nan]
 UNFIT += ["", "text", "\ud800", "x" * 40_000, b"", b"bytes", bytes(16), bytearray(2), (), [None]]
-UNFIT += [[1 << 40], ["text"], object(), full_value(OffsetCommitKey, 1)]
+UNFIT += [[1 << 40], ["text"], object(), full_value(m.OffsetCommitKey, 1)]
 
 
 @every_written

@@ -19,48 +19,29 @@ from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-)
-from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from kohort.protocol.messages.delete_acls import DeleteAclsRequest
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.describe_producers import DescribeProducersRequest
-from kohort.protocol.messages.describe_quorum import DescribeQuorumRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.elect_leaders import ElectLeadersRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kohort.protocol.messages.leave_group import LeaveGroupRequest
-from kohort.protocol.messages.metadata import MetadataRequest
-from kohort.protocol.messages.offset_commit import OffsetCommitRequest
-from kohort.protocol.messages.offset_delete import OffsetDeleteRequest
-from kohort.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from kohort.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kohort.protocol.schema import Field
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.virtual_kafka import VirtualKafka
+from tests.support import messages as m
 from tests.support.network.wire import request_body, response_in
 
 REQUESTS: Final = (
-    AlterPartitionReassignmentsRequest,
-    CreateAclsRequest,
-    DeleteAclsRequest,
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    DescribeProducersRequest,
-    DescribeQuorumRequest,
-    DescribeTransactionsRequest,
-    ElectLeadersRequest,
-    FindCoordinatorRequest,
-    LeaveGroupRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
-    OffsetForLeaderEpochRequest,
-    TxnOffsetCommitRequest,
+    m.AlterPartitionReassignmentsRequest,
+    m.CreateAclsRequest,
+    m.DeleteAclsRequest,
+    m.DeleteGroupsRequest,
+    m.DescribeGroupsRequest,
+    m.DescribeProducersRequest,
+    m.DescribeQuorumRequest,
+    m.DescribeTransactionsRequest,
+    m.ElectLeadersRequest,
+    m.FindCoordinatorRequest,
+    m.LeaveGroupRequest,
+    m.MetadataRequest,
+    m.OffsetCommitRequest,
+    m.OffsetDeleteRequest,
+    m.OffsetForLeaderEpochRequest,
+    m.TxnOffsetCommitRequest,
 )
 """The APIs with long requests of many elements that are answered one by one."""
 
@@ -196,17 +177,17 @@ def _changed(api: Api, **attributes: int) -> Api:
 
 async def prepare(chance: Chance, client: Client) -> None:
     for instance_id in "xyz":
-        join = JoinGroupRequest(
+        join = m.JoinGroupRequest(
             group_id="members",
             session_timeout_ms=1_800_000,
             rebalance_timeout_ms=1_800_000,
             member_id="",
             group_instance_id=instance_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
         client.begin(join, 9)
-    deny = AclCreation(
+    deny = m.AclCreation(
         resource_type=2,
         resource_name=DENIED,
         resource_pattern_type=3,
@@ -215,9 +196,9 @@ async def prepare(chance: Chance, client: Client) -> None:
         operation=2,
         permission_type=2,
     )
-    await client.send(CreateAclsRequest(creations=[deny]), 3)
+    await client.send(m.CreateAclsRequest(creations=[deny]), 3)
     producer = await client.send(
-        InitProducerIdRequest(transactional_id=IDS[0], transaction_timeout_ms=60_000), 5
+        m.InitProducerIdRequest(transactional_id=IDS[0], transaction_timeout_ms=60_000), 5
     )
     chance.values["producer_id"] = (producer.producer_id,)
     chance.values["producer_epoch"] = (producer.producer_epoch,)
@@ -240,7 +221,7 @@ def answers(seed: int, api_of: Callable[[Api], Api]) -> list[tuple[Any, int, Any
             api = APIS[kind]
             version = chance.random.randint(api.versions.low, api.versions.high)
             request = chance.message(kind, version)
-            if isinstance(request, LeaveGroupRequest):
+            if isinstance(request, m.LeaveGroupRequest):
                 # Each part starts a rebalance, so other requests to this group may differ.
                 request.group_id = "members"
             told.append((request, version, await client.send(request, version)))

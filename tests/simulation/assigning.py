@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kohort.protocol.codec import codec, encode_versioned
-from kohort.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    TopicPartition,
-)
+from tests.support import messages as m
 
 TOPIC = "t"
 PARTITIONS = 6
 RANGE = "range"
 COOPERATIVE = "cooperative-sticky"
 
-_SUBSCRIPTION = codec(ConsumerProtocolSubscription, 3)
-_ASSIGNMENT = codec(ConsumerProtocolAssignment, 1)
+_SUBSCRIPTION = codec(m.ConsumerProtocolSubscription, 3)
+_ASSIGNMENT = codec(m.ConsumerProtocolAssignment, 1)
 
 
 def subscription(topics: Sequence[str], owned: Sequence[int] = (), generation: int = -1) -> bytes:
-    parts = [TopicPartition(topic=TOPIC, partitions=list(owned))] if owned else []
+    parts = [m.TopicPartition(topic=TOPIC, partitions=list(owned))] if owned else []
     return encode_versioned(
-        ConsumerProtocolSubscription(
+        m.ConsumerProtocolSubscription(
             topics=list(topics), owned_partitions=parts, generation_id=generation
         ),
         3,
@@ -31,8 +27,8 @@ def subscription(topics: Sequence[str], owned: Sequence[int] = (), generation: i
 
 
 def share(partitions: Sequence[int]) -> bytes:
-    parts = [TopicPartition(topic=TOPIC, partitions=list(partitions))] if partitions else []
-    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=parts), 1)
+    parts = [m.TopicPartition(topic=TOPIC, partitions=list(partitions))] if partitions else []
+    return encode_versioned(m.ConsumerProtocolAssignment(assigned_partitions=parts), 1)
 
 
 def partitions_in(data: bytes) -> list[int]:

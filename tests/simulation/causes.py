@@ -11,10 +11,8 @@ from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.history.model import RebalanceRecord, TriggerRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.simulation.process import TEXTS, Process
+from tests.support import messages as m
 
 FORCING = {
     JoinReason.UPGRADE,
@@ -146,11 +144,11 @@ class Rebalance:
         return None
 
 
-def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
+def protocols_of(request: m.JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
     return tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols)
 
 
-def stated_reason(version: int, request: JoinGroupRequest) -> tuple[JoinReason, bool]:
+def stated_reason(version: int, request: m.JoinGroupRequest) -> tuple[JoinReason, bool]:
     """What the process has said, and whether in the tag."""
     if version >= 6 and request.join_reason:
         return JoinReason(request.join_reason), True
@@ -197,9 +195,9 @@ def renews_session(
     member is told that was heard of, and whose positions could not be stored.
     """
     match request:
-        case HeartbeatRequest():
+        case m.HeartbeatRequest():
             return answer.error_code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}
-        case OffsetCommitRequest():
+        case m.OffsetCommitRequest():
             return answer.topics[0].partitions[0].error_code in {ErrorCode.NONE, refusal}
         case _:
             return False

@@ -28,10 +28,6 @@ from kohort.groups.events import (
 from kohort.groups.history.model import HistoryRecord
 from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kohort.protocol.messages.leave_group import LeaveGroupRequest
-from kohort.protocol.messages.offset_commit import OffsetCommitRequest
-from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.awaited import Awaited
 from tests.simulation.causes import (
     COMPLETING,
@@ -46,6 +42,7 @@ from tests.simulation.causes import (
 from tests.simulation.known_group import KnownGroup
 from tests.simulation.process import Call, Process
 from tests.simulation.tally import Tally
+from tests.support import messages as m
 
 NEW_MEMBER_MS = 300_000
 NOT_STORED = ErrorCode.NOT_COORDINATOR
@@ -90,9 +87,9 @@ class GroupLedger(KnownGroup):
                 self.fail(f"the session of {entry.process} should have ended")
         self._look_at_phases(now_ms)
         match call.request:
-            case JoinGroupRequest() as request:
+            case m.JoinGroupRequest() as request:
                 self._cause = self.cause_of_join(call, request)
-            case LeaveGroupRequest() as request:
+            case m.LeaveGroupRequest() as request:
                 self._leaving = self.causes_of_leave(call, request)
                 self._cause = self._leaving[0] if self._leaving else None
             case _:
@@ -105,9 +102,9 @@ class GroupLedger(KnownGroup):
         if call is self._call:
             self._answer = answer
         request = call.request
-        if isinstance(request, JoinGroupRequest):
+        if isinstance(request, m.JoinGroupRequest):
             self._join_answered(call, answer, now_ms)
-        is_not_stored = self._refused_ms == now_ms and isinstance(request, OffsetCommitRequest)
+        is_not_stored = self._refused_ms == now_ms and isinstance(request, m.OffsetCommitRequest)
         if renews_session(request, answer, NOT_STORED if is_not_stored else None):
             entry = self.members.get(request.member_id)
             if entry is not None:
@@ -119,14 +116,14 @@ class GroupLedger(KnownGroup):
         """A write has come to nothing: one of this group if it was just stepped, else maybe."""
         self._refused_ms = now.ms
         request = None if self._call is None else self._call.request
-        is_sync = isinstance(request, SyncGroupRequest) and self.phase == COMPLETING
+        is_sync = isinstance(request, m.SyncGroupRequest) and self.phase == COMPLETING
         if is_sync and request is not None and request.member_id == self.leader_id:
             kind = TriggerKind.STORE_FAILED
             self._due = Cause(kind, at_ms=now.wall_ms, error=NOT_STORED)
         elif was_stepped and self.stored_ms == now.ms:
             self.stored = self.stored_before
 
-    def _join_answered(self, call: Call, answer: JoinGroupResponse, now_ms: int) -> None:
+    def _join_answered(self, call: Call, answer: m.JoinGroupResponse, now_ms: int) -> None:
         is_refused = answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
         if is_refused != (self.is_refused and call is self._call):
             self.fail(f"{call.process} was {'not ' * self.is_refused}to be turned away")
@@ -147,7 +144,7 @@ class GroupLedger(KnownGroup):
         self._look_at_due()
         if self.is_refused and answer is None:
             self.fail(f"{call.process} was to be turned away")
-        if isinstance(call.request, JoinGroupRequest) and cause is not None:
+        if isinstance(call.request, m.JoinGroupRequest) and cause is not None:
             is_put_back = self._put_back is not None and self._refused_ms == now_ms
             accepted = answer is None or answer.error_code == ErrorCode.NONE
             accepted = accepted or self.is_refused or is_put_back

@@ -7,8 +7,6 @@ from dataclasses import replace
 from kohort.groups.events import TriggerKind
 from kohort.groups.requests import Now
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.leave_group import LeaveGroupRequest
 from tests.simulation.causes import (
     COMPLETING,
     EMPTY,
@@ -23,6 +21,7 @@ from tests.simulation.causes import (
 )
 from tests.simulation.process import Call, Process
 from tests.simulation.tally import Tally
+from tests.support import messages as m
 
 Stored = tuple[int, str | None, list[Entry]]
 """Generation, leader and members."""
@@ -48,7 +47,7 @@ class KnownGroup:
         self.stored_ms = 0
         """When it was last stored, and what was there before."""
 
-    def cause_of_join(self, call: Call, request: JoinGroupRequest) -> Cause | None:
+    def cause_of_join(self, call: Call, request: m.JoinGroupRequest) -> Cause | None:
         """If the request is accepted; None if it has nothing to cause."""
         process = call.process
         assert isinstance(process, Process)
@@ -97,7 +96,7 @@ class KnownGroup:
         cause.member_id = member.member_id
         return cause
 
-    def causes_of_leave(self, call: Call, request: LeaveGroupRequest) -> list[Cause]:
+    def causes_of_leave(self, call: Call, request: m.LeaveGroupRequest) -> list[Cause]:
         causes = []
         entries = [(one.member_id, one.group_instance_id) for one in request.members]
         for member_id, instance in entries or [(request.member_id, None)]:
@@ -112,7 +111,7 @@ class KnownGroup:
             causes.append(Cause(kind, entry.process, entry.member_id, was_leader=leads))
         return causes
 
-    def update(self, entry: Entry, request: JoinGroupRequest) -> None:
+    def update(self, entry: Entry, request: m.JoinGroupRequest) -> None:
         entry.protocols = protocols_of(request)
         entry.session_ms = request.session_timeout_ms
         entry.rebalance_ms = request.rebalance_timeout_ms

@@ -13,18 +13,6 @@ from typing import Any, Protocol
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import ExpectedAnswer, decode_response_at, encode_request
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.assigning import (
     COOPERATIVE,
@@ -36,6 +24,7 @@ from tests.simulation.assigning import (
     subscription,
 )
 from tests.simulation.network import Network, Wire
+from tests.support import messages as m
 
 SYNC_VERSIONS = {3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5, 9: 5}
 """By the version of JoinGroup that a client of the time spoke."""
@@ -153,7 +142,7 @@ class Process:
     """Between the answer to its next join and its sync."""
     needs_join: bool = True
     """Until it has been given its share of a generation."""
-    joined: JoinGroupResponse | None = None
+    joined: m.JoinGroupResponse | None = None
     """The answer to its last join."""
     wire: Wire | None = None
     call: Call | None = None
@@ -187,11 +176,11 @@ class Process:
         if self.wire is None or self.call is not None or not self.member_id:
             self.crash(silently=False)
             return
-        identity = MemberIdentity(
+        identity = m.MemberIdentity(
             member_id=self.member_id, group_instance_id=self.traits.instance, reason="closing"
         )
         version = {3: 1, 4: 2, 5: 3, 6: 4}.get(self.traits.version, 5)
-        request = LeaveGroupRequest(
+        request = m.LeaveGroupRequest(
             group_id=self.traits.group,
             member_id=self.member_id if version < 3 else "",
             members=[identity] if version >= 3 else [],
@@ -236,7 +225,7 @@ class Process:
         self.needs_join = True
         traits, reason = self.traits, self.reason
         says_tag = traits.says_reasons and traits.version >= 6
-        request = JoinGroupRequest(
+        request = m.JoinGroupRequest(
             group_id=traits.group,
             session_timeout_ms=traits.session_ms,
             rebalance_timeout_ms=traits.rebalance_ms,
@@ -251,7 +240,7 @@ class Process:
             self.owned = None
         self._send(request, traits.version, self._on_joined)
 
-    def _protocols(self) -> list[JoinGroupRequestProtocol]:
+    def _protocols(self) -> list[m.JoinGroupRequestProtocol]:
         is_cooperative = self.traits.is_cooperative
         # An eager member has given everything up before it joins.
         owned = (self.owned or []) if is_cooperative else []
@@ -259,9 +248,9 @@ class Process:
         names = [COOPERATIVE if is_cooperative else RANGE]
         if self.traits.offers_both:
             names.append("spare")
-        return [JoinGroupRequestProtocol(name=name, metadata=data) for name in names]
+        return [m.JoinGroupRequestProtocol(name=name, metadata=data) for name in names]
 
-    def _on_joined(self, answer: JoinGroupResponse) -> None:
+    def _on_joined(self, answer: m.JoinGroupResponse) -> None:
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.NONE:
             self.reason = JoinReason.UNKNOWN
@@ -286,7 +275,7 @@ class Process:
             assert answer.members
             metadata = {member.member_id: member.metadata for member in answer.members}
             shares = assign(answer.protocol_name or "", metadata, self.world.next_turn())
-        request = SyncGroupRequest(
+        request = m.SyncGroupRequest(
             group_id=self.traits.group,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -294,7 +283,7 @@ class Process:
             protocol_type="consumer",
             protocol_name=answer.protocol_name,
             assignments=[
-                SyncGroupRequestAssignment(member_id=member_id, assignment=share(partitions))
+                m.SyncGroupRequestAssignment(member_id=member_id, assignment=share(partitions))
                 for member_id, partitions in shares.items()
             ],
         )
@@ -302,7 +291,7 @@ class Process:
             request.group_instance_id = None
         self._send(request, SYNC_VERSIONS[self.traits.version], self._on_synced)
 
-    def _on_synced(self, answer: SyncGroupResponse) -> None:
+    def _on_synced(self, answer: m.SyncGroupResponse) -> None:
         error = ErrorCode(answer.error_code)
         if error:
             self._on_error(error)
@@ -331,7 +320,7 @@ class Process:
             self.world.commit_of(self)
             return
         traits = self.traits
-        request = HeartbeatRequest(
+        request = m.HeartbeatRequest(
             group_id=traits.group,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -342,7 +331,7 @@ class Process:
             request.group_instance_id = None
         self._send(request, version, self._on_beaten)
 
-    def _on_beaten(self, answer: HeartbeatResponse) -> None:
+    def _on_beaten(self, answer: m.HeartbeatResponse) -> None:
         error = ErrorCode(answer.error_code)
         if error:
             self._on_error(error)

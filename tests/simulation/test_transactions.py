@@ -24,14 +24,10 @@ from collections import Counter
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.transactions.broker import Broker, Disk, new_loop, settings
 from tests.simulation.transactions.history import examine_history
+from tests.support import messages as m
 
 STATES_SHORT = 30
 """For each way of flushing."""
@@ -59,15 +55,15 @@ def test_what_was_told_is_so_on_every_disk(is_forced: bool, long_form: bool) -> 
 
 
 def test_a_request_that_a_handler_refuses_is_answered_as_a_client_sees_it() -> None:
-    partition = TxnOffsetCommitRequestPartition(
+    partition = m.TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=1, committed_metadata=None
     )
-    request = TxnOffsetCommitRequest(
+    request = m.TxnOffsetCommitRequest(
         transactional_id="no one's",
         group_id="group",
         producer_id=1,
         producer_epoch=0,
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+        topics=[m.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
     )
 
     async def live() -> int:

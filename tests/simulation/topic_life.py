@@ -11,14 +11,10 @@ from random import Random
 from typing import Any, Final
 
 from kohort.protocol.framing import encode_request
-from kohort.protocol.messages.create_partitions import CreatePartitionsRequest
-from kohort.protocol.messages.create_topics import CreateTopicsRequest
-from kohort.protocol.messages.delete_records import DeleteRecordsRequest
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest
-from kohort.protocol.messages.produce import ProduceRequest
 from tests.simulation.network import Weather, Wire
 from tests.simulation.process import Call
 from tests.simulation.world import PATIENCE_MS, World
+from tests.support import messages as m
 from tests.support.clients.topic_owner import Asking, NoAnswerError, TopicOwner
 
 TOPICS: Final = 5
@@ -35,11 +31,11 @@ WEATHER: Final = Weather(delay_ms_max=2, splits=0.2)
 IO_LATENCY_MS_MAX: Final = 15
 RETRY_MS: Final = 300
 CHANGES: Final = (
-    CreateTopicsRequest,
-    CreatePartitionsRequest,
-    DeleteRecordsRequest,
-    DeleteTopicsRequest,
-    ProduceRequest,
+    m.CreateTopicsRequest,
+    m.CreatePartitionsRequest,
+    m.DeleteRecordsRequest,
+    m.DeleteTopicsRequest,
+    m.ProduceRequest,
 )
 
 

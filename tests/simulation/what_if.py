@@ -17,10 +17,9 @@ from kohort.groups.history.model import HistoryRecord
 from kohort.insight.advisor.setting import Setting
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.join_group import JoinGroupResponse
-from kohort.protocol.messages.sync_group import SyncGroupResponse
 from tests.simulation.process import Process, Traits
 from tests.simulation.world import World
+from tests.support import messages as m
 
 GROUP = "billing"
 SETTLE_MS = 200_000
@@ -239,7 +238,7 @@ class PacedProcess(Process):
 
         self.world.later(self.traits.heartbeat_ms + late_ms, beat)
 
-    def _on_joined(self, answer: JoinGroupResponse) -> None:
+    def _on_joined(self, answer: m.JoinGroupResponse) -> None:
         super()._on_joined(answer)
         if not answer.error_code:
             self._beat_later()
@@ -261,7 +260,7 @@ class PacedProcess(Process):
 
         self.world.later(self.place.assign_ms, sync)
 
-    def _on_synced(self, answer: SyncGroupResponse) -> None:
+    def _on_synced(self, answer: m.SyncGroupResponse) -> None:
         super()._on_synced(answer)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             # Until it is ready to join again, its thread goes on with heartbeats.

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import JoinGroupResponse
-from kohort.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from kohort.protocol.messages.sync_group import SyncGroupResponse
 from tests.simulation.process import Call, Process
+from tests.support import messages as m
 
 GENERATIONS_KEPT = 1_000
 
@@ -49,7 +47,7 @@ class Witness:
 
     def saw_request(self, call: Call) -> None:
         """The broker has it."""
-        if isinstance(call.request, OffsetCommitRequest):
+        if isinstance(call.request, m.OffsetCommitRequest):
             key, offset = _position(call.request)
             self._untold.setdefault(key, set()).add(offset)
 
@@ -57,15 +55,15 @@ class Witness:
         """The broker has answered; the network may lose it yet."""
         group = getattr(call.request, "group_id", "")
         match answer:
-            case JoinGroupResponse(error_code=ErrorCode.NONE, generation_id=generation):
+            case m.JoinGroupResponse(error_code=ErrorCode.NONE, generation_id=generation):
                 latest = self._latest.get(group, 0)
                 if generation < latest:
                     self._fail(f"{group}: generation {generation} after {latest}")
                 self.generations += generation > latest
                 self._latest[group] = generation
-            case SyncGroupResponse(error_code=ErrorCode.NONE):
+            case m.SyncGroupResponse(error_code=ErrorCode.NONE):
                 self._stable[group] = max(self._stable.get(group, 0), call.request.generation_id)
-            case OffsetCommitResponse(topics=[topic]):
+            case m.OffsetCommitResponse(topics=[topic]):
                 if not topic.partitions[0].error_code:
                     key, offset = _position(call.request)
                     self._committed[key] = offset
@@ -105,7 +103,7 @@ class Witness:
                 yield group, partition, offset, found
 
 
-def _position(request: OffsetCommitRequest) -> tuple[tuple[str, int], int]:
+def _position(request: m.OffsetCommitRequest) -> tuple[tuple[str, int], int]:
     (partition,) = request.topics[0].partitions
     return (request.group_id, partition.partition_index), partition.committed_offset
 

@@ -24,14 +24,6 @@ from kohort.groups.history.model import HistoryRecord
 from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import encode_request
-from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from kohort.protocol.messages.sync_group import SyncGroupRequest
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.assigning import PARTITIONS, TOPIC
@@ -45,6 +37,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network, Weather, Wire
 from tests.simulation.process import Call, Process, Traits
 from tests.simulation.witness import Witness
+from tests.support import messages as m
 
 OFFSETS_PARTITIONS = 4
 SETTINGS = {
@@ -60,7 +53,7 @@ SETTINGS = {
 }
 COMMIT_VERSIONS = {3: 3, 4: 5, 5: 7, 6: 7, 7: 8, 8: 8, 9: 9}
 """The version of OffsetCommit, by the version of JoinGroup."""
-STORED = SyncGroupRequest | OffsetCommitRequest
+STORED = m.SyncGroupRequest | m.OffsetCommitRequest
 """An answer to these may promise that something is stored."""
 PATIENCE_MS = 400_000
 """After so long a request that is not answered is lost."""
@@ -324,18 +317,18 @@ class World:
         self._positions += 1
         offset = self._positions
         version = COMMIT_VERSIONS[process.traits.version]
-        committed = OffsetCommitRequestPartition(
+        committed = m.OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=""
         )
-        request = OffsetCommitRequest(
+        request = m.OffsetCommitRequest(
             group_id=process.traits.group,
             generation_id_or_member_epoch=process.generation,
             member_id=process.member_id,
             group_instance_id=process.traits.instance if version >= 7 else None,
-            topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])],
+            topics=[m.OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])],
         )
 
-        def on_answer(answer: OffsetCommitResponse) -> None:
+        def on_answer(answer: m.OffsetCommitResponse) -> None:
             error = ErrorCode(answer.topics[0].partitions[0].error_code)
             if error:
                 process._on_error(error)
@@ -344,16 +337,16 @@ class World:
 
     def remove_by_admin(self, group: str, instance: str) -> None:
         """An administrator removes a static member by its instance id."""
-        identity = MemberIdentity(member_id="", group_instance_id=instance)
-        _Visitor(self, LeaveGroupRequest(group_id=group, members=[identity]), 4)
+        identity = m.MemberIdentity(member_id="", group_instance_id=instance)
+        _Visitor(self, m.LeaveGroupRequest(group_id=group, members=[identity]), 4)
 
     def commit_from_outside(self, group: str) -> None:
         """What stores positions without being a member makes a group, and the groups' topic."""
-        committed = OffsetCommitRequestPartition(
+        committed = m.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=1, committed_metadata=""
         )
-        topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])
-        _Visitor(self, OffsetCommitRequest(group_id=group, member_id="", topics=[topic]), 9)
+        topic = m.OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])
+        _Visitor(self, m.OffsetCommitRequest(group_id=group, member_id="", topics=[topic]), 9)
 
     # What is looked at all the time.
 

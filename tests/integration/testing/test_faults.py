@@ -13,27 +13,10 @@ from confluent_kafka.admin import (
 )
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kohort.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing import Kafka, kafka_settings
+from tests.support import messages as m
 from tests.support.clients.confluent_client import QUIET
 from tests.support.network.wire import (
     TIMEOUT_S,
@@ -48,22 +31,22 @@ def heartbeat(
     kafka: Kafka, client_id: bytes = b"w1", group: str = "billing", *, timeout_s: float = TIMEOUT_S
 ) -> int:
     """The error of an unknown member's heartbeat; raises where there is no answer."""
-    request = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
+    request = m.HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
     with RawClient(kafka.port, timeout_s=timeout_s) as client:
         client.send(framed(request_body(request, 4, client_id=client_id)))
-        return response_in(client.receive(), HeartbeatResponse, 4).error_code
+        return response_in(client.receive(), m.HeartbeatResponse, 4).error_code
 
 
 def produce(client: RawClient, topic: str) -> int:
     batch = encode_batch([Record(b"v", b"k", (), 1)])
-    data = PartitionProduceData(index=0, records=memoryview(batch))
-    request = ProduceRequest(
+    data = m.PartitionProduceData(index=0, records=memoryview(batch))
+    request = m.ProduceRequest(
         transactional_id=None,
         acks=1,
         timeout_ms=1_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        topic_data=[m.TopicProduceData(name=topic, partition_data=[data])],
     )
-    answer = client.call(request, 9, ProduceResponse)
+    answer = client.call(request, 9, m.ProduceResponse)
     return answer.responses[0].partition_responses[0].error_code
 
 
@@ -94,15 +77,15 @@ def test_a_fault_is_of_one_client_or_group(kafka: Kafka) -> None:
     ("request_of", "version"),
     [
         (
-            lambda *ids: OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=one, topics=None) for one in ids]
+            lambda *ids: m.OffsetFetchRequest(
+                groups=[m.OffsetFetchRequestGroup(group_id=one, topics=None) for one in ids]
             ),
             8,
         ),
-        (lambda *ids: DeleteGroupsRequest(groups_names=list(ids)), 2),
-        (lambda *ids: DescribeGroupsRequest(groups=list(ids)), 5),
-        (lambda *ids: FindCoordinatorRequest(coordinator_keys=list(ids)), 4),
-        (lambda *ids: FindCoordinatorRequest(key=ids[-1]), 3),
+        (lambda *ids: m.DeleteGroupsRequest(groups_names=list(ids)), 2),
+        (lambda *ids: m.DescribeGroupsRequest(groups=list(ids)), 5),
+        (lambda *ids: m.FindCoordinatorRequest(coordinator_keys=list(ids)), 4),
+        (lambda *ids: m.FindCoordinatorRequest(key=ids[-1]), 3),
     ],
     ids=["OffsetFetch", "DeleteGroups", "DescribeGroups", "FindCoordinator", "one key"],
 )
@@ -120,7 +103,7 @@ def test_a_fault_of_a_group_applies_to_requests_that_name_several(
 def test_a_fault_of_a_group_does_not_match_a_transactional_id(kafka: Kafka, version: int) -> None:
     keys = {"coordinator_keys": ["billing"]} if version >= 4 else {"key": "billing"}
     with kafka.fault("*", group="billing", observe=True) as fault, RawClient(kafka.port) as client:
-        client.ask(FindCoordinatorRequest(key_type=1, **keys), version)
+        client.ask(m.FindCoordinatorRequest(key_type=1, **keys), version)
     assert fault.hits == 0
 
 
@@ -139,7 +122,7 @@ def test_what_is_dropped_is_never_answered_and_does_not_hold_up_the_end(kafka: K
         fault.wait()
     assert fault.hits == 1
     with RawClient(kafka.port) as client, kafka.fault("Heartbeat", drop=True) as fault:
-        request = HeartbeatRequest(group_id="billing", generation_id=1, member_id="nobody")
+        request = m.HeartbeatRequest(group_id="billing", generation_id=1, member_id="nobody")
         client.send(framed(request_body(request, 4)))
         fault.wait()
         kafka.restart()
@@ -153,12 +136,12 @@ def test_a_connection_is_cut_off(kafka: Kafka) -> None:
 
 def test_what_is_late_comes_all_the_same_and_others_do_not_wait(kafka: Kafka) -> None:
     with kafka.fault("Heartbeat", client_id="slow", delay_ms=50) as fault:
-        request = HeartbeatRequest(group_id="billing", generation_id=1, member_id="nobody")
+        request = m.HeartbeatRequest(group_id="billing", generation_id=1, member_id="nobody")
         with RawClient(kafka.port) as client:
             client.send(framed(request_body(request, 4, client_id=b"slow")))
             fault.wait()
             assert heartbeat(kafka, b"quick") == NOBODY
-            assert response_in(client.receive(), HeartbeatResponse, 4).error_code == NOBODY
+            assert response_in(client.receive(), m.HeartbeatResponse, 4).error_code == NOBODY
 
 
 def test_an_observer_counts_and_lets_the_next_fault_decide(kafka: Kafka) -> None:
@@ -187,33 +170,33 @@ def test_a_topic_is_known_by_its_id_and_a_fetch_fails_by_partition(kafka: Kafka)
     kafka.create_topic("orders")
     topic = kafka._do(lambda: kafka._kit.broker.services.topics.get("orders"))
     assert topic is not None
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
+    asked = m.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = m.FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
         max_bytes=1 << 20,
         session_id=0,
         session_epoch=-1,
-        topics=[FetchTopic(topic_id=topic.topic_id, partitions=[asked])],
+        topics=[m.FetchTopic(topic_id=topic.topic_id, partitions=[asked])],
         forgotten_topics_data=[],
     )
     with (
         kafka.fault("Fetch", topic="orders", error="NOT_LEADER_OR_FOLLOWER"),
         RawClient(kafka.port) as client,
     ):
-        answer = client.call(request, 13, FetchResponse)
+        answer = client.call(request, 13, m.FetchResponse)
     assert not answer.error_code
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_metadata_fails_by_topic_and_tells_where_the_broker_is(kafka: Kafka) -> None:
     kafka.create_topic("orders")
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    request = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="orders")])
     with (
         kafka.fault("Metadata", topic="orders", error="LEADER_NOT_AVAILABLE"),
         RawClient(kafka.port) as client,
     ):
-        answer = client.call(request, 9, MetadataResponse)
+        answer = client.call(request, 9, m.MetadataResponse)
     assert [broker.port for broker in answer.brokers] == [kafka.port]
     (topic,) = answer.topics
     assert (topic.name, topic.error_code) == ("orders", ErrorCode.LEADER_NOT_AVAILABLE)
@@ -251,7 +234,7 @@ def test_where_nothing_is_set_requests_go_to_their_handlers(kafka: Kafka) -> Non
         return all(route.handler is route.api.handler for route in router.routes.values())
 
     with RawClient(kafka.port) as client:
-        client.call(ListGroupsRequest(), 0, ListGroupsResponse)
+        client.call(m.ListGroupsRequest(), 0, m.ListGroupsResponse)
         assert kafka._do(handlers)
         with kafka.fault("ListGroups", observe=True):
             assert not kafka._do(handlers)

@@ -12,14 +12,8 @@ from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import Struct
-from kohort.protocol.messages.create_delegation_token import (
-    CreatableRenewers,
-    CreateDelegationTokenRequest,
-)
-from kohort.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from kohort.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from kohort.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tests.interop.least_rights.visitors import Guarded
+from tests.support import messages as m
 from tests.support.clients.login import Login
 
 TIMEOUT_S: Final = 30.0
@@ -45,11 +39,11 @@ def connection(login: Login) -> Iterator[BlockingConnection]:
     connection.close()
 
 
-def asking(owner: str | None = "", renewer: str = "User") -> CreateDelegationTokenRequest:
-    return CreateDelegationTokenRequest(
+def asking(owner: str | None = "", renewer: str = "User") -> m.CreateDelegationTokenRequest:
+    return m.CreateDelegationTokenRequest(
         owner_principal_type=owner and "User",
         owner_principal_name=owner,
-        renewers=[CreatableRenewers(principal_type=renewer, principal_name="a")],
+        renewers=[m.CreatableRenewers(principal_type=renewer, principal_name="a")],
         max_lifetime_ms=-1,
     )
 
@@ -69,10 +63,10 @@ def test_a_user_gets_none(connection: BlockingConnection, login: Login, version:
         (asking(None), DISABLED),
         (asking("somebody"), ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
         (asking(renewer="Group"), ErrorCode.INVALID_PRINCIPAL_TYPE),
-        (RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), DISABLED),
-        (ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), DISABLED),
-        (DescribeDelegationTokenRequest(owners=None), DISABLED),
-        (DescribeDelegationTokenRequest(owners=[]), DISABLED),
+        (m.RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), DISABLED),
+        (m.ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), DISABLED),
+        (m.DescribeDelegationTokenRequest(owners=None), DISABLED),
+        (m.DescribeDelegationTokenRequest(owners=[]), DISABLED),
     ],
     ids=["no owner", "another owner", "another renewer", "renew", "expire", "all", "none"],
 )

@@ -7,19 +7,13 @@ from typing import Final
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import Struct
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.messages.list_groups import ListGroupsRequest
-from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
-from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.same_answers.ages import NEWEST, Age
 from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.pair import Answers, Line, Pair, Pending
 from tests.interop.same_answers.scenes import fresh_name
+from tests.support import messages as m
 
 NO_COORDINATOR: Final = frozenset(
     {
@@ -60,9 +54,9 @@ class Group:
         """A Kafka that has just started makes its internal topic when somebody looks for a group's
         coordinator.
         """
-        search = FindCoordinatorRequest(key=self.id)
+        search = m.FindCoordinatorRequest(key=self.id)
         self.wait_until(search, 3, lambda answer: not answer.error_code)
-        request = OffsetFetchRequest(group_id=self.id, topics=[])
+        request = m.OffsetFetchRequest(group_id=self.id, topics=[])
         self.wait_until(request, 7, lambda answer: answer.error_code not in NO_COORDINATOR)
 
     def wait_until(self, request: object, version: int, is_so: Callable[[Value], bool]) -> Answers:
@@ -98,7 +92,7 @@ class Group:
         compared `eventually`.
         """
         version = self.age.describe if version is None else version
-        request = DescribeGroupsRequest(groups=[self.id])
+        request = m.DescribeGroupsRequest(groups=[self.id])
         if eventually or (differs is None and self.pair.is_waiting):
             # On a busy machine one of both has not taken up yet what it has not answered yet.
             answers = self.pair.ask_until_equal(request, version)
@@ -114,7 +108,7 @@ class Group:
 
     def list(self, version: int = 5, **filters: list[str]) -> None:
         """Compare what ListGroups shows of this group."""
-        self.pair.ask(ListGroupsRequest(**filters), version, about=[self.id])
+        self.pair.ask(m.ListGroupsRequest(**filters), version, about=[self.id])
 
     def check_state(self, state: str, *, differs: Difference | None = None) -> None:
         """Both are there, and show the same members."""
@@ -124,7 +118,7 @@ class Group:
     def wait_members(self, count: int) -> None:
         """Until both know that many, which those that wait for a rebalance are among."""
         self.wait_until(
-            DescribeGroupsRequest(groups=[self.id]),
+            m.DescribeGroupsRequest(groups=[self.id]),
             6,
             lambda answer: len(answer.groups[0].members) == count,
         )
@@ -132,7 +126,7 @@ class Group:
     def wait_state(self, state: str) -> None:
         """Until both are in it."""
         self.wait_until(
-            DescribeGroupsRequest(groups=[self.id]),
+            m.DescribeGroupsRequest(groups=[self.id]),
             6,
             lambda answer: answer.groups[0].group_state == state,
         )
@@ -186,7 +180,7 @@ class Group:
             MemberIdentity(member_id=entry.id) if isinstance(entry, Member) else entry
             for entry in entries
         ]
-        request = LeaveGroupRequest(group_id=self.id)
+        request = m.LeaveGroupRequest(group_id=self.id)
         if version < MEMBERS_LEAVE_SINCE:
             (only,) = identities
             request.member_id = only.member_id
@@ -227,8 +221,8 @@ class Member:
 
     # Joining.
 
-    def join_request(self, version: int, **changes: Value) -> JoinGroupRequest:
-        request = JoinGroupRequest(
+    def join_request(self, version: int, **changes: Value) -> m.JoinGroupRequest:
+        request = m.JoinGroupRequest(
             group_id=self.group.id,
             session_timeout_ms=self.session_ms,
             rebalance_timeout_ms=self.rebalance_ms,
@@ -236,7 +230,7 @@ class Member:
             group_instance_id=self.instance if version >= 5 else None,
             protocol_type=self.type,
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                m.JoinGroupRequestProtocol(name=name, metadata=metadata)
                 for name, metadata in self.protocols.items()
             ],
         )
@@ -282,8 +276,8 @@ class Member:
 
     def sync_request(
         self, version: int, assign: "Sequence[Member] | None" = None, **changes: Value
-    ) -> SyncGroupRequest:
-        request = SyncGroupRequest(
+    ) -> m.SyncGroupRequest:
+        request = m.SyncGroupRequest(
             group_id=self.group.id,
             generation_id=self.generation,
             member_id=self.id,
@@ -291,7 +285,7 @@ class Member:
             protocol_type=self.type,
             protocol_name=next(iter(self.protocols)),
             assignments=[
-                SyncGroupRequestAssignment(member_id=one.id, assignment=one.name.encode())
+                m.SyncGroupRequestAssignment(member_id=one.id, assignment=one.name.encode())
                 for one in assign or ()
             ],
         )
@@ -310,8 +304,8 @@ class Member:
         version = self.group.age.sync if version is None else version
         return self.line().send(self.sync_request(version, assign, **changes), version)
 
-    def heartbeat_request(self, version: int, **changes: Value) -> HeartbeatRequest:
-        request = HeartbeatRequest(
+    def heartbeat_request(self, version: int, **changes: Value) -> m.HeartbeatRequest:
+        request = m.HeartbeatRequest(
             group_id=self.group.id,
             generation_id=self.generation,
             member_id=self.id,

@@ -3,25 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kohort.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.groups import Group, Member
 from tests.interop.same_answers.scenes import Topic
+from tests.support import messages as m
 
 TOPIC_IDS_SINCE: Final = 10
 SEVERAL_GROUPS_SINCE: Final = 8
@@ -33,14 +18,14 @@ Positions = int | Mapping[int, int]
 
 def commit_topic(
     topic: Topic, positions: Positions, metadata: str | None = ""
-) -> OffsetCommitRequestTopic:
+) -> m.OffsetCommitRequestTopic:
     """A position in partition 0, or those of a mapping."""
     by_partition = positions if isinstance(positions, Mapping) else {0: positions}
-    return OffsetCommitRequestTopic(
+    return m.OffsetCommitRequestTopic(
         name=topic.name,
         topic_id=topic.id,
         partitions=[
-            OffsetCommitRequestPartition(
+            m.OffsetCommitRequestPartition(
                 partition_index=index, committed_offset=offset, committed_metadata=metadata
             )
             for index, offset in by_partition.items()
@@ -49,10 +34,13 @@ def commit_topic(
 
 
 def commit_request(
-    group: Group, *topics: OffsetCommitRequestTopic, member: Member | None = None, **changes: Value
-) -> OffsetCommitRequest:
+    group: Group,
+    *topics: m.OffsetCommitRequestTopic,
+    member: Member | None = None,
+    **changes: Value,
+) -> m.OffsetCommitRequest:
     """From a member, or else from outside of any membership."""
-    request = OffsetCommitRequest(group_id=group.id, member_id="", topics=list(topics))
+    request = m.OffsetCommitRequest(group_id=group.id, member_id="", topics=list(topics))
     if member is not None:
         request.member_id = member.id
         request.generation_id_or_member_epoch = member.generation
@@ -78,27 +66,27 @@ def commit(
 
 def fetch_request(
     group: Group, version: int, topics: Mapping[Topic, Iterable[int]] | None
-) -> OffsetFetchRequest:
+) -> m.OffsetFetchRequest:
     """Positions of these partitions; None for all there are."""
     if version < SEVERAL_GROUPS_SINCE:
-        return OffsetFetchRequest(
+        return m.OffsetFetchRequest(
             group_id=group.id,
             topics=topics
             if topics is None
             else [
-                OffsetFetchRequestTopic(name=topic.name, partition_indexes=list(partitions))
+                m.OffsetFetchRequestTopic(name=topic.name, partition_indexes=list(partitions))
                 for topic, partitions in topics.items()
             ],
         )
     asked = None
     if topics is not None:
         asked = [
-            OffsetFetchRequestTopics(
+            m.OffsetFetchRequestTopics(
                 name=topic.name, topic_id=topic.id, partition_indexes=list(partitions)
             )
             for topic, partitions in topics.items()
         ]
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group.id, topics=asked)])
+    return m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id=group.id, topics=asked)])
 
 
 def fetch_all(group: Group, topic: Topic, *, versions: Iterable[int] = range(1, 11)) -> None:
@@ -109,13 +97,13 @@ def fetch_all(group: Group, topic: Topic, *, versions: Iterable[int] = range(1, 
             group.pair.ask(fetch_request(group, version, None), version)
 
 
-def delete_request(group: Group, topics: Mapping[str, Iterable[int]]) -> OffsetDeleteRequest:
-    return OffsetDeleteRequest(
+def delete_request(group: Group, topics: Mapping[str, Iterable[int]]) -> m.OffsetDeleteRequest:
+    return m.OffsetDeleteRequest(
         group_id=group.id,
         topics=[
-            OffsetDeleteRequestTopic(
+            m.OffsetDeleteRequestTopic(
                 name=name,
-                partitions=[OffsetDeleteRequestPartition(partition_index=i) for i in partitions],
+                partitions=[m.OffsetDeleteRequestPartition(partition_index=i) for i in partitions],
             )
             for name, partitions in topics.items()
         ],

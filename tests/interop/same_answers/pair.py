@@ -11,13 +11,12 @@ from typing import Final, NamedTuple, Self
 import pytest
 
 from kohort.protocol.message import RESPONSES, Struct, schema_of
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.interop.same_answers.compare import Correspondence, Mismatch, mismatches
 from tests.interop.same_answers.deliberate import CLOSED, SILENT, Difference
 from tests.interop.same_answers.differences import ALWAYS
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.normal import Facts, normalised
+from tests.support import messages as m
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
@@ -57,9 +56,9 @@ class Twins(NamedTuple):
 
 def wait_ready(server: ServerProcess) -> None:
     """A Kafka fetches the producer ids that it gives out after it says that it is there."""
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     with RawClient(server.port) as client:
-        while client.call(request, 0, InitProducerIdResponse).error_code:
+        while client.call(request, 0, m.InitProducerIdResponse).error_code:
             time.sleep(0.05)
 
 
@@ -82,7 +81,7 @@ class Side:
         self.server = server
         self.port = server.port
         with RawClient(self.port) as client:
-            answer = client.call(MetadataRequest(topics=[]), 4, MetadataResponse)
+            answer = client.call(m.MetadataRequest(topics=[]), 4, m.MetadataResponse)
         ports = frozenset(getattr(server, "ports", {"": self.port}).values())
         self.facts = Facts(ports, answer.cluster_id or "", SESSION_STARTED_MS, {})
 

@@ -10,33 +10,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.security.acls import OPERATIONS, Operation, ResourceType
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.questions import Question, questions
 from tests.interop.same_answers.scenes import Topic
+from tests.support import messages as m
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
@@ -214,7 +193,7 @@ def forms(topic: Topic, group: str, txn: str) -> Iterator[Question]:
     yield from questions([topic], [group], [txn])
 
 
-def _transactional_produce(topic: str, txn: str) -> ProduceRequest:
+def _transactional_produce(topic: str, txn: str) -> m.ProduceRequest:
     batch = encode_batch(
         [Record(b"v", None, (), 0)],
         producer_id=1,
@@ -222,9 +201,9 @@ def _transactional_produce(topic: str, txn: str) -> ProduceRequest:
         base_sequence=0,
         is_transactional=True,
     )
-    data = PartitionProduceData(index=0, records=memoryview(batch))
-    of_topic = TopicProduceData(name=topic, partition_data=[data])
-    return ProduceRequest(transactional_id=txn, acks=-1, timeout_ms=30_000, topic_data=[of_topic])
+    data = m.PartitionProduceData(index=0, records=memoryview(batch))
+    of_topic = m.TopicProduceData(name=topic, partition_data=[data])
+    return m.ProduceRequest(transactional_id=txn, acks=-1, timeout_ms=30_000, topic_data=[of_topic])
 
 
 def make_scene(admin: RawClient, topic: str, group: str, txn: str) -> bytes:
@@ -232,37 +211,37 @@ def make_scene(admin: RawClient, topic: str, group: str, txn: str) -> bytes:
 
     The coordinators must be ready.
     """
-    metadata = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    metadata = m.MetadataRequest(topics=[m.MetadataRequestTopic(name=topic)])
     wait_until(
-        lambda: not admin.call(metadata, 10, MetadataResponse).topics[0].error_code,
+        lambda: not admin.call(metadata, 10, m.MetadataResponse).topics[0].error_code,
         "the topic is created",
     )
-    place = OffsetCommitRequestPartition(
+    place = m.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=0, committed_metadata=None
     )
-    commit = OffsetCommitRequest(
+    commit = m.OffsetCommitRequest(
         group_id=group,
         member_id="",
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=[place])],
+        topics=[m.OffsetCommitRequestTopic(name=topic, partitions=[place])],
     )
-    committed = admin.call(commit, 2, OffsetCommitResponse)
+    committed = admin.call(commit, 2, m.OffsetCommitResponse)
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
-    begin = InitProducerIdRequest(transactional_id=txn, transaction_timeout_ms=60_000)
-    producer = admin.call(begin, 4, InitProducerIdResponse)
-    add = AddPartitionsToTxnRequest(
+    begin = m.InitProducerIdRequest(transactional_id=txn, transaction_timeout_ms=60_000)
+    producer = admin.call(begin, 4, m.InitProducerIdResponse)
+    add = m.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=txn,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+        v3_and_below_topics=[m.AddPartitionsToTxnTopic(name=topic, partitions=[0])],
     )
-    added = admin.call(add, 3, AddPartitionsToTxnResponse)
+    added = admin.call(add, 3, m.AddPartitionsToTxnResponse)
     assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
-    return admin.call(metadata, 10, MetadataResponse).topics[0].topic_id
+    return admin.call(metadata, 10, m.MetadataResponse).topics[0].topic_id
 
 
 def creation(name: str) -> Question:
     """Metadata that creates a topic for a client that may describe it."""
-    request: Value = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    request: Value = m.MetadataRequest(topics=[m.MetadataRequestTopic(name=name)])
     return Question("Metadata", request, (4,), "that creates")
 
 

@@ -5,29 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import SESSION_STARTED_MS, Pair
+from tests.support import messages as m
 
 TIME_MS = SESSION_STARTED_MS - 3_600_000
 """Time of every batch's first record: safely within retention, and before the session began."""
@@ -59,16 +42,16 @@ def create_topic(
     name: str | None = None,
 ) -> Topic:
     """Create it in both and wait until Kafka's broker leads its partitions."""
-    asked = CreatableTopic(
+    asked = m.CreatableTopic(
         name=name or fresh_name(),
         num_partitions=partitions,
         replication_factor=1,
         assignments=[],
         configs=[
-            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+            m.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
         ],
     )
-    answers = pair.ask(CreateTopicsRequest(topics=[asked]), 7)
+    answers = pair.ask(m.CreateTopicsRequest(topics=[asked]), 7)
     for answer in answers:
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
     topic = Topic(asked.name, answers.each(lambda answer: answer.topics[0].topic_id))
@@ -78,7 +61,7 @@ def create_topic(
 
 def delete_topic(pair: Pair, topic: Topic) -> None:
     """Delete it in both and wait until Kafka's broker, too, serves it no more."""
-    pair.ask(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=30_000), 5)
+    pair.ask(m.DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=30_000), 5)
     pair.ask_until_equal(offsets_request(topic, END), 1)
 
 
@@ -89,14 +72,16 @@ def wait_led(pair: Pair, topic: Topic, partitions: Sequence[int]) -> None:
 
 def offsets_request(
     topic: Topic, timestamp: int, *partitions: int, **of_partition: int
-) -> ListOffsetsRequest:
-    return ListOffsetsRequest(
+) -> m.ListOffsetsRequest:
+    return m.ListOffsetsRequest(
         replica_id=-1,
         topics=[
-            ListOffsetsTopic(
+            m.ListOffsetsTopic(
                 name=topic.name,
                 partitions=[
-                    ListOffsetsPartition(partition_index=index, timestamp=timestamp, **of_partition)
+                    m.ListOffsetsPartition(
+                        partition_index=index, timestamp=timestamp, **of_partition
+                    )
                     for index in partitions or (0,)
                 ],
             )
@@ -123,19 +108,19 @@ def produce_request(
     *,
     acks: int = -1,
     transactional_id: str | None = None,
-) -> ProduceRequest:
+) -> m.ProduceRequest:
     """To partition 0, or to those of a mapping."""
     by_partition = records if isinstance(records, Mapping) else {0: records}
-    return ProduceRequest(
+    return m.ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=10_000,
         topic_data=[
-            TopicProduceData(
+            m.TopicProduceData(
                 name=topic.name,
                 topic_id=topic.id,
                 partition_data=[
-                    PartitionProduceData(index=index, records=data)
+                    m.PartitionProduceData(index=index, records=data)
                     for index, data in by_partition.items()
                 ],
             )
@@ -150,7 +135,7 @@ def produce(pair: Pair, topic: Topic, *batches: bytes, partition: int = 0) -> No
             assert _error_of(answer) == ErrorCode.NONE, answer
 
 
-def _error_of(answer: ProduceResponse) -> int:
+def _error_of(answer: m.ProduceResponse) -> int:
     return answer.responses[0].partition_responses[0].error_code
 
 
@@ -164,20 +149,20 @@ def fetch_request(
     partition_max_bytes: int = 1 << 20,
     isolation_level: int = 0,
     **of_partition: Value,
-) -> FetchRequest:
+) -> m.FetchRequest:
     """From an offset of partition 0, or from those of a mapping; without a session."""
     offsets = offset if isinstance(offset, Mapping) else {0: offset}
-    return FetchRequest(
+    return m.FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         isolation_level=isolation_level,
         topics=[
-            FetchTopic(
+            m.FetchTopic(
                 topic=topic.name,
                 topic_id=topic.id,
                 partitions=[
-                    FetchPartition(
+                    m.FetchPartition(
                         partition=index,
                         fetch_offset=one,
                         partition_max_bytes=partition_max_bytes,

@@ -13,15 +13,8 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, wait_ready
+from tests.support import messages as m
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.brokers.server_process import ServerProcess
@@ -53,8 +46,8 @@ def rule(
     prefixed: bool = False,
     permission: int = ALLOW,
     principal: str = "User:ANONYMOUS",
-) -> AclCreation:
-    return AclCreation(
+) -> m.AclCreation:
+    return m.AclCreation(
         resource_type=kind,
         resource_name=name,
         resource_pattern_type=4 if prefixed else 3,
@@ -65,8 +58,8 @@ def rule(
     )
 
 
-def create_rules(pair: Pair, rules: Sequence[AclCreation]) -> None:
-    for answer in pair.ask(CreateAclsRequest(creations=list(rules)), 3):
+def create_rules(pair: Pair, rules: Sequence[m.AclCreation]) -> None:
+    for answer in pair.ask(m.CreateAclsRequest(creations=list(rules)), 3):
         assert not any(result.error_code for result in answer.results), answer
 
 
@@ -101,9 +94,9 @@ def start_secured(directory: Path) -> Iterator[Twins]:
             create_rules(pair, denials)
             # Kafka creates the coordinators' topics on their first use.
             for kind in (0, 1):
-                pair.ask_until_equal(FindCoordinatorRequest(key="anything", key_type=kind), 3)
+                pair.ask_until_equal(m.FindCoordinatorRequest(key="anything", key_type=kind), 3)
             # The id 0 is also what is told of a producer that there is not.
-            pair.peek(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 0)
+            pair.peek(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 0)
         yield twins
 
 
@@ -111,8 +104,8 @@ def as_super_user(server: ServerProcess, timeout_s: float) -> RawClient:
     """A connection of the one user that has a name."""
     assert isinstance(server, SecureKafka | SecureKohort)
     client = RawClient(server.ports["SASL_PLAINTEXT"], timeout_s=timeout_s)
-    client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+    client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
     token = f"\0{USER}\0{PASSWORD}".encode()
-    answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 1, SaslAuthenticateResponse)
+    answer = client.call(m.SaslAuthenticateRequest(auth_bytes=token), 1, m.SaslAuthenticateResponse)
     assert answer.error_code == ErrorCode.NONE, answer
     return client

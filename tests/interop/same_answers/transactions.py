@@ -8,27 +8,7 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import schema_of
-from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
-from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.end_txn import EndTxnRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from kohort.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from kohort.protocol.messages.describe_producers import TopicRequest
 from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.groups import NO_COORDINATOR, plus
@@ -40,6 +20,7 @@ from tests.interop.same_answers.scenes import (
     fresh_name,
     produce_request,
 )
+from tests.support import messages as m
 from tests.support.waiting import wait_until
 
 VERSIONS: Final = {
@@ -84,7 +65,7 @@ class Producer:
             self._wait_coordinated(side)
 
     def _wait_coordinated(self, side: Side) -> None:
-        search = FindCoordinatorRequest(key=self.id, key_type=1)
+        search = m.FindCoordinatorRequest(key=self.id, key_type=1)
         self._wait(lambda: not self.pair.line.ask_alone(side, search, 3).error_code, "its place")
         self._wait(lambda: self.look(side).error_code not in NO_COORDINATOR, "its coordinator")
 
@@ -92,12 +73,12 @@ class Producer:
 
     def look(self, side: Side) -> Value:
         """The id as one broker describes it."""
-        request = DescribeTransactionsRequest(transactional_ids=[self.id])
+        request = m.DescribeTransactionsRequest(transactional_ids=[self.id])
         return self.pair.line.ask_alone(side, request, 0).transaction_states[0]
 
     def describe(self, *, differs: Difference | None = None) -> Value:
         """Compare what DescribeTransactions shows; Kafka's view is returned."""
-        request = DescribeTransactionsRequest(transactional_ids=[self.id])
+        request = m.DescribeTransactionsRequest(transactional_ids=[self.id])
         return self.pair.ask(request, 0, differs=differs).kafka.transaction_states[0]
 
     def check_state(self, state: str) -> None:
@@ -124,8 +105,8 @@ class Producer:
 
     # Requests. What identifies the producer may be replaced by `pid` and `epoch`.
 
-    def init_request(self, version: int, **changes: Value) -> InitProducerIdRequest:
-        request = InitProducerIdRequest(
+    def init_request(self, version: int, **changes: Value) -> m.InitProducerIdRequest:
+        request = m.InitProducerIdRequest(
             transactional_id=self.id, transaction_timeout_ms=self.timeout_ms
         )
         _change(request, changes)
@@ -148,7 +129,7 @@ class Producer:
         return answers
 
     def _init_again(
-        self, side: Side, request: InitProducerIdRequest, version: int, answer: Value
+        self, side: Side, request: m.InitProducerIdRequest, version: int, answer: Value
     ) -> Value:
         # Ours answers at once, but where a marker waits behind what is being appended.
         deadline = time.monotonic() + _EVENTUALLY_S
@@ -187,33 +168,33 @@ class Producer:
         verify_only: bool = False,
         pid: Value = None,
         epoch: Value = None,
-    ) -> AddPartitionsToTxnRequest:
+    ) -> m.AddPartitionsToTxnRequest:
         pid, epoch = self._who(pid, epoch)
         topics = [
-            AddPartitionsToTxnTopic(name=topic.name, partitions=indexes)
+            m.AddPartitionsToTxnTopic(name=topic.name, partitions=indexes)
             for topic, indexes in partitions.items()
         ]
         if version < _SEVERAL_SINCE:
-            return AddPartitionsToTxnRequest(
+            return m.AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.id,
                 v3_and_below_producer_id=pid,
                 v3_and_below_producer_epoch=epoch,
                 v3_and_below_topics=topics,
             )
-        transaction = AddPartitionsToTxnTransaction(
+        transaction = m.AddPartitionsToTxnTransaction(
             transactional_id=self.id,
             producer_id=pid,
             producer_epoch=epoch,
             verify_only=verify_only,
             topics=topics,
         )
-        return AddPartitionsToTxnRequest(transactions=[transaction])
+        return m.AddPartitionsToTxnRequest(transactions=[transaction])
 
     def add_offsets(
         self, group_id: str, version: int = 3, *, pid: Value = None, epoch: Value = None
     ) -> Answers:
         pid, epoch = self._who(pid, epoch)
-        request = AddOffsetsToTxnRequest(
+        request = m.AddOffsetsToTxnRequest(
             transactional_id=self.id, producer_id=pid, producer_epoch=epoch, group_id=group_id
         )
         return self.pair.ask(request, version)
@@ -284,7 +265,7 @@ class Producer:
     ) -> Answers:
         """TxnOffsetCommit, from no particular member unless `changes` say which."""
         pid, epoch = self._who(pid, epoch)
-        request = TxnOffsetCommitRequest(
+        request = m.TxnOffsetCommitRequest(
             transactional_id=self.id,
             group_id=group_id,
             producer_id=pid,
@@ -311,9 +292,11 @@ class Producer:
         self.settle()
         return answers
 
-    def end_request(self, *, commit: bool, pid: Value = None, epoch: Value = None) -> EndTxnRequest:
+    def end_request(
+        self, *, commit: bool, pid: Value = None, epoch: Value = None
+    ) -> m.EndTxnRequest:
         pid, epoch = self._who(pid, epoch)
-        return EndTxnRequest(
+        return m.EndTxnRequest(
             transactional_id=self.id, producer_id=pid, producer_epoch=epoch, committed=commit
         )
 
@@ -326,15 +309,15 @@ class Producer:
         epoch: Value = None,
         coordinator_epoch: int = 0,
         transaction_version: int = 0,
-    ) -> WritableTxnMarker:
+    ) -> m.WritableTxnMarker:
         """A marker such as an operator's tool writes past the coordinator."""
         pid, epoch = self._who(pid, epoch)
-        return WritableTxnMarker(
+        return m.WritableTxnMarker(
             producer_id=pid,
             producer_epoch=epoch,
             transaction_result=commit,
             topics=[
-                WritableTxnMarkerTopic(name=topic.name, partition_indexes=indexes)
+                m.WritableTxnMarkerTopic(name=topic.name, partition_indexes=indexes)
                 for topic, indexes in partitions.items()
             ],
             coordinator_epoch=coordinator_epoch,
@@ -374,12 +357,12 @@ class Producer:
 
 def commit_topic(
     topic: Topic, positions: Mapping[int, int], metadata: str | None = ""
-) -> TxnOffsetCommitRequestTopic:
-    return TxnOffsetCommitRequestTopic(
+) -> m.TxnOffsetCommitRequestTopic:
+    return m.TxnOffsetCommitRequestTopic(
         name=topic.name,
         topic_id=topic.id,
         partitions=[
-            TxnOffsetCommitRequestPartition(
+            m.TxnOffsetCommitRequestPartition(
                 partition_index=index, committed_offset=offset, committed_metadata=metadata
             )
             for index, offset in positions.items()
@@ -387,14 +370,14 @@ def commit_topic(
     )
 
 
-def write_markers(*markers: WritableTxnMarker) -> WriteTxnMarkersRequest:
-    return WriteTxnMarkersRequest(markers=list(markers))
+def write_markers(*markers: m.WritableTxnMarker) -> m.WriteTxnMarkersRequest:
+    return m.WriteTxnMarkersRequest(markers=list(markers))
 
 
 def describe_producers(pair: Pair, topic: Topic, *partitions: int) -> Value:
     """Compare what DescribeProducers shows; Kafka's view is returned."""
     asked = TopicRequest(name=topic.name, partition_indexes=list(partitions or (0,)))
-    return pair.ask(DescribeProducersRequest(topics=[asked]), 0).kafka.topics[0]
+    return pair.ask(m.DescribeProducersRequest(topics=[asked]), 0).kafka.topics[0]
 
 
 def read(

@@ -17,70 +17,31 @@ from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import REQUESTS, schema_of
-from kohort.protocol.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
-from kohort.protocol.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
-from kohort.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kohort.protocol.messages.header import RequestHeader
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.leave_group import LeaveGroupRequest
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-from kohort.protocol.messages.offset_commit import OffsetCommitRequest
-from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
-from kohort.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
-from kohort.protocol.messages.sync_group import SyncGroupRequest
+from kohort.protocol.messages.fetch import PartitionData
+from kohort.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 from tests.simulation.consuming.coordination import Answer, Committed, Coordination
 from tests.simulation.consuming.group_host import GroupHost
 from tests.simulation.consuming.network import Host, Network, Wire
 from tests.simulation.consuming.records import BATCHES, PARTITIONS, TOPIC, TOPIC_ID, log
+from tests.support import messages as m
 
 NODES: Final = 3
 FETCHED_BATCHES: Final = 4
 """Batches of one partition in one answer."""
 
 _VERSIONS: Final = {
-    FetchRequest: (4, 12),
-    ListOffsetsRequest: (1, 7),
-    MetadataRequest: (0, 12),
-    OffsetCommitRequest: (2, 9),
-    OffsetFetchRequest: (8, 9),
-    FindCoordinatorRequest: (4, 6),
-    JoinGroupRequest: (5, 9),
-    HeartbeatRequest: (3, 4),
-    LeaveGroupRequest: (3, 5),
-    SyncGroupRequest: (3, 5),
-    ApiVersionsRequest: (0, 3),
-    OffsetForLeaderEpochRequest: (2, 4),
+    m.FetchRequest: (4, 12),
+    m.ListOffsetsRequest: (1, 7),
+    m.MetadataRequest: (0, 12),
+    m.OffsetCommitRequest: (2, 9),
+    m.OffsetFetchRequest: (8, 9),
+    m.FindCoordinatorRequest: (4, 6),
+    m.JoinGroupRequest: (5, 9),
+    m.HeartbeatRequest: (3, 4),
+    m.LeaveGroupRequest: (3, 5),
+    m.SyncGroupRequest: (3, 5),
+    m.ApiVersionsRequest: (0, 3),
+    m.OffsetForLeaderEpochRequest: (2, 4),
 }
 
 
@@ -163,7 +124,7 @@ class Node:
         kind = REQUESTS[key]
         schema = schema_of(kind)
         is_flexible = schema.is_flexible(version)
-        header, position = codec(RequestHeader, 2 if is_flexible else 1).decode(frame, 0)
+        header, position = codec(m.RequestHeader, 2 if is_flexible else 1).decode(frame, 0)
         request: Any = codec(kind, version).decode(frame, position)[0]
         has_tags = is_flexible and key != API_VERSIONS_KEY
 
@@ -177,20 +138,20 @@ class Node:
 
     # The cluster.
 
-    def _ApiVersions(self, _: ApiVersionsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def _ApiVersions(self, _: m.ApiVersionsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         keys = []
         for kind, (low, high) in _VERSIONS.items():
             key = schema_of(kind).key
             assert key is not None
-            keys.append(ApiVersion(api_key=key, min_version=low, max_version=high))
-        answer(ApiVersionsResponse(error_code=0, api_keys=keys))
+            keys.append(m.ApiVersion(api_key=key, min_version=low, max_version=high))
+        answer(m.ApiVersionsResponse(error_code=0, api_keys=keys))
 
-    def _Metadata(self, _: MetadataRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def _Metadata(self, _: m.MetadataRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         cluster = self.cluster
         partitions = [
-            MetadataResponsePartition(
+            m.MetadataResponsePartition(
                 error_code=0,
                 partition_index=number,
                 leader_id=leader,
@@ -200,21 +161,23 @@ class Node:
             )
             for number, leader in enumerate(cluster.leaders)
         ]
-        topic = MetadataResponseTopic(
+        topic = m.MetadataResponseTopic(
             error_code=0, name=TOPIC, topic_id=TOPIC_ID, partitions=partitions
         )
         brokers = [
-            MetadataResponseBroker(node_id=one.number, host=one.address.host, port=one.address.port)
+            m.MetadataResponseBroker(
+                node_id=one.number, host=one.address.host, port=one.address.port
+            )
             for one in cluster.nodes
         ]
-        answer(MetadataResponse(brokers=brokers, topics=[topic]))
+        answer(m.MetadataResponse(brokers=brokers, topics=[topic]))
 
     def _FindCoordinator(  # noqa: N802
-        self, request: FindCoordinatorRequest, answer: Answer, wire: Wire
+        self, request: m.FindCoordinatorRequest, answer: Answer, wire: Wire
     ) -> None:
         del wire
         node = self.cluster.nodes[self.cluster.coordinator]
-        found = Coordinator(
+        found = m.Coordinator(
             key=request.coordinator_keys[0],
             node_id=node.number,
             host=node.address.host,
@@ -222,30 +185,32 @@ class Node:
             error_code=0,
             error_message=None,
         )
-        answer(FindCoordinatorResponse(coordinators=[found]))
+        answer(m.FindCoordinatorResponse(coordinators=[found]))
 
     # Logs.
 
     def _leads(self, partition: int) -> bool:
         return self.cluster.leaders[partition] == self.number
 
-    def _ListOffsets(self, request: ListOffsetsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def _ListOffsets(self, request: m.ListOffsetsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         found = []
         for one in (one for topic in request.topics for one in topic.partitions):
             index = one.partition_index
             is_ours = self._leads(index)
             found.append(
-                ListOffsetsPartitionResponse(
+                m.ListOffsetsPartitionResponse(
                     partition_index=index,
                     error_code=0 if is_ours else ErrorCode.NOT_LEADER_OR_FOLLOWER,
                     offset=0 if one.timestamp == -2 else self.cluster.end(index),
                 )
             )
-        answer(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=found)]))
+        answer(
+            m.ListOffsetsResponse(topics=[m.ListOffsetsTopicResponse(name=TOPIC, partitions=found)])
+        )
 
     def _OffsetForLeaderEpoch(  # noqa: N802
-        self, request: OffsetForLeaderEpochRequest, answer: Answer, wire: Wire
+        self, request: m.OffsetForLeaderEpochRequest, answer: Answer, wire: Wire
     ) -> None:
         del wire
         found = []
@@ -259,10 +224,10 @@ class Node:
                     end_offset=self.cluster.end(one.partition),
                 )
             )
-        topic = OffsetForLeaderTopicResult(topic=TOPIC, partitions=found)
-        answer(OffsetForLeaderEpochResponse(topics=[topic]))
+        topic = m.OffsetForLeaderTopicResult(topic=TOPIC, partitions=found)
+        answer(m.OffsetForLeaderEpochResponse(topics=[topic]))
 
-    def _Fetch(self, request: FetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def _Fetch(self, request: m.FetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         if (found := self._fetched(request)) is not None:
             answer(found)
@@ -275,20 +240,20 @@ class Node:
                         await self.cluster.appended.wait()
             except TimeoutError:
                 pass
-            answer(self._fetched(request) or FetchResponse(responses=[]))
+            answer(self._fetched(request) or m.FetchResponse(responses=[]))
 
         task = asyncio.ensure_future(wait())
         self.cluster.network.waiting.add(task)
         task.add_done_callback(self.cluster.network.waiting.discard)
 
-    def _fetched(self, request: FetchRequest) -> FetchResponse | None:
+    def _fetched(self, request: m.FetchRequest) -> m.FetchResponse | None:
         """The answer; None while there is nothing to say yet."""
         data = list(self._partitions(request))
         if not any(one.records or one.error_code for one in data):
             return None
-        return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, partitions=data)])
+        return m.FetchResponse(responses=[m.FetchableTopicResponse(topic=TOPIC, partitions=data)])
 
-    def _partitions(self, request: FetchRequest) -> Iterator[PartitionData]:
+    def _partitions(self, request: m.FetchRequest) -> Iterator[PartitionData]:
         begins, batches = log()
         for one in (one for topic in request.topics for one in topic.partitions):
             index = one.partition

@@ -18,30 +18,10 @@ from kohort.groups.requests import (
     SyncResult,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberResponse,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
-from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.consuming.group_host import Author, GroupHost
 from tests.simulation.consuming.network import Wire
 from tests.simulation.consuming.records import TOPIC
+from tests.support import messages as m
 from tests.support.groups.answers import joined, synced
 
 Answer = Callable[[Any], None]
@@ -60,7 +40,7 @@ class Coordination:
         self._is_coordinator = is_coordinator
         self._on_committed = on_committed
 
-    def JoinGroup(self, request: JoinGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def JoinGroup(self, request: m.JoinGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         if not self._is_coordinator():
             answer(joined(JoinResult(ErrorCode.NOT_COORDINATOR)))
             return
@@ -81,7 +61,7 @@ class Coordination:
             lambda result: answer(joined(result)),
         )
 
-    def SyncGroup(self, request: SyncGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def SyncGroup(self, request: m.SyncGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         if not self._is_coordinator():
             answer(synced(SyncResult(ErrorCode.NOT_COORDINATOR)))
@@ -100,7 +80,7 @@ class Coordination:
             lambda result: answer(synced(result)),
         )
 
-    def Heartbeat(self, request: HeartbeatRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def Heartbeat(self, request: m.HeartbeatRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         code = ErrorCode.NOT_COORDINATOR
         if self._is_coordinator():
@@ -110,20 +90,20 @@ class Coordination:
                 request.member_id, request.generation_id, instance=request.group_instance_id
             )
             host.set_timer()
-        answer(HeartbeatResponse(error_code=code))
+        answer(m.HeartbeatResponse(error_code=code))
 
-    def LeaveGroup(self, request: LeaveGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def LeaveGroup(self, request: m.LeaveGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         entries = [LeaveEntry(one.member_id, one.group_instance_id) for one in request.members]
 
         def left(result: LeaveResult) -> None:
             members = [
-                MemberResponse(
+                m.MemberResponse(
                     member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
                 )
                 for one, code in zip(entries, result.entries, strict=False)
             ]
-            answer(LeaveGroupResponse(error_code=result.error, members=members))
+            answer(m.LeaveGroupResponse(error_code=result.error, members=members))
 
         host = self._host
         if self._is_coordinator():
@@ -132,7 +112,7 @@ class Coordination:
             left(LeaveResult(ErrorCode.NOT_COORDINATOR))
 
     def OffsetCommit(  # noqa: N802
-        self, request: OffsetCommitRequest, answer: Answer, wire: Wire
+        self, request: m.OffsetCommitRequest, answer: Answer, wire: Wire
     ) -> None:
         partitions = [one for topic in request.topics for one in topic.partitions]
         host, member_id = self._host, request.member_id
@@ -160,7 +140,7 @@ class Coordination:
         )
         host.ask(lambda ticket: host.group.commit(asked, ticket, host.now), committed)
 
-    def OffsetFetch(self, request: OffsetFetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+    def OffsetFetch(self, request: m.OffsetFetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         host = self._host
         host.catch_up()
@@ -171,25 +151,25 @@ class Coordination:
             for index in topic.partition_indexes:
                 offset = host.offset(TOPIC, index)
                 found.append(
-                    OffsetFetchResponsePartitions(
+                    m.OffsetFetchResponsePartitions(
                         partition_index=index,
                         committed_offset=-1 if offset is None else offset,
                         metadata="",
                         error_code=0,
                     )
                 )
-        topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=found)] if found else []
-        group = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
-        answer(OffsetFetchResponse(groups=[group]))
+        topics = [m.OffsetFetchResponseTopics(name=TOPIC, partitions=found)] if found else []
+        group = m.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
+        answer(m.OffsetFetchResponse(groups=[group]))
 
 
-def _committed(partitions: list[Any], errors: Any) -> OffsetCommitResponse:  # noqa: ANN401
-    return OffsetCommitResponse(
+def _committed(partitions: list[Any], errors: Any) -> m.OffsetCommitResponse:  # noqa: ANN401
+    return m.OffsetCommitResponse(
         topics=[
-            OffsetCommitResponseTopic(
+            m.OffsetCommitResponseTopic(
                 name=TOPIC,
                 partitions=[
-                    OffsetCommitResponsePartition(
+                    m.OffsetCommitResponsePartition(
                         partition_index=one.partition_index, error_code=code
                     )
                     for one, code in zip(partitions, errors, strict=True)

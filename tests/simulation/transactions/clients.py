@@ -11,26 +11,10 @@ from typing import Any, Final, Protocol
 
 from kohort.groups.requests import TopicPartition
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kohort.protocol.messages.end_txn import EndTxnRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.simulation.transactions.ledger import NEVER, Ledger, Sent, Transaction
+from tests.support import messages as m
 
 NONE: Final = ErrorCode.NONE
 OFFSETS: Final = "offsets"
@@ -111,7 +95,7 @@ class Client:
     async def init(self, *, keeps_producer: bool = False) -> None:
         """InitProducerId."""
         pid, epoch = self.producer if keeps_producer else (-1, -1)
-        request = InitProducerIdRequest(
+        request = m.InitProducerIdRequest(
             transactional_id=self.name,
             transaction_timeout_ms=self._random.choice([3_000, 20_000]),
             producer_id=pid,
@@ -157,7 +141,7 @@ class Client:
         if self.flow == 1:
             await self._add(places)
         sent = {place: self._records(one, place) for place in places}
-        topics: dict[str, list[PartitionProduceData]] = {}
+        topics: dict[str, list[m.PartitionProduceData]] = {}
         for place, records in sent.items():
             batch = encode_batch(
                 [Record(one.value.encode(), key=one.key, timestamp=WRITTEN_MS) for one in records],
@@ -166,14 +150,14 @@ class Client:
                 base_sequence=self._sequences.get(place, 0),
                 is_transactional=True,
             )
-            data = PartitionProduceData(index=place.partition, records=memoryview(batch))
+            data = m.PartitionProduceData(index=place.partition, records=memoryview(batch))
             topics.setdefault(place.topic, []).append(data)
-        request = ProduceRequest(
+        request = m.ProduceRequest(
             transactional_id=self.name,
             acks=-1,
             timeout_ms=30_000,
             topic_data=[
-                TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
+                m.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
             ],
         )
         asked = self.ledger.note("produce")
@@ -197,12 +181,12 @@ class Client:
         new = [place for place in places if place not in self._added]
         if not new:
             return
-        request = AddPartitionsToTxnRequest(
+        request = m.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer[0],
             v3_and_below_producer_epoch=self.producer[1],
             v3_and_below_topics=[
-                AddPartitionsToTxnTopic(
+                m.AddPartitionsToTxnTopic(
                     name=name, partitions=[one.partition for one in new if one.topic == name]
                 )
                 for name in dict.fromkeys(one.topic for one in new)
@@ -217,7 +201,7 @@ class Client:
         """The group's position."""
         pid, epoch = self.producer
         if self.flow == 1 and OFFSETS not in self._added:
-            added = AddOffsetsToTxnRequest(
+            added = m.AddOffsetsToTxnRequest(
                 transactional_id=self.name,
                 producer_id=pid,
                 producer_epoch=epoch,
@@ -227,16 +211,16 @@ class Client:
             await self._ask(added, self._versions["add_offsets"])
             self.ledger.check_allowed(self, self.name, asked, "AddOffsetsToTxn")
             self._added.add(OFFSETS)
-        request = TxnOffsetCommitRequest(
+        request = m.TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id=self.name,
             producer_id=pid,
             producer_epoch=epoch,
             topics=[
-                TxnOffsetCommitRequestTopic(
+                m.TxnOffsetCommitRequestTopic(
                     name="t",
                     partitions=[
-                        TxnOffsetCommitRequestPartition(
+                        m.TxnOffsetCommitRequestPartition(
                             partition_index=0,
                             committed_offset=one.position,
                             committed_metadata=None,
@@ -252,7 +236,7 @@ class Client:
 
     async def end(self, one: Transaction, *, commit: bool) -> None:
         """EndTxn."""
-        request = EndTxnRequest(
+        request = m.EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer[0],
             producer_epoch=self.producer[1],

@@ -16,9 +16,6 @@ from kohort.broker.core.transaction.states import TransactionState
 from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kohort.groups.requests import TopicPartition
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.end_txn import EndTxnRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.produce import ProduceRequest
 from kohort.protocol.records.batch import split_batches
 from kohort.testing.simulated_filesystem import Operation
 from kohort.testing.virtual_clock import VirtualClock
@@ -33,6 +30,7 @@ from tests.simulation.transactions.clients import Client
 from tests.simulation.transactions.ledger import NEVER, Ledger, Transaction
 from tests.simulation.transactions.logs import Ids, Partition, read_log
 from tests.simulation.transactions.world import OVERDUE_MS, State
+from tests.support import messages as m
 
 OWNER: Final = "one"
 DATA: Final = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("c", 0))
@@ -319,7 +317,7 @@ async def _finish(broker: Broker, scenario: Scenario, producer_id: int, epoch: i
     """End the transaction that goes on, as it was to end."""
     match scenario.ending:
         case Ending.COMMIT | Ending.ABORT:
-            request = EndTxnRequest(
+            request = m.EndTxnRequest(
                 transactional_id=OWNER,
                 producer_id=producer_id,
                 producer_epoch=epoch,
@@ -330,7 +328,7 @@ async def _finish(broker: Broker, scenario: Scenario, producer_id: int, epoch: i
         case Ending.TIMEOUT:
             await asyncio.sleep(OVERDUE_MS / 1_000)
         case Ending.FENCE:
-            init = InitProducerIdRequest(transactional_id=OWNER, transaction_timeout_ms=10_000)
+            init = m.InitProducerIdRequest(transactional_id=OWNER, transaction_timeout_ms=10_000)
             answer = await _again(broker, init, 4)
             assert (answer.producer_id, answer.producer_epoch) == (producer_id, epoch + 2)
 
@@ -350,9 +348,9 @@ def _check_answer(kill: Kill, answer: Any) -> None:  # noqa: ANN401
     request, version = kill.asked
     assert set(errors_in(answer)) == {ErrorCode.NONE}, f"{kill.point}: {answer}"
     pid, epoch = kill.producer
-    if isinstance(request, EndTxnRequest) and version >= 5:
+    if isinstance(request, m.EndTxnRequest) and version >= 5:
         assert (answer.producer_id, answer.producer_epoch) == (pid, epoch + 1)
-    if isinstance(request, ProduceRequest) and kill.point is Point.APPENDED:
+    if isinstance(request, m.ProduceRequest) and kill.point is Point.APPENDED:
         first = answer.responses[0].partition_responses[0]
         assert first.base_offset == kill.offset, f"appended twice: {answer}"
 

@@ -14,32 +14,11 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.types import ZERO_UUID
+from tests.support import messages as m
 from tests.support.network.requests import fetch_request
 
 Asking: TypeAlias = Generator[tuple[Any, int], Any]
@@ -115,10 +94,10 @@ class TopicOwner:
 
     def _create(self) -> Asking:
         count = self._requested_count = self._chance.randint(1, PARTITIONS_MAX - 1)
-        topic = CreatableTopic(
+        topic = m.CreatableTopic(
             name=self.name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
         )
-        answer = yield CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7
+        answer = yield m.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7
         (result,) = answer.topics
         if self._is_done("create", result.error_code):
             self._begin(result.topic_id, count)
@@ -128,9 +107,9 @@ class TopicOwner:
         if count > PARTITIONS_MAX:
             return
         self._requested_count = count
-        topic = CreatePartitionsTopic(name=self.name, count=count, assignments=None)
+        topic = m.CreatePartitionsTopic(name=self.name, count=count, assignments=None)
         answer = yield (
-            CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False),
+            m.CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False),
             3,
         )
         if self._is_done("grow", answer.results[0].error_code):
@@ -139,10 +118,10 @@ class TopicOwner:
     def _delete(self) -> Asking:
         self._requested_count = 0
         if self._chance.random() < 0.5:
-            state = DeleteTopicState(name=None, topic_id=self._topic_id)
-            request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS), 6
+            state = m.DeleteTopicState(name=None, topic_id=self._topic_id)
+            request = m.DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS), 6
         else:
-            request = DeleteTopicsRequest(topic_names=[self.name], timeout_ms=TIMEOUT_MS), 5
+            request = m.DeleteTopicsRequest(topic_names=[self.name], timeout_ms=TIMEOUT_MS), 5
         answer = yield request
         if self._is_done("delete", answer.responses[0].error_code):
             self.partitions = []
@@ -152,9 +131,9 @@ class TopicOwner:
         offset = self._chance.randint(partition.start, partition.end)
         partition.requested_start = offset
         of_all = offset == partition.end and self._chance.random() < 0.5
-        wanted = DeleteRecordsPartition(partition_index=index, offset=-1 if of_all else offset)
-        topic = DeleteRecordsTopic(name=self.name, partitions=[wanted])
-        answer = yield DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 2
+        wanted = m.DeleteRecordsPartition(partition_index=index, offset=-1 if of_all else offset)
+        topic = m.DeleteRecordsTopic(name=self.name, partitions=[wanted])
+        answer = yield m.DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 2
         (result,) = answer.topics[0].partitions
         if self._is_done("truncate", result.error_code):
             if result.low_watermark != offset:
@@ -166,10 +145,10 @@ class TopicOwner:
         values = [self._new_value() for _ in range(self._chance.randint(1, 4))]
         partition.unknown.update(values)
         records = memoryview(encode_batch([Record(value) for value in values]))
-        data = PartitionProduceData(index=index, records=records)
-        topic = TopicProduceData(name=self.name, partition_data=[data])
+        data = m.PartitionProduceData(index=index, records=records)
+        topic = m.TopicProduceData(name=self.name, partition_data=[data])
         answer = yield (
-            ProduceRequest(
+            m.ProduceRequest(
                 transactional_id=None, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[topic]
             ),
             9,
@@ -209,8 +188,8 @@ class TopicOwner:
 
     def look(self) -> Asking:
         """Compare the topic with the acknowledged changes; after that, no outcome is unknown."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False
+        request = m.MetadataRequest(
+            topics=[m.MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False
         )
         answer = yield request, 12
         (topic,) = answer.topics
@@ -267,9 +246,9 @@ class TopicOwner:
                 self._fail(f"{place} has {value[:20]!r} at {offset}, which nobody sent to it")
 
     def _offset(self, index: int, timestamp: int) -> Generator[tuple[Any, int], Any, int]:
-        wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-        topic = ListOffsetsTopic(name=self.name, partitions=[wanted])
-        answer = yield ListOffsetsRequest(replica_id=-1, topics=[topic]), 5
+        wanted = m.ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+        topic = m.ListOffsetsTopic(name=self.name, partitions=[wanted])
+        answer = yield m.ListOffsetsRequest(replica_id=-1, topics=[topic]), 5
         (result,) = answer.topics[0].partitions
         if result.error_code:
             error = ErrorCode(result.error_code).name

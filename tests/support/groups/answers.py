@@ -1,12 +1,11 @@
 """What a group's rules answer, as the message that a member gets."""
 
 from kohort.groups.requests import JoinResult, SyncResult
-from kohort.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from kohort.protocol.messages.sync_group import SyncGroupResponse
+from tests.support import messages as m
 
 
-def joined(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
+def joined(result: JoinResult) -> m.JoinGroupResponse:
+    return m.JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation,
         protocol_type=result.protocol_type,
@@ -15,7 +14,7 @@ def joined(result: JoinResult) -> JoinGroupResponse:
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
         members=[
-            JoinGroupResponseMember(
+            m.JoinGroupResponseMember(
                 member_id=one.member_id,
                 group_instance_id=one.group_instance_id,
                 metadata=one.metadata,
@@ -25,8 +24,8 @@ def joined(result: JoinResult) -> JoinGroupResponse:
     )
 
 
-def synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
+def synced(result: SyncResult) -> m.SyncGroupResponse:
+    return m.SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol_name,

@@ -43,10 +43,7 @@ from kohort.groups.requests import (
     SyncRequest,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-)
-from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support import messages as m
 from tests.support.groups.answers import joined, synced
 from tests.support.groups.scenario import MINUTE, SECOND, Scenario, Ticket
 
@@ -73,7 +70,7 @@ class DrivenMember:
         self.subscription.subscribe(topics)
         self.calls: list[Call] = []
         """What the rebalance listener was told."""
-        self.joins: list[JoinGroupRequest] = []
+        self.joins: list[m.JoinGroupRequest] = []
         self.is_polling = True
         self.is_cut_off = False
         """No request gets through, and no answer comes back."""
@@ -191,10 +188,10 @@ class DrivenMember:
         if isinstance(action, Join):
             self.membership.join_answered(action.identity, joined(JoinResult(code)), now_ms)
         else:
-            refused = SyncGroupResponse(error_code=code, assignment=b"")
+            refused = m.SyncGroupResponse(error_code=code, assignment=b"")
             self.membership.sync_answered(action.identity, refused, now_ms)
 
-    def _join(self, request: JoinGroupRequest) -> Ticket:
+    def _join(self, request: m.JoinGroupRequest) -> Ticket:
         scenario, ticket = self.scenario, self.scenario.ticket()
         asked = JoinRequest(
             member_id=request.member_id,
@@ -211,7 +208,7 @@ class DrivenMember:
         scenario.step(lambda: scenario.classic.join(asked, ticket, scenario.now))
         return ticket
 
-    def _sync(self, request: SyncGroupRequest) -> Ticket:
+    def _sync(self, request: m.SyncGroupRequest) -> Ticket:
         scenario, ticket = self.scenario, self.scenario.ticket()
         asked = SyncRequest(
             member_id=request.member_id,

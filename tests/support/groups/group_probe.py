@@ -6,12 +6,8 @@ from typing import Any
 
 from kohort.cli.groups.history import why_lines
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.describe_groups import DescribedGroup
+from tests.support import messages as m
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
@@ -32,21 +28,21 @@ class GroupProbe:
 
     def describe(self) -> DescribedGroup:
         with RawClient(self._port) as client:
-            request = DescribeGroupsRequest(groups=[self.group])
-            return client.call(request, 5, DescribeGroupsResponse).groups[0]
+            request = m.DescribeGroupsRequest(groups=[self.group])
+            return client.call(request, 5, m.DescribeGroupsResponse).groups[0]
 
     def generation(self) -> int:
         """Kafka has no API that tells it, but a heartbeat of any other generation is refused."""
         member = self.describe().members[0]
         with RawClient(self._port) as client:
             for generation in range(GENERATIONS_MAX):
-                request = HeartbeatRequest(
+                request = m.HeartbeatRequest(
                     group_id=self.group,
                     generation_id=generation,
                     member_id=member.member_id,
                     group_instance_id=member.group_instance_id,
                 )
-                answer = client.call(request, 3, HeartbeatResponse)
+                answer = client.call(request, 3, m.HeartbeatResponse)
                 if answer.error_code != ErrorCode.ILLEGAL_GENERATION:
                     assert not answer.error_code, ErrorCode(answer.error_code)
                     return generation

@@ -4,16 +4,7 @@ import struct
 from collections.abc import Callable
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
+from tests.support import messages as m
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
@@ -40,17 +31,17 @@ class PendingJoin:
     """A join on a connection of its own, which may be kept waiting."""
 
     def __init__(
-        self, member: "RawMember", request: JoinGroupRequest, version: int, edit: Edit
+        self, member: "RawMember", request: m.JoinGroupRequest, version: int, edit: Edit
     ) -> None:
         self._member = member
         self._version = version
         self._client = RawClient(member.port)
         self._client.send(framed(edit(request_body(request, version))))
 
-    def answer(self) -> JoinGroupResponse:
+    def answer(self) -> m.JoinGroupResponse:
         """Waits for it; a member that was admitted remembers its id and generation."""
         with self._client:
-            answer = response_in(self._client.receive(), JoinGroupResponse, self._version)
+            answer = response_in(self._client.receive(), m.JoinGroupResponse, self._version)
         self._member.joined(answer)
         return answer
 
@@ -86,7 +77,7 @@ class RawMember:
         edit: Edit = bytes,
     ) -> PendingJoin:
         """Sends a join with that reason in the tag; `edit` changes its bytes before they leave."""
-        request = JoinGroupRequest(
+        request = m.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self.session_timeout_ms,
             rebalance_timeout_ms=60_000,
@@ -94,7 +85,7 @@ class RawMember:
             group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                m.JoinGroupRequestProtocol(name=name, metadata=metadata)
                 for name, metadata in self.protocols.items()
             ],
             reason=text,
@@ -102,7 +93,7 @@ class RawMember:
         )
         return PendingJoin(self, request, version, edit)
 
-    def joined(self, answer: JoinGroupResponse) -> None:
+    def joined(self, answer: m.JoinGroupResponse) -> None:
         if answer.error_code in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
             self.member_id = answer.member_id
         if not answer.error_code:
@@ -114,9 +105,9 @@ class RawMember:
             assert self.join(reason).answer().error_code == ErrorCode.MEMBER_ID_REQUIRED
         return self.join(reason)
 
-    def sync(self, assignments: dict[str, bytes] | None = None) -> SyncGroupResponse:
+    def sync(self, assignments: dict[str, bytes] | None = None) -> m.SyncGroupResponse:
         """Waits for the assignment; the leader gives all, by member id."""
-        request = SyncGroupRequest(
+        request = m.SyncGroupRequest(
             group_id=self.group,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -124,12 +115,12 @@ class RawMember:
             protocol_type="consumer",
             protocol_name="range",
             assignments=[
-                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                m.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
                 for member_id, assignment in (assignments or {}).items()
             ],
         )
         with RawClient(self.port) as client:
-            return client.call(request, SYNC_VERSION, SyncGroupResponse)
+            return client.call(request, SYNC_VERSION, m.SyncGroupResponse)
 
 
 def bring_together(probe: GroupProbe, leader: RawMember, follower: RawMember) -> None:

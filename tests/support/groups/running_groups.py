@@ -23,17 +23,8 @@ from kohort.groups.steps import at_once
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from kohort.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support import messages as m
 from tests.support.brokers.running_topics import NODE_ID, running_topics
 from tests.support.groups.coordinators import group_coordinator, report
 from tests.support.records.storage_tools import memory_store
@@ -113,7 +104,7 @@ class RunningGroups:
         member_id: str = "",
         instance: str | None = None,
         **changes: Any,  # noqa: ANN401
-    ) -> JoinGroupResponse:
+    ) -> m.JoinGroupResponse:
         fields: dict[str, Any] = {
             "group_id": "g",
             "session_timeout_ms": 10_000,
@@ -121,9 +112,11 @@ class RunningGroups:
             "member_id": member_id,
             "group_instance_id": instance,
             "protocol_type": "consumer",
-            "protocols": [JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+            "protocols": [m.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
         }
-        response: JoinGroupResponse = await self.ask(JoinGroupRequest(**fields | changes), version)
+        response: m.JoinGroupResponse = await self.ask(
+            m.JoinGroupRequest(**fields | changes), version
+        )
         return response
 
     async def sync(
@@ -133,7 +126,7 @@ class RunningGroups:
         version: int = 5,
         assignments: Sequence[tuple[str, bytes]] = (),
         **changes: Any,  # noqa: ANN401
-    ) -> SyncGroupResponse:
+    ) -> m.SyncGroupResponse:
         fields: dict[str, Any] = {
             "group_id": "g",
             "generation_id": generation,
@@ -141,11 +134,13 @@ class RunningGroups:
             "protocol_type": "consumer",
             "protocol_name": "range",
             "assignments": [
-                SyncGroupRequestAssignment(member_id=share_of, assignment=share)
+                m.SyncGroupRequestAssignment(member_id=share_of, assignment=share)
                 for share_of, share in assignments
             ],
         }
-        response: SyncGroupResponse = await self.ask(SyncGroupRequest(**fields | changes), version)
+        response: m.SyncGroupResponse = await self.ask(
+            m.SyncGroupRequest(**fields | changes), version
+        )
         return response
 
     async def lone_member(self, instance: str = "i") -> str:

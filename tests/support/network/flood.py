@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from kohort.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.support import messages as m
 from tests.support.measures.weights import weigh
 from tests.support.network.wire import framed, request_body
 
@@ -41,8 +40,8 @@ def client_hello() -> bytes:
 
 def attempt(mechanism: str, *tokens: bytes) -> bytes:
     """All that a client says who does not wait for answers."""
-    said = [request_body(SaslHandshakeRequest(mechanism=mechanism), 1)]
-    said += [request_body(SaslAuthenticateRequest(auth_bytes=token), 2) for token in tokens]
+    said = [request_body(m.SaslHandshakeRequest(mechanism=mechanism), 1)]
+    said += [request_body(m.SaslAuthenticateRequest(auth_bytes=token), 2) for token in tokens]
     return b"".join(map(framed, said))
 
 

@@ -20,16 +20,13 @@ from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
-from kohort.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from kohort.protocol.records.batch import read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support import messages as m
 from tests.support.brokers.running_topics import running_topics
 from tests.support.groups.coordinators import group_coordinator, report
 from tests.support.groups.running_groups import RunningGroups
@@ -72,9 +69,11 @@ class RunningTransactions(RunningGroups):
         name: str | None = "id",
         version: int = 5,
         **changes: Any,  # noqa: ANN401
-    ) -> InitProducerIdResponse:
+    ) -> m.InitProducerIdResponse:
         fields = {"transactional_id": name, "transaction_timeout_ms": TIMEOUT_MS} | changes
-        response: InitProducerIdResponse = await self.ask(InitProducerIdRequest(**fields), version)
+        response: m.InitProducerIdResponse = await self.ask(
+            m.InitProducerIdRequest(**fields), version
+        )
         return response
 
     def produce(self, producer_id: int, epoch: int, sequence: int = 0, *, index: int = 0) -> None:

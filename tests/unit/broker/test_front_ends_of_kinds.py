@@ -10,14 +10,8 @@ from kohort.broker.console.recent import Recents
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.list_groups import ListGroupsRequest
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from kohort.testing import VirtualKafka
+from tests.support import messages as m
 from tests.support.groups.rota import convert_to_rota, join_rota, rota_codec
 from tests.support.groups.running_groups import running_groups
 from tests.unit.broker.console.viewed_pages import LookedAt, looked_at
@@ -37,14 +31,14 @@ async def test_it_is_listed_with_its_type_and_is_no_group_for_describe_groups() 
     async with running_groups() as g:
         await g.lone_member()
         assert await convert_to_rota(g.groups.host, "a") is ErrorCode.NONE
-        (listed,) = (await g.ask(ListGroupsRequest(types_filter=["Rota"]))).groups
+        (listed,) = (await g.ask(m.ListGroupsRequest(types_filter=["Rota"]))).groups
         assert (listed.group_id, listed.group_type) == ("g", "rota")
         assert (listed.group_state, listed.protocol_type) == ("Rotating", "consumer")
-        assert not (await g.ask(ListGroupsRequest(types_filter=["classic"]))).groups
-        (described,) = (await g.ask(DescribeGroupsRequest(groups=["g"]), 6)).groups
+        assert not (await g.ask(m.ListGroupsRequest(types_filter=["classic"]))).groups
+        (described,) = (await g.ask(m.DescribeGroupsRequest(groups=["g"]), 6)).groups
         assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert described.error_message == "Group g is not a classic group."
-        (described,) = (await g.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups
+        (described,) = (await g.ask(m.DescribeGroupsRequest(groups=["g"]), 5)).groups
         assert (described.error_code, described.group_state) == (ErrorCode.NONE, "Dead")
 
 
@@ -52,12 +46,12 @@ async def test_offsets_are_fetched_by_its_members_of_the_current_epoch() -> None
     async with running_groups() as g:
         await g.lone_member()
         await convert_to_rota(g.groups.host, "a")
-        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        topics = [m.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         for epoch, error in ((2, ErrorCode.NONE), (1, ErrorCode.STALE_MEMBER_EPOCH)):
-            group = OffsetFetchRequestGroup(
+            group = m.OffsetFetchRequestGroup(
                 group_id="g", member_id="a", member_epoch=epoch, topics=topics
             )
-            (answer,) = (await g.ask(OffsetFetchRequest(groups=[group]), 9)).groups
+            (answer,) = (await g.ask(m.OffsetFetchRequest(groups=[group]), 9)).groups
             assert answer.error_code == error
 
 

@@ -26,28 +26,13 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from kohort.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from kohort.protocol.messages.fetch import PartitionData
+from kohort.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
+from tests.support import messages as m
 
 TOPIC: Final = "t"
 TOPIC_ID: Final = b"i" * 16
@@ -91,7 +76,7 @@ class ScriptedBroker:
         self.is_down = False
         self.is_silent = False
         """Takes what it is sent, and does not answer."""
-        self.requests: list[FetchRequest] = []
+        self.requests: list[m.FetchRequest] = []
         self.request_versions: list[int] = []
         self.sent_count = 0
         """Count of all that were sent, also of those that are not here yet."""
@@ -117,9 +102,9 @@ class ScriptedBroker:
         if self.is_silent:
             await asyncio.sleep((timeout_ms or SILENCE_MS) / 1000)
             raise DisconnectedError(f"broker {self.node_id} does not answer")
-        if isinstance(request, ListOffsetsRequest):
+        if isinstance(request, m.ListOffsetsRequest):
             return self._offsets(_travelled(request, version))
-        if isinstance(request, OffsetForLeaderEpochRequest):
+        if isinstance(request, m.OffsetForLeaderEpochRequest):
             return _travelled(self._epochs(_travelled(request, version)), version)
         request = _travelled(request, version)
         self.requests.append(request)
@@ -138,8 +123,8 @@ class ScriptedBroker:
         return _travelled(found, version)
 
     def _answer(
-        self, request: FetchRequest, version: int, *, is_late: bool = False
-    ) -> FetchResponse | None:
+        self, request: m.FetchRequest, version: int, *, is_late: bool = False
+    ) -> m.FetchResponse | None:
         """The answer; None while there is nothing to say yet."""
         data = [
             self._named(asked.partition)
@@ -157,9 +142,9 @@ class ScriptedBroker:
             {"topic": TOPIC} if version < 13 else {"topic_id": request.topics[0].topic_id}
         )
         throttle_ms, self.throttle_ms = self.throttle_ms, 0
-        return FetchResponse(
+        return m.FetchResponse(
             throttle_time_ms=throttle_ms,
-            responses=[FetchableTopicResponse(**name, partitions=data)],
+            responses=[m.FetchableTopicResponse(**name, partitions=data)],
         )
 
     def _named(self, index: int) -> PartitionData:
@@ -191,7 +176,7 @@ class ScriptedBroker:
             records=records,
         )
 
-    def _epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    def _epochs(self, request: m.OffsetForLeaderEpochRequest) -> m.OffsetForLeaderEpochResponse:
         found = []
         for one in (one for topic in request.topics for one in topic.partitions):
             self.asked_epochs.append((one.current_leader_epoch, one.leader_epoch))
@@ -206,12 +191,12 @@ class ScriptedBroker:
                     end_offset=-1 if code else end,
                 )
             )
-        topic = OffsetForLeaderTopicResult(topic=TOPIC, partitions=found)
-        return OffsetForLeaderEpochResponse(topics=[topic])
+        topic = m.OffsetForLeaderTopicResult(topic=TOPIC, partitions=found)
+        return m.OffsetForLeaderEpochResponse(topics=[topic])
 
-    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def _offsets(self, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
         found = [
-            ListOffsetsPartitionResponse(
+            m.ListOffsetsPartitionResponse(
                 partition_index=one.partition_index,
                 error_code=0,
                 offset=0 if one.timestamp == -2 else len(self.logs[one.partition_index]),
@@ -219,7 +204,9 @@ class ScriptedBroker:
             for topic in request.topics
             for one in topic.partitions
         ]
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=found)])
+        return m.ListOffsetsResponse(
+            topics=[m.ListOffsetsTopicResponse(name=TOPIC, partitions=found)]
+        )
 
 
 def _travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.

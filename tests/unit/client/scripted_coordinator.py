@@ -30,28 +30,8 @@ from kohort.client.net.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.find_coordinator import (
-    Coordinator as FoundCoordinator,
-)
-from kohort.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
+from kohort.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from tests.support import messages as m
 from tests.unit.client.scripted_brokers import TOPIC, TOPIC_ID, partition, run
 
 A, B = partition(0), partition(1)
@@ -68,8 +48,8 @@ class ScriptedCoordinator:
         """What to say to the next requests, of their first partition."""
         self.search_faults: deque[ErrorCode] = deque()
         self.stored: dict[int, tuple[int, str, int]] = {}
-        self.commits: list[OffsetCommitRequest] = []
-        self.fetches: list[OffsetFetchRequest] = []
+        self.commits: list[m.OffsetCommitRequest] = []
+        self.fetches: list[m.OffsetFetchRequest] = []
         self.request_versions: list[int] = []
         self.searches = 0
 
@@ -78,25 +58,25 @@ class ScriptedCoordinator:
         del timeout_ms
         await asyncio.sleep(0.001)
         request = travelled(request, version)
-        if isinstance(request, FindCoordinatorRequest):
+        if isinstance(request, m.FindCoordinatorRequest):
             self.searches += 1
             code = self.search_faults.popleft() if self.search_faults else ErrorCode.NONE
             found = FoundCoordinator(
                 key="g", node_id=1, host="one", port=1, error_code=code, error_message=None
             )
-            return travelled(FindCoordinatorResponse(coordinators=[found]), version)
+            return travelled(m.FindCoordinatorResponse(coordinators=[found]), version)
         self.request_versions.append(version)
         fault = self.faults.popleft() if self.faults else ErrorCode.NONE
         if fault is HANGS_UP:
             raise DisconnectedError("it hung up")
         assert isinstance(fault, ErrorCode)
-        if isinstance(request, OffsetCommitRequest):
+        if isinstance(request, m.OffsetCommitRequest):
             return travelled(self._commit(request, version, fault), version)
         return travelled(self._fetch(request, version, fault), version)
 
     def _commit(
-        self, request: OffsetCommitRequest, version: int, fault: ErrorCode
-    ) -> OffsetCommitResponse:
+        self, request: m.OffsetCommitRequest, version: int, fault: ErrorCode
+    ) -> m.OffsetCommitResponse:
         self.commits.append(request)
         (topic,) = request.topics
         answers = []
@@ -109,20 +89,24 @@ class ScriptedCoordinator:
                     one.committed_leader_epoch,
                 )
             answers.append(
-                OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                m.OffsetCommitResponsePartition(
+                    partition_index=one.partition_index, error_code=code
+                )
             )
         name: dict[str, Any] = {"name": TOPIC} if version < 10 else {"topic_id": TOPIC_ID}
-        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(**name, partitions=answers)])
+        return m.OffsetCommitResponse(
+            topics=[m.OffsetCommitResponseTopic(**name, partitions=answers)]
+        )
 
     def _fetch(
-        self, request: OffsetFetchRequest, version: int, fault: ErrorCode
-    ) -> OffsetFetchResponse:
+        self, request: m.OffsetFetchRequest, version: int, fault: ErrorCode
+    ) -> m.OffsetFetchResponse:
         self.fetches.append(request)
         grouped = version >= 8
         is_of_group = fault in {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
         is_of_group = is_of_group or fault is ErrorCode.GROUP_AUTHORIZATION_FAILED
         group_code = fault if is_of_group and version >= 2 else ErrorCode.NONE
-        kind: Any = OffsetFetchResponsePartitions if grouped else OffsetFetchResponsePartition
+        kind: Any = m.OffsetFetchResponsePartitions if grouped else m.OffsetFetchResponsePartition
         topics: Any = request.groups[0].topics if grouped else request.topics
         found = []
         for index in topics[0].partition_indexes if not group_code else ():
@@ -139,11 +123,11 @@ class ScriptedCoordinator:
             )
         name: dict[str, Any] = {"name": TOPIC} if version < 10 else {"topic_id": TOPIC_ID}
         if not grouped:
-            topic = OffsetFetchResponseTopic(name=TOPIC, partitions=found)
-            return OffsetFetchResponse(topics=[topic], error_code=group_code)
-        answer = OffsetFetchResponseTopics(**name, partitions=found)
-        group = OffsetFetchResponseGroup(group_id="g", topics=[answer], error_code=group_code)
-        return OffsetFetchResponse(groups=[group])
+            topic = m.OffsetFetchResponseTopic(name=TOPIC, partitions=found)
+            return m.OffsetFetchResponse(topics=[topic], error_code=group_code)
+        answer = m.OffsetFetchResponseTopics(**name, partitions=found)
+        group = m.OffsetFetchResponseGroup(group_id="g", topics=[answer], error_code=group_code)
+        return m.OffsetFetchResponse(groups=[group])
 
 
 def travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.

@@ -13,15 +13,9 @@ from kohort.protocol.framing import (
     response_frame,
 )
 from kohort.protocol.message import schema_of
-from kohort.protocol.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
-from kohort.protocol.messages.header import RequestHeader
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support import messages as m
 
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 @pytest.mark.parametrize("client_id", ["test", "", None, "\u00fcml\u00e4ut"])
@@ -31,14 +25,14 @@ def test_a_request_is_a_size_the_declared_header_and_the_body(
 ) -> None:
     parts, expected = encode_request(HEARTBEAT, version, 7, client_id)
     frame = b"".join(parts)
-    header = RequestHeader(
+    header = m.RequestHeader(
         request_api_key=12, request_api_version=version, correlation_id=7, client_id=client_id
     )
-    is_flexible = schema_of(HeartbeatRequest).is_flexible(version)
-    declared = codec(RequestHeader, 2 if is_flexible else 1).encode(header)
-    body = codec(HeartbeatRequest, version).encode(HEARTBEAT)
+    is_flexible = schema_of(m.HeartbeatRequest).is_flexible(version)
+    declared = codec(m.RequestHeader, 2 if is_flexible else 1).encode(header)
+    body = codec(m.HeartbeatRequest, version).encode(HEARTBEAT)
     assert frame == len(declared + body).to_bytes(4, "big") + declared + body
-    assert expected == ExpectedAnswer(7, HeartbeatResponse, version)
+    assert expected == ExpectedAnswer(7, m.HeartbeatResponse, version)
     assert read_request_prefix(frame[4:])[0].client_id == client_id
 
 
@@ -50,42 +44,44 @@ def test_a_client_id_that_no_header_can_hold_is_refused() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_an_answer_is_read_wherever_it_begins_and_ends(version: int) -> None:
-    body = codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=27))
-    has_tags = schema_of(HeartbeatResponse).is_flexible(version)
+    body = codec(m.HeartbeatResponse, version).encode(m.HeartbeatResponse(error_code=27))
+    has_tags = schema_of(m.HeartbeatResponse).is_flexible(version)
     frame = response_frame(7, body, header_has_tags=has_tags)
-    expected = ExpectedAnswer(7, HeartbeatResponse, version)
+    expected = ExpectedAnswer(7, m.HeartbeatResponse, version)
     assert decode_response(frame[4:], expected).error_code == 27
     answer, end = decode_response_at(frame + b"more", 4, expected)
     assert (answer.error_code, end) == (27, len(frame))
 
 
 def test_tags_in_the_header_of_an_answer_are_passed_over() -> None:
-    body = codec(HeartbeatResponse, 4).encode(HeartbeatResponse(error_code=27))
+    body = codec(m.HeartbeatResponse, 4).encode(m.HeartbeatResponse(error_code=27))
     frame = b"\0\0\0\7" + b"\1\0\2xy" + body
-    assert decode_response(frame, ExpectedAnswer(7, HeartbeatResponse, 4)).error_code == 27
+    assert decode_response(frame, ExpectedAnswer(7, m.HeartbeatResponse, 4)).error_code == 27
 
 
 def test_the_answer_to_another_request_is_none() -> None:
-    body = codec(HeartbeatResponse, 4).encode(HeartbeatResponse(error_code=0))
+    body = codec(m.HeartbeatResponse, 4).encode(m.HeartbeatResponse(error_code=0))
     frame = response_frame(8, body, header_has_tags=True)[4:]
     with pytest.raises(DecodeError, match="another request"):
-        decode_response(frame, ExpectedAnswer(7, HeartbeatResponse, 4))
+        decode_response(frame, ExpectedAnswer(7, m.HeartbeatResponse, 4))
 
 
 @pytest.mark.parametrize("size", range(9))
 def test_an_answer_that_ends_early_is_none(size: int) -> None:
-    body = codec(HeartbeatResponse, 4).encode(HeartbeatResponse(error_code=0))
+    body = codec(m.HeartbeatResponse, 4).encode(m.HeartbeatResponse(error_code=0))
     frame = response_frame(0, body, header_has_tags=True)[4:]
     with pytest.raises(DecodeError):
-        decode_response(frame[:size], ExpectedAnswer(0, HeartbeatResponse, 4))
+        decode_response(frame[:size], ExpectedAnswer(0, m.HeartbeatResponse, 4))
 
 
 def test_a_broker_that_does_not_know_the_version_of_api_versions_is_understood() -> None:
-    told = ApiVersionsResponse(
+    told = m.ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)],
+        api_keys=[m.ApiVersion(api_key=18, min_version=0, max_version=2)],
     )
-    frame = response_frame(1, codec(ApiVersionsResponse, 0).encode(told), header_has_tags=False)[4:]
-    _, expected = encode_request(ApiVersionsRequest(), 3, 1, "test")
+    frame = response_frame(1, codec(m.ApiVersionsResponse, 0).encode(told), header_has_tags=False)[
+        4:
+    ]
+    _, expected = encode_request(m.ApiVersionsRequest(), 3, 1, "test")
     answer = decode_response(frame, expected)
     assert (answer.error_code, answer.api_keys[0].max_version) == (35, 2)

@@ -10,11 +10,7 @@ import pytest
 
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.transaction_pages import TransactionPages
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kohort.protocol.messages.end_txn import EndTxnRequest
+from tests.support import messages as m
 from tests.support.transactions.running_transactions import (
     TIMEOUT_MS,
     RunningTransactions,
@@ -35,8 +31,8 @@ async def ask(broker: RunningTransactions, path: str, *values: str, query: str =
 async def begin(broker: RunningTransactions, name: str, *indexes: int) -> int:
     """A transaction of that id in partitions of the topic "t"; the producer id."""
     producer_id = (await broker.init(name)).producer_id
-    topic = AddPartitionsToTxnTopic(name="t", partitions=list(indexes))
-    request = AddPartitionsToTxnRequest(
+    topic = m.AddPartitionsToTxnTopic(name="t", partitions=list(indexes))
+    request = m.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=producer_id,
         v3_and_below_producer_epoch=0,
@@ -79,7 +75,7 @@ async def test_open_transactions_are_listed_the_oldest_first_with_their_clients(
 async def test_one_id_is_told_with_what_became_of_its_transactions() -> None:
     async with running_transactions() as broker:
         producer_id = await begin(broker, "id", 0)
-        end = EndTxnRequest(
+        end = m.EndTxnRequest(
             transactional_id="id", producer_id=producer_id, producer_epoch=0, committed=True
         )
         await broker.ask(end, 3)

@@ -23,24 +23,11 @@ from kohort.broker.kafka_directory.image import (
 from kohort.broker.kafka_directory.releases import KAFKA_3_9, KAFKA_4_4, RELEASES, Release
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.messages.cluster_metadata import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    EntityData,
-    FeatureLevelRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveTopicRecord,
-    RemoveUserScramCredentialRecord,
-    TopicRecord,
-    UnregisterBrokerRecord,
-)
+from kohort.protocol.messages.cluster_metadata import EntityData, TopicRecord
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.protocol.scram import Keys
+from tests.support import messages as m
 
 ORDERS = bytes(range(16))
 DIRECTORY = bytes(range(16, 32))
@@ -93,7 +80,7 @@ def test_what_kafka_itself_begins_with_is_read() -> None:
     levels = {
         record.name: record.feature_level
         for record in read(FORMATTED)
-        if isinstance(record, FeatureLevelRecord)
+        if isinstance(record, m.FeatureLevelRecord)
     }
     assert levels == KAFKA_4_4.features
 
@@ -131,13 +118,13 @@ def test_a_snapshot_for_a_release_has_its_levels_and_its_forms_of_records(releas
     records = records_of(an_image(), release)
     content = b"".join(encode_snapshot(records, now_ms=1, release=release))
     found = list(read(content))
-    levels = {one.name: one.feature_level for one in found if isinstance(one, FeatureLevelRecord)}
+    levels = {one.name: one.feature_level for one in found if isinstance(one, m.FeatureLevelRecord)}
     assert levels == release.features
     assert replayed(found) == an_image()
 
 
 def test_kafka_3_9_gets_partitions_without_what_came_later() -> None:
-    partition = PartitionRecord(
+    partition = m.PartitionRecord(
         topic_id=ORDERS, replicas=[1], isr=[1], removing_replicas=[], adding_replicas=[]
     )
     frame = encode_record(partition, KAFKA_3_9)
@@ -153,8 +140,8 @@ def test_a_record_in_part_before_an_offset_is_left_out() -> None:
     assert isinstance(next(reader.read(content, from_offset=1 + features)), TopicRecord)
 
 
-def registered(broker: int) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(
+def registered(broker: int) -> m.RegisterBrokerRecord:
+    return m.RegisterBrokerRecord(
         broker_id=broker,
         incarnation_id=ORDERS,
         broker_epoch=broker,
@@ -211,7 +198,7 @@ def test_a_record_that_is_not_known_is_an_error(frame: bytes, why: str) -> None:
 def test_what_a_cluster_of_the_first_feature_level_has_written_is_read() -> None:
     """Partitions without directories, and marks of what there is no more (metadata.version 7)."""
     topic = TopicRecord(name="orders", topic_id=ORDERS)
-    partition = PartitionRecord(
+    partition = m.PartitionRecord(
         partition_id=0,
         topic_id=ORDERS,
         replicas=[1],
@@ -221,14 +208,14 @@ def test_what_a_cluster_of_the_first_feature_level_has_written_is_read() -> None
         leader=1,
         leader_epoch=4,
     )
-    change = PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1)
+    change = m.PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1)
     content = log(
-        encode_record(FeatureLevelRecord(name="metadata.version", feature_level=7)),
+        encode_record(m.FeatureLevelRecord(name="metadata.version", feature_level=7)),
         bytes((1, 20, 0, 0)),  # NoOpRecord
         bytes((1, 21, 0, 0, 0)),  # ZkMigrationStateRecord
         encode_record(topic),
-        bytes((1, 3, 0)) + codec(PartitionRecord, 0).encode(partition),
-        bytes((1, 5, 0)) + codec(PartitionChangeRecord, 0).encode(change),
+        bytes((1, 3, 0)) + codec(m.PartitionRecord, 0).encode(partition),
+        bytes((1, 5, 0)) + codec(m.PartitionChangeRecord, 0).encode(change),
     )
     image = replayed(list(MetadataReader().read(content)))
     assert image.topics[ORDERS].partitions == {0: PartitionImage([1], [1], 1, 5, [])}
@@ -245,22 +232,22 @@ def test_changes_are_made_in_their_order() -> None:
     image = replayed(
         [
             *records_of(an_image()),
-            PartitionChangeRecord(partition_id=1, topic_id=ORDERS, leader=1, isr=[1, 2]),
-            PartitionChangeRecord(
+            m.PartitionChangeRecord(partition_id=1, topic_id=ORDERS, leader=1, isr=[1, 2]),
+            m.PartitionChangeRecord(
                 partition_id=1, topic_id=ORDERS, replicas=[1, 2], directories=[ORDERS, DIRECTORY]
             ),
-            ConfigRecord(
+            m.ConfigRecord(
                 resource_type=TOPIC_CONFIGS, resource_name="orders", name="retention.ms", value=None
             ),
-            ConfigRecord(
+            m.ConfigRecord(
                 resource_type=BROKER_CONFIGS,
                 resource_name="",
                 name="message.max.bytes",
                 value=None,
             ),
-            RemoveUserScramCredentialRecord(name="zoë", mechanism=1),
-            RemoveAccessControlEntryRecord(id=DIRECTORY),
-            ClientQuotaRecord(
+            m.RemoveUserScramCredentialRecord(name="zoë", mechanism=1),
+            m.RemoveAccessControlEntryRecord(id=DIRECTORY),
+            m.ClientQuotaRecord(
                 entity=[
                     EntityData(entity_type="user", entity_name=None),
                     EntityData(entity_type="client-id", entity_name="x"),
@@ -269,7 +256,7 @@ def test_changes_are_made_in_their_order() -> None:
                 value=0.0,
                 remove=True,
             ),
-            RegisterBrokerRecord(
+            m.RegisterBrokerRecord(
                 broker_id=1,
                 incarnation_id=ORDERS,
                 broker_epoch=1,
@@ -277,7 +264,7 @@ def test_changes_are_made_in_their_order() -> None:
                 features=[],
                 rack=None,
             ),
-            RegisterBrokerRecord(
+            m.RegisterBrokerRecord(
                 broker_id=2,
                 incarnation_id=ORDERS,
                 broker_epoch=2,
@@ -285,7 +272,7 @@ def test_changes_are_made_in_their_order() -> None:
                 features=[],
                 rack=None,
             ),
-            UnregisterBrokerRecord(broker_id=2, broker_epoch=2),
+            m.UnregisterBrokerRecord(broker_id=2, broker_epoch=2),
         ]
     )
     changed = image.topics[ORDERS].partitions[1]
@@ -296,7 +283,7 @@ def test_changes_are_made_in_their_order() -> None:
 
 
 def test_a_deleted_topic_takes_its_configs_along() -> None:
-    image = replayed([*records_of(an_image()), RemoveTopicRecord(topic_id=ORDERS)])
+    image = replayed([*records_of(an_image()), m.RemoveTopicRecord(topic_id=ORDERS)])
     assert image.topics == {}
     assert (TOPIC_CONFIGS, "orders") not in image.configs
 
@@ -304,7 +291,7 @@ def test_a_deleted_topic_takes_its_configs_along() -> None:
 def test_a_rule_that_is_none_of_ours_is_told() -> None:
     image = replayed(
         [
-            AccessControlEntryRecord(
+            m.AccessControlEntryRecord(
                 id=ORDERS,
                 resource_type=99,
                 resource_name="x",
@@ -322,6 +309,8 @@ def test_a_rule_that_is_none_of_ours_is_told() -> None:
 
 def test_records_of_a_log_without_its_start_are_an_error() -> None:
     with pytest.raises(ValueError, match="which there is not"):
-        replayed([RemoveTopicRecord(topic_id=ORDERS)])
+        replayed([m.RemoveTopicRecord(topic_id=ORDERS)])
     with pytest.raises(ValueError, match="partition 7"):
-        replayed([*records_of(an_image()), PartitionChangeRecord(partition_id=7, topic_id=ORDERS)])
+        replayed(
+            [*records_of(an_image()), m.PartitionChangeRecord(partition_id=7, topic_id=ORDERS)]
+        )

@@ -9,9 +9,9 @@ from kohort.broker.metrics.error_counts import ErrorCounts, error_counter
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.fetch import PartitionData
 from kohort.protocol.schema import MessageSchema
+from tests.support import messages as m
 
 
 def count(response: object) -> ErrorCounts:
@@ -23,7 +23,7 @@ def count(response: object) -> ErrorCounts:
     return found
 
 
-def fetch_response(error_code: int, *partition_codes: int) -> FetchResponse:
+def fetch_response(error_code: int, *partition_codes: int) -> m.FetchResponse:
     partitions = [
         PartitionData(
             partition_index=index, error_code=code, high_watermark=0, aborted_transactions=[],
@@ -31,17 +31,17 @@ def fetch_response(error_code: int, *partition_codes: int) -> FetchResponse:
         )
         for index, code in enumerate(partition_codes)
     ]  # fmt: skip
-    topic = FetchableTopicResponse(partitions=partitions)
-    return FetchResponse(error_code=error_code, responses=[topic, topic])
+    topic = m.FetchableTopicResponse(partitions=partitions)
+    return m.FetchResponse(error_code=error_code, responses=[topic, topic])
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR])
 def test_the_error_of_a_whole_response_is_found(code: ErrorCode) -> None:
-    assert count(HeartbeatResponse(error_code=code)) == {int(code): 1}
+    assert count(m.HeartbeatResponse(error_code=code)) == {int(code): 1}
 
 
 def test_no_error_is_nothing_to_count() -> None:
-    assert count(HeartbeatResponse(error_code=0)) == {}
+    assert count(m.HeartbeatResponse(error_code=0)) == {}
     assert count(fetch_response(0, 0, 0)) == {}
 
 
@@ -56,7 +56,7 @@ def test_errors_of_partitions_are_counted_one_by_one_beside_that_of_the_whole() 
 
 
 def test_a_message_without_a_place_for_errors_has_no_counter() -> None:
-    assert error_counter(HeartbeatRequest) is None
+    assert error_counter(m.HeartbeatRequest) is None
 
 
 def codes_below(schema: MessageSchema) -> int:

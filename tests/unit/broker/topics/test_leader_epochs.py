@@ -14,30 +14,16 @@ from kohort.broker.storage.layout import partition_directory
 from kohort.broker.storage.log.log import OS_FILES, PartitionLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from kohort.protocol.messages.describe_topic_partitions import TopicRequest
 from kohort.protocol.records.batch import read_header, split_batches
+from tests.support import messages as m
 from tests.support.brokers.running_topics import append, ask, context, running_topics
 from tests.support.records.storage_tools import WALL_MS, batch_of
 
 EPOCHS = (0, 1, 1, 3)
 """Epochs of the batches, each with two records, that the cluster left."""
 FIRST, LATEST, TIME_MS = -2, -1, WALL_MS + 4
-ASKED = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+ASKED = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="orders")])
 
 
 async def leave_log_of_a_cluster(root: Path, *, epochs: Sequence[int] = EPOCHS) -> Path:
@@ -66,40 +52,42 @@ async def told_epochs(topics: TopicManager) -> list[int]:
     """What clients are told of both partitions, which all ways to ask agree on."""
     (described,) = (await ask(topics, ASKED)).topics
     epochs = [one.leader_epoch for one in described.partitions]
-    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="orders")])
+    request = m.DescribeTopicPartitionsRequest(topics=[TopicRequest(name="orders")])
     (described,) = (await ask(topics, request)).topics
     assert [one.leader_epoch for one in described.partitions] == epochs
     return epochs
 
 
 async def fetched(topics: TopicManager, epoch: int) -> Any:  # noqa: ANN401
-    asked = FetchPartition(
+    asked = m.FetchPartition(
         partition=1, fetch_offset=0, current_leader_epoch=epoch, partition_max_bytes=1 << 20
     )
     topic = topics.get("orders")
     assert topic is not None
-    request = FetchRequest(
+    request = m.FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
-        topics=[FetchTopic(topic_id=topic.topic_id, partitions=[asked])],
+        topics=[m.FetchTopic(topic_id=topic.topic_id, partitions=[asked])],
     )
     return (await ask(topics, request)).responses[0].partitions[0]
 
 
 async def listed(topics: TopicManager, timestamp: int, epoch: int = -1) -> Any:  # noqa: ANN401
-    asked = ListOffsetsPartition(partition_index=1, current_leader_epoch=epoch, timestamp=timestamp)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=[asked])]
+    asked = m.ListOffsetsPartition(
+        partition_index=1, current_leader_epoch=epoch, timestamp=timestamp
+    )
+    request = m.ListOffsetsRequest(
+        replica_id=-1, topics=[m.ListOffsetsTopic(name="orders", partitions=[asked])]
     )
     return (await ask(topics, request)).topics[0].partitions[0]
 
 
 async def ended(topics: TopicManager, epoch: int, current_epoch: int = -1) -> Any:  # noqa: ANN401
-    asked = OffsetForLeaderPartition(
+    asked = m.OffsetForLeaderPartition(
         partition=1, current_leader_epoch=current_epoch, leader_epoch=epoch
     )
-    request = OffsetForLeaderEpochRequest(
-        replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=[asked])]
+    request = m.OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[m.OffsetForLeaderTopic(topic="orders", partitions=[asked])]
     )
     return (await ask(topics, request)).topics[0].partitions[0]
 

@@ -7,13 +7,8 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from kohort.testing.inline_executor import InlineExecutor
+from tests.support import messages as m
 from tests.support.brokers.running_topics import (
     append,
     ask,
@@ -35,16 +30,16 @@ from tests.unit.broker.topics.transactional_partition import (
 
 async def listed(
     topics: TopicManager, timestamp: int, *, isolation: int = COMMITTED
-) -> ListOffsetsPartitionResponse:
-    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(
+) -> m.ListOffsetsPartitionResponse:
+    partition = m.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = m.ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation,
-        topics=[ListOffsetsTopic(name="t", partitions=[partition])],
+        topics=[m.ListOffsetsTopic(name="t", partitions=[partition])],
     )
     response = await ask(topics, request)
     (found,) = response.topics[0].partitions
-    assert isinstance(found, ListOffsetsPartitionResponse)
+    assert isinstance(found, m.ListOffsetsPartitionResponse)
     return found
 
 

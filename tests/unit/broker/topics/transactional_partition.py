@@ -2,16 +2,12 @@
 
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Appended, Partition
-from kohort.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    PartitionData,
-)
+from kohort.protocol.messages.fetch import PartitionData
 from kohort.protocol.records.batch import iter_headers, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
+from tests.support import messages as m
 from tests.support.brokers.running_topics import (
     ask,
 )
@@ -70,13 +66,13 @@ def mark(
 async def fetched(
     topics: TopicManager, offset: int, *, isolation: int = COMMITTED, max_bytes: int = MIB
 ) -> PartitionData:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
+    partition = m.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = m.FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
         max_bytes=50 * MIB,
         isolation_level=isolation,
-        topics=[FetchTopic(topic="t", partitions=[partition])],
+        topics=[m.FetchTopic(topic="t", partitions=[partition])],
     )
     response = await ask(topics, request, 11)
     (found,) = response.responses[0].partitions

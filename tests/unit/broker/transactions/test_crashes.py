@@ -11,17 +11,7 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from tests.support import messages as m
 from tests.support.brokers.running_topics import aborted_in
 from tests.support.transactions.running_transactions import (
     Disk,
@@ -64,9 +54,9 @@ class Dying:
 async def work(b: RunningTransactions) -> int:
     """A transaction with a record in t-0 and a position of the group "g"; returns its producer."""
     pid = (await b.init()).producer_id
-    topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    topics = [m.AddPartitionsToTxnTopic(name="t", partitions=[0])]
     added = await b.ask(
-        AddPartitionsToTxnRequest(
+        m.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id="id",
             v3_and_below_producer_id=pid,
             v3_and_below_producer_epoch=0,
@@ -77,15 +67,15 @@ async def work(b: RunningTransactions) -> int:
     assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
     b.produce(pid, 0)
     producer: dict[str, Any] = {"transactional_id": "id", "producer_id": pid, "producer_epoch": 0}
-    offsets = AddOffsetsToTxnRequest(**producer, group_id="g")
+    offsets = m.AddOffsetsToTxnRequest(**producer, group_id="g")
     assert (await b.ask(offsets)).error_code == NONE
-    partition = TxnOffsetCommitRequestPartition(
+    partition = m.TxnOffsetCommitRequestPartition(
         partition_index=1, committed_offset=42, committed_metadata=None
     )
-    commit = TxnOffsetCommitRequest(
+    commit = m.TxnOffsetCommitRequest(
         **producer,
         group_id="g",
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+        topics=[m.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
     )
     (topic,) = (await b.ask(commit, 4)).topics
     assert topic.partitions[0].error_code == NONE
@@ -93,7 +83,7 @@ async def work(b: RunningTransactions) -> int:
 
 
 def end(b: RunningTransactions, pid: int, version: int, *, commit: bool) -> asyncio.Future[Any]:
-    request = EndTxnRequest(
+    request = m.EndTxnRequest(
         transactional_id="id", producer_id=pid, producer_epoch=0, committed=commit
     )
     return b.start(request, version)
@@ -138,7 +128,7 @@ async def test_a_kill_between_decision_and_completion(
         ended.cancel()
     async with running_transactions(disk=disk) as b:
         check_ended(b, pid, commit=commit)
-        again: EndTxnResponse = await end(b, pid, version, commit=commit)
+        again: m.EndTxnResponse = await end(b, pid, version, commit=commit)
         assert again.error_code == NONE
         if version == V2:
             assert (again.producer_id, again.producer_epoch) == (pid, 1)

@@ -15,17 +15,7 @@ from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SecurityConfig
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import DecodeError, ErrorCode
-from kohort.protocol.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
-from kohort.protocol.messages.metadata import MetadataRequest
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support import messages as m
 
 PASSWORD = "hidden-word"
 
@@ -42,10 +32,10 @@ def security(mechanism: str = "PLAIN") -> SecurityConfig:
 
 
 def versions(*apis: tuple[int, int, int], error: ErrorCode = ErrorCode.NONE) -> object:
-    return ApiVersionsResponse(
+    return m.ApiVersionsResponse(
         error_code=error,
         api_keys=[
-            ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in apis
+            m.ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in apis
         ],
     )
 
@@ -79,8 +69,8 @@ def failure(config: SecurityConfig, *answers: object) -> ConsumerError:
 def test_without_sasl_versions_are_all_that_is_asked() -> None:
     greeted, asked = talk(SecurityConfig(), versions(*BOTH))
     assert greeted is not None
-    assert greeted.versions.best(MetadataRequest) == 13
-    assert [type(ask.request) for ask in asked] == [ApiVersionsRequest]
+    assert greeted.versions.best(m.MetadataRequest) == 13
+    assert [type(ask.request) for ask in asked] == [m.ApiVersionsRequest]
 
 
 def test_a_broker_that_does_not_know_our_question_is_asked_the_oldest() -> None:
@@ -100,21 +90,21 @@ def test_plain_is_handshake_and_one_token() -> None:
     greeted, asked = talk(
         security(),
         versions(*BOTH),
-        SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
-        SaslAuthenticateResponse(
+        m.SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+        m.SaslAuthenticateResponse(
             error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=5_000
         ),
     )
     assert greeted is not None
     assert greeted.session_lifetime_ms == 5_000
     assert [(type(ask.request), ask.version) for ask in asked[1:]] == [
-        (SaslHandshakeRequest, 1),
-        (SaslAuthenticateRequest, 2),
+        (m.SaslHandshakeRequest, 1),
+        (m.SaslAuthenticateRequest, 2),
     ]
 
 
-def authenticated(lifetime_ms: int = 0, auth_bytes: bytes = b"") -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(
+def authenticated(lifetime_ms: int = 0, auth_bytes: bytes = b"") -> m.SaslAuthenticateResponse:
+    return m.SaslAuthenticateResponse(
         error_code=0, error_message=None, auth_bytes=auth_bytes, session_lifetime_ms=lifetime_ms
     )
 
@@ -123,7 +113,7 @@ TOKEN = OAuthToken(PASSWORD, None, {"pool": "7", "zone": "a b"})
 OAUTH = SecurityConfig(
     "SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=lambda: PASSWORD
 )
-OFFERED = SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
+OFFERED = m.SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
 
 
 def test_a_token_is_sent_with_its_extensions() -> None:
@@ -143,7 +133,7 @@ def test_why_a_token_is_refused_is_told_in_the_brokers_words() -> None:
         talk(
             OAUTH,
             *asked,
-            SaslAuthenticateResponse(
+            m.SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
                 error_message=refusal.decode(),
                 auth_bytes=b"",
@@ -178,8 +168,8 @@ def test_a_wrong_password_is_told_with_mechanism_and_user() -> None:
     error = failure(
         security(),
         versions(*BOTH),
-        SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
-        SaslAuthenticateResponse(
+        m.SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+        m.SaslAuthenticateResponse(
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             error_message="invalid credentials",
             auth_bytes=b"",
@@ -195,7 +185,7 @@ def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     error = failure(
         security("SCRAM-SHA-512"),
         versions(*BOTH),
-        SaslHandshakeResponse(
+        m.SaslHandshakeResponse(
             error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAIN", "OAUTHBEARER"]
         ),
     )
@@ -209,7 +199,7 @@ def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
         (versions((3, 0, 13)),),
         (
             versions(*BOTH),
-            SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]),
+            m.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]),
         ),
     ],
     ids=["not advertised", "refused"],
@@ -229,9 +219,9 @@ def scram_answers(final: bytes, *more: bytes) -> list[Any]:
     tokens = [b"r=abcdef,s=c2FsdA==,i=4096", final, *more]
     return [
         versions(*BOTH),
-        SaslHandshakeResponse(error_code=0, mechanisms=["SCRAM-SHA-256"]),
+        m.SaslHandshakeResponse(error_code=0, mechanisms=["SCRAM-SHA-256"]),
         *(
-            SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=token)
+            m.SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=token)
             for token in tokens
         ),
     ]
@@ -245,7 +235,7 @@ def test_a_broker_that_cannot_prove_itself_is_not_talked_to() -> None:
 
 def test_an_error_that_is_not_known_yet_is_one_all_the_same() -> None:
     error = failure(
-        security(), versions(*BOTH), SaslHandshakeResponse(error_code=1_234, mechanisms=[])
+        security(), versions(*BOTH), m.SaslHandshakeResponse(error_code=1_234, mechanisms=[])
     )
     assert type(error) is AuthenticationError
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR

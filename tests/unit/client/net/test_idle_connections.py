@@ -19,19 +19,18 @@ from kohort.client.net.opening import open_connection
 from kohort.client.net.thread_call import run_in_thread
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY
-from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.testing.memory_transport import MemoryTransport
+from tests.support import messages as m
 from tests.unit.client.scripted_brokers import run
 
-VERSIONS = ApiVersionsResponse(
+VERSIONS = m.ApiVersionsResponse(
     error_code=0,
     api_keys=[
-        ApiVersion(api_key=API_VERSIONS_KEY, min_version=0, max_version=3),
-        ApiVersion(api_key=12, min_version=4, max_version=4),
+        m.ApiVersion(api_key=API_VERSIONS_KEY, min_version=0, max_version=3),
+        m.ApiVersion(api_key=12, min_version=4, max_version=4),
     ],
 )
-REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="me")
+REQUEST = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="me")
 
 
 class Broker(MemoryTransport):
@@ -84,7 +83,7 @@ def test_a_connection_lives_as_long_as_it_is_used_or_an_answer_is_waited_for() -
         # As a join that is parked.
         await asyncio.sleep(60)
         assert not connection.is_closed
-        broker.answer(HeartbeatResponse(error_code=0), 4, 2, b"\x00")
+        broker.answer(m.HeartbeatResponse(error_code=0), 4, 2, b"\x00")
         await asked
         await asyncio.sleep(8)
         was_closed = connection.is_closed
@@ -110,7 +109,7 @@ async def test_the_system_looks_after_connections_that_are_silent() -> None:
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-        body = frame[4:8] + codec(ApiVersionsResponse, 3).encode(VERSIONS)
+        body = frame[4:8] + codec(m.ApiVersionsResponse, 3).encode(VERSIONS)
         writer.write(len(body).to_bytes(4, "big") + body)
         await reader.read()
         writer.close()

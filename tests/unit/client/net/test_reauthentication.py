@@ -17,17 +17,11 @@ from kohort.client.net.security import SecurityConfig
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import read_request_prefix, response_frame
-from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from tests.support import messages as m
 from tests.unit.client.scripted_brokers import run
 
 VERSIONS, HANDSHAKE, AUTHENTICATE, HEARTBEAT = 18, 17, 36, 12
-REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+REQUEST = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 LIFETIME_S = 100.0
 LATENCY_S = 0.001
 
@@ -89,28 +83,28 @@ class Broker(asyncio.Transport):
         now_s = self._loop.time()
         if key == VERSIONS:
             apis = ((VERSIONS, 0, 3), (HANDSHAKE, 0, 1), (AUTHENTICATE, 0, 2), (HEARTBEAT, 0, 0))
-            return ApiVersionsResponse(
+            return m.ApiVersionsResponse(
                 error_code=0,
                 api_keys=[
-                    ApiVersion(api_key=key, min_version=low, max_version=high)
+                    m.ApiVersion(api_key=key, min_version=low, max_version=high)
                     for key, low, high in apis
                 ],
             )
         if key == HANDSHAKE:
             self._is_negotiating = True
-            return SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
+            return m.SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
         if key == AUTHENTICATE:
-            request, _ = codec(SaslAuthenticateRequest, version).decode(body[1:])
+            request, _ = codec(m.SaslAuthenticateRequest, version).decode(body[1:])
             return self._authenticated(bytes(request.auth_bytes))
         if self._is_negotiating or now_s > self._end_s:
             self.broke_rule = "it is negotiated" if self._is_negotiating else "the session is over"
             return None
         await self.parked.wait()
-        return HeartbeatResponse(error_code=0)
+        return m.HeartbeatResponse(error_code=0)
 
     def _authenticated(self, data: bytes) -> object:
         if data == b"\x01":
-            return SaslAuthenticateResponse(
+            return m.SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
                 error_message='{"status":"invalid_token"}',
                 auth_bytes=b"",
@@ -120,12 +114,12 @@ class Broker(asyncio.Transport):
         token = text.removeprefix("n,,\x01auth=Bearer ").removesuffix("\x01\x01")
         self.tokens.append(token)
         if token == self.refused:
-            return SaslAuthenticateResponse(
+            return m.SaslAuthenticateResponse(
                 error_code=0, error_message=None, auth_bytes=b'{"status":"invalid_token"}'
             )
         self._is_negotiating = False
         self._end_s = self._loop.time() + self.lifetime_s
-        return SaslAuthenticateResponse(
+        return m.SaslAuthenticateResponse(
             error_code=0,
             error_message=None,
             auth_bytes=b"",

@@ -12,8 +12,7 @@ from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.wire_forms import encode_share
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.join_group import JoinGroupResponse
-from kohort.protocol.messages.sync_group import SyncGroupResponse
+from tests.support import messages as m
 from tests.support.groups.driven_members import DrivenMember, live
 from tests.support.groups.scenario import SECOND, Scenario
 from tests.unit.client.core.group.settled_groups import (
@@ -176,7 +175,7 @@ def test_a_topic_that_appears_while_a_leader_waits_for_its_share_is_not_missed()
     membership.prepared()
     join = membership.next_action(0)
     assert isinstance(join, Join)
-    joined = JoinGroupResponse(
+    joined = m.JoinGroupResponse(
         error_code=0, generation_id=1, protocol_name="range", leader="m", member_id="m", members=[]
     )
     membership.join_answered(join.identity, joined, 0)
@@ -184,7 +183,7 @@ def test_a_topic_that_appears_while_a_leader_waits_for_its_share_is_not_missed()
     sync = membership.next_action(0)
     assert isinstance(sync, Sync)
     membership.metadata_updated({"t": 2})
-    synced = SyncGroupResponse(error_code=0, assignment=encode_share(()))
+    synced = m.SyncGroupResponse(error_code=0, assignment=encode_share(()))
     membership.sync_answered(sync.identity, synced, 0)
     membership.applied()
     assert membership.wish == "TOPIC_METADATA_CHANGE: topic metadata changed: t, 0 -> 2"

@@ -20,8 +20,7 @@ from kohort.client.core.group.statistics import (
 )
 from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.sync_group import SyncGroupRequest
+from tests.support import messages as m
 
 JAVA_NAMES = {
     *("heartbeat-rate", "heartbeat-total", "heartbeat-response-time-max"),
@@ -51,12 +50,12 @@ def test_before_anything_happened_there_is_nothing_to_measure() -> None:
 
 JOIN = Join(
     NO_MEMBER,
-    JoinGroupRequest(
+    m.JoinGroupRequest(
         group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[]
     ),
 )
 SYNC = Sync(
-    NO_MEMBER, SyncGroupRequest(group_id="g", generation_id=1, member_id="", assignments=[])
+    NO_MEMBER, m.SyncGroupRequest(group_id="g", generation_id=1, member_id="", assignments=[])
 )
 NONE, FAILED = ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION
 
