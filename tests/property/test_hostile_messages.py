@@ -61,7 +61,11 @@ def test_text_that_is_not_utf_8_is_refused_wherever_it_stands(message: Message) 
 
 
 @every_message
-def test_no_length_or_count_makes_a_short_message_claim_memory(message: Message) -> None:
+def test_no_length_or_count_makes_a_short_message_claim_memory(
+    message: Message, long_form: bool
+) -> None:
+    frames = dict(_full_frames(message))
+    chosen = frames.keys() if long_form else {min(frames), max(frames)}
     largest = [
         struct.pack(">h", 0x7FFF),
         struct.pack(">i", 0x7FFFFFFF),
@@ -69,8 +73,8 @@ def test_no_length_or_count_makes_a_short_message_claim_memory(message: Message)
         b"\xff\xff\xff\xff\x0f",  # and 2^32 - 1.
         b"\x80\x80\x01",
     ]
-    for version, frame in _full_frames(message):
-        decode = codec(message, version).decode
+    for version in chosen:
+        frame, decode = frames[version], codec(message, version).decode
         # Wherever the lengths are, every position includes them.
         damaged = [
             frame[:position] + length + frame[position + len(length) * overwrites :]

@@ -25,7 +25,7 @@ def feed(reader: FrameReader, data: bytes, step: int) -> list[bytes]:
 @given(sizes=st.lists(sizes, max_size=8), step=st.sampled_from([1, 3, 7_000, 1 << 20]))
 def test_frames_come_out_as_they_went_in_however_they_are_cut(sizes: list[int], step: int) -> None:
     if step < 10:
-        sizes = sizes[:1]
+        sizes = [size for size in sizes if size < 100_000][:1]
     bodies = [bytes([place % 251]) * size for place, size in enumerate(sizes)]
     data = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     reader = FrameReader()
