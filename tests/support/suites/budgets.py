@@ -16,14 +16,14 @@ from typing import Final
 import pytest
 
 BUDGETS_S: Final[Mapping[str, float]] = {
-    "unit": 1_100,
-    "property": 500,
-    "simulation": 230,
+    "unit": 500,
+    "property": 350,
+    "simulation": 180,
     "integration": 350,
     "interop": 1_200,
-    "crash": 75,
+    "crash": 45,
     "histories": 30,
-    "fuzz": 60,
+    "fuzz": 40,
     "pipeline": 90,
 }
 """Budgets of the short forms: three times what they took within a whole run on two quiet cores, or
