@@ -125,7 +125,7 @@ def test_records_that_were_deleted_before_they_were_landed_end_the_job_by_name(
     before = land.rows(topic)
     assert land(topic) == 1
     told = capfd.readouterr().err
-    assert f"records of {topic} were deleted" in told
+    assert f"records of {topic} were lost" in told
     assert "partition 1 offsets 50 to 69" in told
     assert "--on-data-loss=record" in told
     assert_records(land.table(topic), before)
