@@ -144,7 +144,7 @@ class Uncertainty(StrEnum):
     ABSENCES = "how long static members were away is not recorded"
     """A shorter session may expire during these absences."""
     CRASHES = "whether static members that did not come back had crashed is unknown"
-    """If they had not crashed, dynamic members would have left at once."""
+    """After a clean shutdown, dynamic members would have left at once."""
     PAUSES = "whether silent processes had paused or restarted is unknown"
     """A longer session would not have expired during a pause."""
     MODE = "whether members were eager or cooperative is not in the history"

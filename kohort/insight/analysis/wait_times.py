@@ -92,7 +92,7 @@ class WaitTimes:
     def add(
         self, rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
     ) -> WaitTimes:
-        """Add a portion; `members` are by the sequence of their rebalance."""
+        """Add a portion of the rebalances; `members` are by the sequence of their rebalance."""
         timeouts = {
             (row.sequence, row.trigger_member_id): row.trigger_session_timeout_ms
             for row in rebalances

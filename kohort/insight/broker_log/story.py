@@ -100,7 +100,7 @@ class GroupStory:
             yield record(self._open)
             self._open = None
 
-    # One line each.
+    # Handlers of single facts.
 
     def _begin(self, fact: Preparing, at_ms: int) -> Iterator[Json]:
         cause = reasons.parse_reason(fact.reason)
