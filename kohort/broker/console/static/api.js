@@ -20,8 +20,10 @@ export async function ask(path, signal) {
   let data = null;
   try {
     data = await answer.json();
-  } catch {
-    // Told below, by the status.
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    if (answer.ok) throw new NoAnswer(0, "the broker's response was cut off");
+    // An error without JSON is reported by its status.
   }
   if (!answer.ok) throw new NoAnswer(answer.status, data?.error ?? `the broker answers ${answer.status}`);
   return data;
