@@ -48,7 +48,7 @@ from tests.support.records.batches import with_header
 from tests.support.records.compressed_forms import Readers
 
 TOPICS_SHORT: Final = 10
-TOPICS_LONG: Final = 500
+TOPICS_LONG: Final = 1_250
 BATCHES_OF_TOPIC: Final = 16
 TIMES_OF_TOPIC: Final = 20
 
