@@ -162,5 +162,5 @@ def test_what_was_stored_is_there_in_the_next_run(virtual_kafka: VirtualKafka) -
 
 def test_waiting_for_what_never_comes_has_an_end(virtual_kafka: VirtualKafka) -> None:
     virtual_kafka.limit_s = 600
-    with pytest.raises(VirtualTimeError, match="600 s have passed"):
+    with pytest.raises(VirtualTimeError, match="600 s of virtual time have passed"):
         virtual_kafka.run(asyncio.Event().wait())
