@@ -18,17 +18,28 @@ M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 """A constant of glibc's malloc.h."""
 
-LIMIT_BYTES: Final = 4 * 1024 * 1024
-"""A limit above the size of an ordinary batch: a mapping for each batch would cost more than a
-copy."""
+MMAP_THRESHOLD_BYTES: Final = 8 * 1024 * 1024
+"""Larger blocks get a mapping of their own. Above an ordinary batch, and above the 4 MiB buffers
+that liblz4 allocates for a frame with its largest block size: the page faults of a new mapping take
+longer than decompression."""
+
+TRIM_THRESHOLD_BYTES: Final = 32 * 1024 * 1024
+"""Free bytes at the end of the heap beyond which it shrinks. Above what one Produce needs, so that
+the heap does not shrink and grow with each batch; free memory is returned when the broker is
+idle."""
+
+_LIMITS: Final = (
+    (M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES),
+    (M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES),
+)
 
 
 def limit_retained_memory() -> None:
     """Set the limits for the whole process; memory that the start needed is returned at once."""
     with contextlib.suppress(AttributeError, OSError):
         library = _library()
-        for option in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
-            if not library.mallopt(option, LIMIT_BYTES):
+        for option, limit_bytes in _LIMITS:
+            if not library.mallopt(option, limit_bytes):
                 logger.debug("mallopt(%d) was refused", option)
     give_back_free_memory()
 
