@@ -51,7 +51,7 @@ from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime import service_manager
-from kohort.broker.runtime.lasting_tasks import LastingTasks
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 from kohort.broker.runtime.memory.trim import limit_retained_memory
@@ -101,7 +101,7 @@ class Broker:
         self._loaded = loaded
         self._environment = environment or Environment()
         self._clock = self._environment.clock
-        self.lasting = LastingTasks(self._clock)
+        self.background_tasks = BackgroundTasks(self._clock)
         """Periodic work of all parts, and which of it fails."""
         self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
         self.history = self._make_history()
@@ -192,7 +192,7 @@ class Broker:
         self.endpoint = addresses.bound[0]
         door = HttpDoor(self._loaded)
         web = await open_web_ports(
-            stack, self._loaded, door, lambda: self._not_ready, self.lasting.failing
+            stack, self._loaded, door, lambda: self._not_ready, self.background_tasks.failing
         )
         purgatory = Purgatory(report=_report)
         executor = self._environment.new_executor()
@@ -205,7 +205,7 @@ class Broker:
             files=self._environment.files,
             store=self._environment.metadata,
             new_uuid=self._environment.new_uuid,
-            lasting=self.lasting,
+            background_tasks=self.background_tasks,
         )
         await topics.start()
         stack.push_async_callback(topics.close)
@@ -213,11 +213,13 @@ class Broker:
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
         observers = (self.metrics.rebalances, self.history)
-        groups = make_groups(config, self._environment, topics, purgatory, observers, self.lasting)
+        groups = make_groups(
+            config, self._environment, topics, purgatory, observers, self.background_tasks
+        )
         await groups.host.start()
         stack.push_async_callback(groups.host.close)
         transactions = make_transactions(
-            config, self._clock, topics, groups, purgatory, self.lasting
+            config, self._clock, topics, groups, purgatory, self.background_tasks
         )
         transactions.host.counts.observer = self.metrics.transactions
         stack.push_async_callback(transactions.host.close)
@@ -230,7 +232,7 @@ class Broker:
             users=self._users,
             clock=self._clock,
             count=self.metrics.edge.authentication,
-            lasting=self.lasting,
+            background_tasks=self.background_tasks,
         )
         stack.callback(self.listeners.close)
         shell = PurgatoryShell(purgatory, self._clock)
@@ -280,7 +282,7 @@ class Broker:
             memory_bytes=config.kohort_rebalance_history_memory_bytes,
             removed_retention_ms=config.kohort_rebalance_history_retention_ms,
         )
-        return RebalanceHistory(limits, self._clock, self.lasting)
+        return RebalanceHistory(limits, self._clock, self.background_tasks)
 
     def _make_services(
         self,
@@ -367,7 +369,7 @@ class Broker:
             history=self.history,
             purgatory=services.purgatory,
             network=self.network,
-            tasks=self.lasting,
+            tasks=self.background_tasks,
             clock=self._clock,
             node_id=services.node_id,
             address=f"{services.advertised_host}:{services.advertised_port}",

@@ -12,8 +12,8 @@ from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
@@ -37,7 +37,7 @@ def make_groups(
     topics: TopicManager,
     purgatory: Purgatory,
     observers: Sequence[GroupObserver],
-    lasting: LastingTasks,
+    background_tasks: BackgroundTasks,
 ) -> GroupCoordinator:
     """The coordinator of groups, which has not read its log yet."""
 
@@ -84,7 +84,7 @@ def make_groups(
         },
         topic_id=topic_id,
         observers=observers,
-        lasting=lasting,
+        background_tasks=background_tasks,
     )
     topics.changes.on_topics_deleted(host.forget_topics)
     return GroupCoordinator(host)
@@ -96,7 +96,7 @@ def make_transactions(
     topics: TopicManager,
     groups: GroupCoordinator,
     purgatory: Purgatory,
-    lasting: LastingTasks,
+    background_tasks: BackgroundTasks,
 ) -> Transactions:
     """The coordinator of transactions, which has not read its log yet."""
     log = InternalLog(
@@ -120,7 +120,7 @@ def make_transactions(
         purgatory=purgatory,
         clock=clock,
         new_producer_id=topics.next_producer_id,
-        lasting=lasting,
+        background_tasks=background_tasks,
     )
     settings = topics.settings
     return Transactions(

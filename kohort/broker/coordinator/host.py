@@ -20,8 +20,8 @@ from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.groups.config import GroupConfig
@@ -79,10 +79,10 @@ class GroupHost:
         new_membership: Mapping[GroupKind, NewMembership],
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
-        lasting: LastingTasks | None = None,
+        background_tasks: BackgroundTasks | None = None,
     ) -> None:
         """`new_membership` creates an empty membership, for each kind of group; `topic_id` returns
-        the id of a topic, None if it does not exist; `lasting` runs the expiry.
+        the id of a topic, None if it does not exist; `background_tasks` runs the expiry.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -94,7 +94,7 @@ class GroupHost:
         self._clock = clock
         self._failures = PeerLog(logger, clock)
         """Logs failed appends: on a full disk, every commit of every client causes one."""
-        self._lasting = lasting or LastingTasks(clock)
+        self._background_tasks = background_tasks or BackgroundTasks(clock)
         self.new_membership = new_membership
         """Creates an empty membership, for each kind of group."""
         self._restorers: Restorers = {
@@ -139,7 +139,7 @@ class GroupHost:
         count = len(self._actors)
         logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
         await self._forget_lost_topics(piece)
-        self._sweeper = self._lasting.start("expiry of groups", self._sweep_for_ever)
+        self._sweeper = self._background_tasks.start("expiry of groups", self._sweep_for_ever)
 
     async def close(self) -> None:
         """Answer waiting requests with NOT_COORDINATOR, after giving appends in progress time to

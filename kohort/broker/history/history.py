@@ -20,8 +20,8 @@ from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.shelf import Kept, Packed
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock, SystemClock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import Slice, run
 from kohort.groups.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
 from kohort.groups.history.facts import RebalanceFacts, copy_of, remains_of
@@ -81,13 +81,13 @@ class RebalanceHistory:
         self,
         limits: HistoryLimits | None = None,
         clock: Clock | None = None,
-        lasting: LastingTasks | None = None,
+        background_tasks: BackgroundTasks | None = None,
     ) -> None:
         self.observed: Collection[type[Event]] = frozenset(GroupFold.handlers)
         """See `GroupObserver`."""
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
-        self._lasting = lasting or LastingTasks(self._clock)
+        self._background_tasks = background_tasks or BackgroundTasks(self._clock)
         self._piece = Slice(self._clock)
         """The present slice for creating records."""
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
@@ -124,7 +124,7 @@ class RebalanceHistory:
         for entry in await restore(topic, self._rings, self._clock, self._recorded):
             self._cut_short[entry.group_id] = entry
         self._wake = asyncio.Event()
-        self._worker = self._lasting.start("rebalance history", self._work)
+        self._worker = self._background_tasks.start("rebalance history", self._work)
         self._look_later()
 
     def end_recovery(self) -> None:

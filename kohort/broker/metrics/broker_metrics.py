@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.history.history import RebalanceHistory
     from kohort.broker.network.server.server import NetworkServer
-    from kohort.broker.runtime.lasting_tasks import LastingTasks
+    from kohort.broker.runtime.background_tasks import BackgroundTasks
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.host import TransactionHost
 
@@ -54,7 +54,7 @@ class MetricsSource(NamedTuple):
     history: RebalanceHistory
     purgatory: Purgatory
     network: NetworkServer
-    tasks: LastingTasks
+    tasks: BackgroundTasks
     clock: Monotonic
     node_id: int
     address: str

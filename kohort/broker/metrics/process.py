@@ -13,7 +13,7 @@ from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.loop_lag import LoopLagMeter
 
 if TYPE_CHECKING:
-    from kohort.broker.runtime.lasting_tasks import LastingTasks
+    from kohort.broker.runtime.background_tasks import BackgroundTasks
 
 
 class ProcessCollector:
@@ -25,7 +25,7 @@ class ProcessCollector:
         self,
         loop_lag: LoopLagMeter,
         gc_pauses: GcPauseMeter,
-        tasks: LastingTasks,
+        tasks: BackgroundTasks,
         *,
         version: str,
     ) -> None:

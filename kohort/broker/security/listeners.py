@@ -23,8 +23,8 @@ from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
 from kohort.broker.network.connection.connection import Listener
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.authenticator import FRAME_BYTES_MAX, Dispatcher, Exchange, SaslListener
 from kohort.broker.security.disabled_users import DisabledUsers
@@ -59,10 +59,10 @@ class SecureListeners:
         users: Users,
         clock: Clock,
         count: Callable[[str, str, str], None],
-        lasting: LastingTasks,
+        background_tasks: BackgroundTasks,
     ) -> None:
         """`count` is called with listener, mechanism and result of each authentication attempt;
-        `lasting` runs the checks of files.
+        `background_tasks` runs the checks of files.
         """
         self.tls: dict[str, TlsListener] = {}
         """TLS settings of the listeners that use it, by name."""
@@ -75,7 +75,7 @@ class SecureListeners:
         self._users = users
         self._clock = clock
         self._count = count
-        self._lasting = lasting
+        self._background_tasks = background_tasks
         self.disabled = DisabledUsers(settings)
         self.passwords = Passwords(users, clock, is_disabled=self.disabled.__contains__)
         """Checks the passwords of PLAIN and of the HTTP port."""
@@ -120,7 +120,7 @@ class SecureListeners:
         self._settings.add_own_check(self._check)
         self._settings.on_change(self._on_change)
         if self.tls or self.users_file is not None:
-            self._watching_files = self._lasting.start(
+            self._watching_files = self._background_tasks.start(
                 "reload of files", self._reload_changed_files
             )
         return made

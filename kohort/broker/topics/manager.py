@@ -18,8 +18,8 @@ from typing import Final
 from kohort.broker.config import LoadedConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.log import OS_FILES
@@ -67,10 +67,10 @@ class TopicManager:
         files: FileSystem = OS_FILES,
         store: MetadataStore | None = None,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
-        lasting: LastingTasks | None = None,
+        background_tasks: BackgroundTasks | None = None,
     ) -> None:
         """``store`` replaces the database in the data directory, for simulations; ``new_uuid``
-        creates the ids of topics; ``lasting`` runs the upkeep.
+        creates the ids of topics; ``background_tasks`` runs the upkeep.
         """
         self.directory: Path = loaded.config.data_directory.absolute()
         """The data directory."""
@@ -81,7 +81,7 @@ class TopicManager:
         self._files = files
         self._store = store
         self.clock = clock
-        self._lasting = lasting or LastingTasks(clock)
+        self._background_tasks = background_tasks or BackgroundTasks(clock)
         self.catalog = Catalog()
         """The topics that exist for clients."""
         self.get = self.catalog.get
@@ -139,7 +139,7 @@ class TopicManager:
             self.disk.write_checkpoints,
             clock=self.clock,
             executor=self._executor,
-            lasting=self._lasting,
+            background_tasks=self._background_tasks,
         )
         self.changes = TopicChanges(
             self.catalog,

@@ -16,8 +16,8 @@ from typing import Final
 
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.settings import LONG_MAX
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
@@ -46,14 +46,14 @@ class Upkeep:
         *,
         clock: Clock,
         executor: Executor,
-        lasting: LastingTasks,
+        background_tasks: BackgroundTasks,
     ) -> None:
         self._topics = topics
         self._settings = settings
         self._write_checkpoints = write_checkpoints
         self._clock = clock
         self._executor = executor
-        self._lasting = lasting
+        self._background_tasks = background_tasks
         self._tasks: list[asyncio.Task[None]] = []
         self._configs_changed = asyncio.Event()
         self._unflushed_since: dict[Partition, int] = {}
@@ -65,7 +65,7 @@ class Upkeep:
 
     def start(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
         """Begin to work."""
-        start = self._lasting.start
+        start = self._background_tasks.start
         self._tasks = [
             start("compaction", compact),
             start("retention", self._retain),

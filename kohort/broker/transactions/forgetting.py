@@ -11,8 +11,8 @@ from typing import Protocol
 
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.known_ids import KnownIds
@@ -50,7 +50,7 @@ class Forgetting:
         *,
         ids_max: int,
         check_ms: int,
-        lasting: LastingTasks,
+        background_tasks: BackgroundTasks,
     ) -> None:
         """`check_ms` lies between one look for expired ids and the next."""
         self._host = host
@@ -58,12 +58,14 @@ class Forgetting:
         self._rules = rules
         self._ids_max = ids_max
         self._check_ms = check_ms
-        self._lasting = lasting
+        self._background_tasks = background_tasks
         self._sweeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to look for expired ids."""
-        self._sweeper = self._lasting.start("expiry of transactional ids", self._sweep_regularly)
+        self._sweeper = self._background_tasks.start(
+            "expiry of transactional ids", self._sweep_regularly
+        )
 
     async def close(self) -> None:
         """Stop looking."""

@@ -35,9 +35,9 @@ from kohort.broker.core.transaction.requests import (
 )
 from kohort.broker.core.transaction.rules import late_before_ms
 from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
@@ -87,10 +87,10 @@ class TransactionHost:
         purgatory: Purgatory,
         clock: Clock,
         new_producer_id: Callable[[], int],
-        lasting: LastingTasks | None = None,
+        background_tasks: BackgroundTasks | None = None,
     ) -> None:
-        """`new_producer_id` gives every id once; it may raise KafkaError. `lasting` runs the expiry
-        of ids.
+        """`new_producer_id` gives every id once; it may raise KafkaError. `background_tasks` runs
+        the expiry of ids.
         """
         self.config = config
         self._log = log
@@ -127,7 +127,7 @@ class TransactionHost:
             config.rules,
             ids_max=config.ids_max,
             check_ms=config.expiry_check_ms,
-            lasting=lasting or LastingTasks(clock),
+            background_tasks=background_tasks or BackgroundTasks(clock),
         )
         self._is_closed = False
         self.counts = EventCounts()

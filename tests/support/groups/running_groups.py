@@ -15,8 +15,8 @@ from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.handlers import load_handlers
 from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import SystemClock
-from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.topics.manager import TopicManager
 from kohort.groups.steps import at_once
@@ -61,7 +61,7 @@ class RunningGroups:
                 topics,
                 groups,
                 topics._purgatory,
-                LastingTasks(clock),
+                BackgroundTasks(clock),
             ),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,

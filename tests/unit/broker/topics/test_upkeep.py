@@ -168,7 +168,7 @@ def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
         bad.log.enforce_retention = _broken  # type: ignore[method-assign]
         await asyncio.sleep(40)
         assert good.log.log_start_offset > 0
-        assert topics._lasting.failing() == []
+        assert topics._background_tasks.failing() == []
 
     def _broken(**_: int) -> int:
         raise OSError(errno.EIO, "as if the disk were gone")
@@ -203,17 +203,17 @@ def test_work_that_fails_ends_no_other_and_goes_on_itself(
             "orders", partition_count=1, configs={"flush.ms": "1000"}
         )
         tasks = topics._upkeep._tasks
-        counts = topics._lasting.failure_counts
+        counts = topics._background_tasks.failure_counts
         monkeypatch.setattr(owner, name, fail)
         await asyncio.sleep(700)
         assert counts[broken] >= 1
-        assert broken in topics._lasting.failing()
+        assert broken in topics._background_tasks.failing()
         monkeypatch.setattr(owner, name, works)
         failed = dict(counts)
         assert {other for other, count in failed.items() if not count} >= WORK - SHARED[name]
         await asyncio.sleep(3600)
         assert counts == failed, "it works again"
-        assert topics._lasting.failing() == []
+        assert topics._background_tasks.failing() == []
         assert not any(task.done() for task in tasks)
         compacted = await topics.changes.create_topic(
             "compacted",
@@ -263,7 +263,7 @@ def test_a_log_whose_files_cannot_be_removed_does_not_keep_those_of_others(
             patch.setattr(PartitionLog, "remove_deleted_files", note)
             await asyncio.sleep(31)
             assert removed == ["b-0"]
-        assert topics._lasting.failing() == []
+        assert topics._background_tasks.failing() == []
 
     on_virtual_time(scenario)
     assert "removal of deleted segments of PartitionLog(/data/a-0" in caplog.text

@@ -6,16 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from kohort.broker.runtime.lasting_tasks import RESTART_MS_MAX, LastingTasks
+from kohort.broker.runtime.background_tasks import RESTART_MS_MAX, BackgroundTasks
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 
 
-def on_virtual_time(test: Callable[[LastingTasks, VirtualClock], Awaitable[None]]) -> None:
+def on_virtual_time(test: Callable[[BackgroundTasks, VirtualClock], Awaitable[None]]) -> None:
     clock = VirtualClock(monotonic_ms=0)
 
     async def run() -> None:
-        await test(LastingTasks(clock), clock)
+        await test(BackgroundTasks(clock), clock)
 
     with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock)) as runner:
         runner.run(run())
@@ -26,7 +26,7 @@ def test_a_task_that_fails_is_started_again_after_a_growing_time(
 ) -> None:
     begun_s: list[int] = []
 
-    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
         async def work() -> None:
             begun_s.append(clock.monotonic_ms() // 1000)
             raise RuntimeError("unforeseen")
@@ -43,12 +43,12 @@ def test_a_task_that_fails_is_started_again_after_a_growing_time(
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     told = [record for record in caplog.records if record.levelname == "CRITICAL"]
     assert len(told) == len(begun_s), "a line for each failure"
-    assert told[2].message == "Internal error: work is interrupted, and goes on in 4 s"
+    assert told[2].message == "Internal error: the task 'work' failed, and is restarted in 4 s"
     assert all(record.exc_info for record in told)
 
 
 def test_a_task_that_is_cancelled_from_within_has_failed_and_is_started_again() -> None:
-    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
         async def work() -> None:
             waiting = asyncio.get_running_loop().create_future()
             waiting.cancel()
@@ -67,7 +67,7 @@ def test_a_task_that_is_cancelled_from_within_has_failed_and_is_started_again() 
 def test_a_cancelled_task_ends_even_if_its_clean_up_fails() -> None:
     begun = 0
 
-    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
         async def work() -> None:
             nonlocal begun
             begun += 1
@@ -90,7 +90,7 @@ def test_a_cancelled_task_ends_even_if_its_clean_up_fails() -> None:
 def test_a_run_that_lasted_long_is_followed_soon() -> None:
     begun_s: list[int] = []
 
-    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
         async def work() -> None:
             begun_s.append(clock.monotonic_ms() // 1000)
             await asyncio.sleep(RESTART_MS_MAX / 1000 + 1 if len(begun_s) == 5 else 0)
@@ -106,7 +106,7 @@ def test_a_run_that_lasted_long_is_followed_soon() -> None:
 
 
 def test_a_task_fails_until_it_has_worked_for_as_long_as_before() -> None:
-    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
         async def work() -> None:
             await asyncio.sleep(100 if clock.monotonic_ms() == 0 else 1 << 20)
             raise RuntimeError("unforeseen")
@@ -132,7 +132,7 @@ def test_a_task_fails_until_it_has_worked_for_as_long_as_before() -> None:
 
 
 def test_a_task_that_returns_has_ended() -> None:
-    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
         del clock
 
         async def work() -> None:

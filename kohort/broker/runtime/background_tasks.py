@@ -1,10 +1,10 @@
-"""Tasks that last as long as the broker: one that fails is started again.
+"""Tasks that run as long as the broker; one that fails is restarted.
 
-What such a task does concerns all topics, groups or listeners, so an unforeseen error must neither
-end it for good nor go unnoticed. It is logged with its traceback at most once per restart, counted
-for the metrics, and shown to health probes until the task has worked for a while. An error that
-concerns one topic or group should not get here: the task itself contains it, or every restart would
-meet it again.
+Such a task serves all topics, groups or listeners, so an unexpected error must neither end it for
+good nor go unnoticed. The error is logged with its traceback once per restart, counted in the
+metrics, and reported to health probes until the task has run for a while. An error that concerns a
+single topic or group should not get here: the task itself catches it, because it would recur after
+every restart.
 """
 
 from __future__ import annotations
@@ -20,39 +20,41 @@ logger = logging.getLogger(__name__)
 
 RESTART_MS_MIN: Final = 1_000
 RESTART_MS_MAX: Final = 300_000
-"""The longest delay before a task is started again. The delay doubles up to this, and begins at the
-minimum after a run that lasted longer."""
+"""The maximum delay before a restart. The delay doubles up to this, and starts again from the
+minimum after a run longer than this."""
 
 DOUBTED_MS_MAX: Final = 3_600_000
-"""How long at most a task that has been started again is said to fail."""
+"""The maximum time after a restart for which a task is reported as failing."""
 
 
 class _Run(NamedTuple):
-    """A run of a task after one that failed."""
+    """A task's run after a failed one."""
 
     begins_ms: int
-    """The time of its start, by the monotonic clock."""
+    """When it starts, by the monotonic clock."""
     is_doubted_ms: int
-    """How long it has to last before the task is said to work."""
+    """For how long the task is still reported as failing."""
 
 
-class LastingTasks:
-    """Starts lasting tasks, and knows which of them fail. The caller that starts one cancels it."""
+class BackgroundTasks:
+    """Starts background tasks and tracks which of them fail. The caller of `start` cancels the
+    task.
+    """
 
     def __init__(self, clock: Monotonic) -> None:
         self.failure_counts: dict[str, int] = {}
-        """How often each task has failed, by name, including those that never did."""
+        """The number of failures of each task, by name; 0 for tasks that never failed."""
         self._clock = clock
         self._doubted: dict[str, _Run] = {}
 
     def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run `work` until it returns or the task is cancelled; again after each failure."""
+        """Run `work` until it returns or the task is cancelled; restart it after each failure."""
         self.failure_counts.setdefault(name, 0)
         return asyncio.get_running_loop().create_task(self._run(name, work), name=name)
 
     def failing(self) -> list[str]:
-        """Names of the tasks that wait to be started again, and of those that were and have not
-        lasted as long as the run that failed, or an hour.
+        """Return the names of the tasks that await a restart, or were restarted and have not yet
+        run as long as the run that failed (at most an hour).
         """
         now_ms = self._clock.monotonic_ms()
         return sorted(
@@ -71,7 +73,7 @@ class LastingTasks:
                 return await work()
             except (Exception, asyncio.CancelledError):
                 if me.cancelling():
-                    # Also if its clean-up failed: whoever cancelled it waits for its end.
+                    # Also if its cleanup failed: the canceller awaits its end.
                     raise
                 lasted_ms = self._clock.monotonic_ms() - began_ms
                 if lasted_ms > RESTART_MS_MAX:
@@ -81,7 +83,7 @@ class LastingTasks:
                     self._clock.monotonic_ms() + restart_ms, min(lasted_ms, DOUBTED_MS_MAX)
                 )
                 logger.critical(
-                    "Internal error: %s is interrupted, and goes on in %d s",
+                    "Internal error: the task %r failed, and is restarted in %d s",
                     name,
                     restart_ms // 1_000,
                     exc_info=True,
