@@ -20,7 +20,7 @@ from kohort.broker.core.security.plain import WRONG, PlainLogin, read_plain
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.runtime.lower_threads import LowerThreads, Threads
+from kohort.broker.runtime.low_priority_threads import LowPriorityThreads, Threads
 from kohort.broker.security.users import PasswordWork, Users
 from kohort.protocol.scram import HASHES, keys_of, salted_password
 
@@ -62,7 +62,7 @@ class Passwords:
         self.is_disabled = is_disabled
         self._users = users
         self._clock = clock
-        self._threads = threads or LowerThreads("passwords", THREADS)
+        self._threads = threads or LowPriorityThreads("passwords", THREADS)
         self._waiting: FairQueue[str, _Check] = FairQueue(WAITING_MAX)
         self._running_count = 0
         self._is_closed = False

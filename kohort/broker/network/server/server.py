@@ -39,7 +39,7 @@ from kohort.broker.network.timeouts import CloseReason, ServingTime
 from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.broker.network.tls.handshakes import THREADS, Handshakes
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.lower_threads import LowerThreads, Threads
+from kohort.broker.runtime.low_priority_threads import LowPriorityThreads, Threads
 from kohort.broker.runtime.memory.trim import give_back_free_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import Slice
@@ -107,7 +107,7 @@ class NetworkServer:
         """Whether sendfile(2) is available (Linux); set with the first sockets."""
         self.ciphertext_buffer = memoryview(b"")
         """The same for the ciphertext of TLS connections; created when needed."""
-        self.handshakes = Handshakes(handshake_threads or LowerThreads("tls", THREADS))
+        self.handshakes = Handshakes(handshake_threads or LowPriorityThreads("tls", THREADS))
         self._admission = Admission(limits)
         self._unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections()
         self._connections: dict[Connection, None] = {}

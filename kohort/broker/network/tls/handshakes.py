@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.network.tls.pump import RECORD_BYTES, TlsError, TlsPump
-from kohort.broker.runtime.lower_threads import Threads
+from kohort.broker.runtime.low_priority_threads import Threads
 
 THREADS: Final = 2
 

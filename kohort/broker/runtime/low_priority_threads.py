@@ -1,6 +1,6 @@
-"""Threads for work of milliseconds that leaves the interpreter to others: cryptography, mostly.
+"""Low-priority threads for work of milliseconds that releases the GIL, mostly cryptography.
 
-Their priority is below that of the loop, which has the processor whenever it wants it.
+Their priority is below that of the event loop's thread, so that they do not delay it.
 """
 
 import asyncio
@@ -14,23 +14,23 @@ from typing import Final, Protocol, TypeVar
 T = TypeVar("T")
 
 NICER: Final = 5
-"""How much lower the priority of these threads is than that of the loop."""
+"""How much these threads are nicer than the event loop's thread."""
 
 
 class Threads(Protocol):
-    """Where work is done while the loop goes on."""
+    """Runs work while the event loop continues."""
 
     def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have the work done; what it returns or raises is the future's."""
+        """Run `work`; the future gets its result or exception."""
         ...
 
     def close(self) -> None:
-        """Begin no more work."""
+        """Start no more work."""
         ...
 
 
-class LowerThreads:
-    """A few threads, started on first use. Create the work inside the running loop."""
+class LowPriorityThreads:
+    """A few threads, started on first use. Call `begin` from a running event loop."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
@@ -40,7 +40,7 @@ class LowerThreads:
     def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(
-                self._count, thread_name_prefix=f"kohort-{self._name}", initializer=_give_way
+                self._count, thread_name_prefix=f"kohort-{self._name}", initializer=_lower_priority
             )
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
@@ -49,10 +49,10 @@ class LowerThreads:
             self._executor.shutdown(cancel_futures=True)
 
 
-def _give_way() -> None:
-    """Lower this thread's priority below other threads of the process, the loop's above all."""
+def _lower_priority() -> None:
+    """Lower this thread's priority below that of the event loop's thread."""
     if sys.platform == "linux":
-        # On systems where threads have priorities of their own.
+        # Only Linux has a nice value per thread.
         thread = threading.get_native_id()
-        wanted = os.getpriority(os.PRIO_PROCESS, thread) + NICER
-        os.setpriority(os.PRIO_PROCESS, thread, wanted)
+        priority = os.getpriority(os.PRIO_PROCESS, thread) + NICER
+        os.setpriority(os.PRIO_PROCESS, thread, priority)
