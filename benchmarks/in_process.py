@@ -31,9 +31,9 @@ async def broker_here(
     broker = Broker(loaded)
     with ExitStack() as when_stopped:
         async with broker.running():
-            keeper = broker.new_memory_keeper()
-            keeper.start()
-            when_stopped.callback(keeper.stop)
+            reclaimer = broker.new_memory_reclaimer()
+            reclaimer.start()
+            when_stopped.callback(reclaimer.stop)
             yield broker
 
 

@@ -53,7 +53,7 @@ from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime import service_manager
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.memory.collector import nothing_collected
-from kohort.broker.runtime.memory.keeper import MemoryKeeper
+from kohort.broker.runtime.memory.reclaimer import MemoryReclaimer
 from kohort.broker.runtime.memory.trim import limit_retained_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
@@ -120,10 +120,10 @@ class Broker:
         self.listeners: SecureListeners
         """What clients have to show. Set likewise."""
 
-    def new_memory_keeper(self) -> MemoryKeeper:
-        """Make the memory keeper of a process that runs only this broker; it is not started yet."""
+    def new_memory_reclaimer(self) -> MemoryReclaimer:
+        """Create the memory reclaimer of a process that runs only this broker, not started yet."""
         purgatory, history = self.services.purgatory, self.history
-        return MemoryKeeper(lambda: purgatory.waiting_count, lambda: history.waiting_weight)
+        return MemoryReclaimer(lambda: purgatory.waiting_count, lambda: history.waiting_weight)
 
     async def run_until_signalled(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartError."""
@@ -139,9 +139,9 @@ class Broker:
                 await stack.enter_async_context(self.running())
             # What is there now stays; the collector need not look at it again. A collection before
             # would find some 1,700 objects and delay the first answer by 20 ms.
-            keeper = self.new_memory_keeper()
-            keeper.start()
-            when_stopped.callback(keeper.stop)
+            reclaimer = self.new_memory_reclaimer()
+            reclaimer.start()
+            when_stopped.callback(reclaimer.stop)
             service_manager.notify(service_manager.READY)
             loop.add_signal_handler(signal.SIGHUP, self.listeners.reload_soon)
             # Loading what that needs takes 10 ms, which the first clients need not wait for.

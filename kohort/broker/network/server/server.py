@@ -40,7 +40,7 @@ from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsCon
 from kohort.broker.network.tls.handshakes import THREADS, Handshakes
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.low_priority_threads import LowPriorityThreads, Threads
-from kohort.broker.runtime.memory.trim import give_back_free_memory
+from kohort.broker.runtime.memory.trim import return_free_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import Slice
 
@@ -316,7 +316,7 @@ class NetworkServer:
         should_trim |= self._burst_count >= BURST and closed_count < BURST_END_MAX
         if should_trim:
             self._burst_count = 0
-            self._loop.run_in_executor(None, give_back_free_memory)
+            self._loop.run_in_executor(None, return_free_memory)
 
     def _check_some(self, remaining: Iterator[Connection]) -> None:
         """Check the next slice of the connections, including ones that have been closed since."""

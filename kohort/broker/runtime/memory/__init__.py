@@ -3,7 +3,7 @@
 - Garbage collections do not take longer as more objects live (`collector`).
 - Memory of large requests is returned once there are no more of them (`trim`).
 - Memory of many thousands of members is returned while they leave and after they have left
-  (`keeper`), as far as the C library manages it: blocks of more than 512 bytes. Smaller ones are
+  (`reclaimer`), as far as the C library manages it: blocks of more than 512 bytes. Smaller ones are
   managed by CPython, which keeps an arena of a megabyte for as long as one object in it lives. With
   `PYTHONMALLOC=malloc`, which CPython reads from the environment when it starts, the C library
   manages all of it.

@@ -5,12 +5,12 @@ everything: with 100,000 members one collection stops the loop for a quarter of 
 old objects stay alive, and requests create no cycles. So objects that have survived a collection of
 the middle generation are frozen (`gc.freeze`) and not traversed again: no collection has more than
 the recent objects, some ten thousand, and no object is traversed more than twice. Frozen objects
-are freed as usual when nothing refers to them; only a cycle among them has to wait for
-`collect_all`, which is for times when few objects live.
+are freed as usual when nothing refers to them; only a cycle among them waits for
+`collect_all`, which runs while few objects live.
 
 When thousands of members join or leave, the interpreter's own count of young objects is useless: it
 counts allocations minus deallocations, so while old objects go as fast as new ones come, hundreds
-of thousands of young ones accumulate unnoticed. `TurnCollector` counts the actual objects, and
+of thousands of young ones accumulate unnoticed. `IterationCollector` counts the actual objects, and
 collects them between two loop iterations instead of in the middle of one.
 """
 
@@ -23,27 +23,27 @@ THRESHOLDS: Final = (5_000, 1, 10)
 """Young objects between two collections, and collections of one generation between two of the
 next."""
 
-CROWD_THRESHOLDS: Final = (50_000, 1, 10)
-"""More than one loop iteration creates: while `TurnCollector` collects, the interpreter seldom has
-to."""
+BURST_THRESHOLDS: Final = (50_000, 1, 10)
+"""More than one event loop iteration creates, so the interpreter seldom collects while
+`IterationCollector` does."""
 
-YOUNG_WORTH_A_LOOK: Final = 1_000
-"""Fewer than this are left to the next call."""
+YOUNG_COUNT_MIN: Final = 1_000
+"""If there are fewer, the next call collects them."""
 
-YOUNG_BEFORE_SET_ASIDE: Final = 2_500
+YOUNG_BEFORE_FREEZE: Final = 2_500
 """Objects traversed after which the survivors are traversed once more and frozen."""
 
 YOUNGEST: Final = 0
 MIDDLE: Final = 1
 
 _thresholds_before = gc.get_threshold()
-"""The thresholds that `collect_in_steps` replaced."""
+"""The thresholds replaced by `collect_in_steps`."""
 
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """A context without collections, for imports and the start of a broker, whose objects stay and
-    are frozen untraversed.
+    """A context without collections, for imports and the start of a broker: their objects live
+    long, and are frozen without having been traversed.
 
     Imports create some 50,000 objects, and sixty collections during them take a twentieth of the
     start. 0.8 MiB of the frozen objects is garbage, such as classes that a decorator replaced.
@@ -60,43 +60,41 @@ def nothing_collected() -> Iterator[None]:
 
 def collect_in_steps() -> None:
     """Switch the whole process to incremental collection.
-    Existing objects are frozen untraversed.
+    Existing objects are frozen without being traversed.
     """
-    global _thresholds_before  # noqa: PLW0603 - the collector belongs to the process, too.
-    if _set_aside not in gc.callbacks:
+    global _thresholds_before  # noqa: PLW0603 - the garbage collector is global, too.
+    if _freeze_survivors not in gc.callbacks:
         _thresholds_before = gc.get_threshold()
-        gc.callbacks.append(_set_aside)
+        gc.callbacks.append(_freeze_survivors)
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
 
 
 def collect_as_usual() -> None:
     """Undo `collect_in_steps`; for programs that run brokers only part of the time."""
-    if _set_aside in gc.callbacks:
-        gc.callbacks.remove(_set_aside)
+    if _freeze_survivors in gc.callbacks:
+        gc.callbacks.remove(_freeze_survivors)
         gc.set_threshold(*_thresholds_before)
     gc.unfreeze()
 
 
-class TurnCollector:
-    """Collects explicitly at times with very many objects,
-    while `collect_in_steps` is in effect.
-    """
+class IterationCollector:
+    """Collects explicitly while very many objects exist and `collect_in_steps` is in effect."""
 
     def __init__(self) -> None:
-        gc.set_threshold(*CROWD_THRESHOLDS)
+        gc.set_threshold(*BURST_THRESHOLDS)
         self._seen = 0
         """Young objects traversed since objects were last frozen."""
 
-    def look(self) -> int:
-        """Collect young objects if there are enough; return how many were traversed. To be called
-        many times a second: as often as the loop can create some thousand objects.
+    def check(self) -> int:
+        """Collect young objects if there are enough; return how many were traversed. Call it
+        many times a second: whenever the loop may have created some thousand objects.
         """
         count = len(gc.get_objects(generation=YOUNGEST))
-        if count < YOUNG_WORTH_A_LOOK:
+        if count < YOUNG_COUNT_MIN:
             return 0
         self._seen += count
-        if self._seen >= YOUNG_BEFORE_SET_ASIDE:
+        if self._seen >= YOUNG_BEFORE_FREEZE:
             self._seen = 0
             gc.collect(MIDDLE)
         else:
@@ -114,11 +112,11 @@ def collect_recent() -> None:
 
 
 def collect_all() -> None:
-    """Collect everything: some 15 ms for an idle broker's objects, more with each that lives."""
+    """Collect everything: some 15 ms for an idle broker's objects, more with each live object."""
     gc.unfreeze()
     gc.collect()  # Freezes the survivors.
 
 
-def _set_aside(phase: str, info: dict[str, int]) -> None:
+def _freeze_survivors(phase: str, info: dict[str, int]) -> None:
     if phase == "stop" and info["generation"] != YOUNGEST:
         gc.freeze()

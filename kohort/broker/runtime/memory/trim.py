@@ -1,9 +1,9 @@
 """Returns the C library's free memory to the system.
 
 glibc allocates large blocks by mappings of their own, which go back to the system when they are
-freed. But it adapts with each one that is freed: the next of that size comes from the heap, and the
-end of the heap is returned only when twice as much is free there. After a few requests of 30 MB, 64
-MB stay with the process for good. Fixed limits switch that adaptation off.
+freed. But it adapts each time that one is freed: the next block of that size comes from the heap,
+whose end is returned only once twice as much is free there. After a few requests of 30 MB, the
+process keeps 64 MB for good. Fixed limits disable that adaptation.
 
 Other C libraries are left alone.
 """
@@ -35,16 +35,16 @@ _LIMITS: Final = (
 
 
 def limit_retained_memory() -> None:
-    """Set the limits for the whole process; memory that the start needed is returned at once."""
+    """Set the limits for the whole process, and return the memory that startup used."""
     with contextlib.suppress(AttributeError, OSError):
         library = _library()
         for option, limit_bytes in _LIMITS:
             if not library.mallopt(option, limit_bytes):
                 logger.debug("mallopt(%d) was refused", option)
-    give_back_free_memory()
+    return_free_memory()
 
 
-def give_back_free_memory() -> None:
+def return_free_memory() -> None:
     """Return all of the C library's free pages to the system. Searching for them takes ten
     milliseconds after heavy use, and returning each takes a microsecond.
     """

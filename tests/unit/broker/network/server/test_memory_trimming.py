@@ -29,7 +29,7 @@ class Crowds:
             log=PeerLog(logging.getLogger("peers"), clock),
         )
         self.given_back = 0
-        monkeypatch.setattr(module, "give_back_free_memory", self._give_back)
+        monkeypatch.setattr(module, "return_free_memory", self._give_back)
 
     def _give_back(self) -> None:
         self.given_back += 1

@@ -6,8 +6,8 @@ import pytest
 
 from kohort.broker.runtime.memory.collector import (
     THRESHOLDS,
-    YOUNG_WORTH_A_LOOK,
-    TurnCollector,
+    YOUNG_COUNT_MIN,
+    IterationCollector,
     collect_all,
     collect_as_usual,
     collect_in_steps,
@@ -33,14 +33,14 @@ def test_young_objects_are_seen_though_old_ones_go_as_fast_as_they_come() -> Non
     old: list[list[object]] = [[] for _ in range(200_000)]
     gc.collect()
     new: list[list[object]] = []
-    collector = TurnCollector()
+    collector = IterationCollector()
     most = 0
     while old:
         for _ in range(2_000):
             new.append([])
             old.pop()
-        most = max(most, collector.look())
-        assert len(gc.get_objects(generation=0)) < YOUNG_WORTH_A_LOOK
+        most = max(most, collector.check())
+        assert len(gc.get_objects(generation=0)) < YOUNG_COUNT_MIN
     assert 2_000 <= most < 4_000
     assert len(gc.get_objects()) < 60_000, "not set aside"
     collector.stop()
@@ -50,9 +50,9 @@ def test_young_objects_are_seen_though_old_ones_go_as_fast_as_they_come() -> Non
 @pytest.mark.usefixtures("in_steps")
 def test_a_few_young_objects_are_left_alone() -> None:
     gc.collect()
-    collector = TurnCollector()
+    collector = IterationCollector()
     knot = Knot()
-    assert collector.look() == 0
+    assert collector.check() == 0
     assert any(one is knot for one in gc.get_objects(generation=0))
 
 

@@ -9,7 +9,7 @@ import pytest
 MUCH_IS_FREED = """
 import json
 from tests.support.measures.memory import resident_kib
-from kohort.broker.runtime.memory.trim import give_back_free_memory, limit_retained_memory
+from kohort.broker.runtime.memory.trim import return_free_memory, limit_retained_memory
 
 limit_retained_memory()
 # Blocks that are the C library's, and not mappings of their own.
@@ -17,7 +17,7 @@ much = [bytes(2_000) for _ in range(20_000)]
 last = bytes(2_000)
 sizes = [resident_kib()]
 del much
-give_back_free_memory()
+return_free_memory()
 sizes.append(resident_kib())
 print(json.dumps(sizes))
 """

@@ -9,35 +9,35 @@ import sys
 import pytest
 
 from kohort.broker.runtime.memory.collector import (
-    CROWD_THRESHOLDS,
+    BURST_THRESHOLDS,
     THRESHOLDS,
 )
-from kohort.broker.runtime.memory.keeper import (
-    COLLECT_ALL_ANYWAY_LOOKS,
-    GIVEN_BACK_AFTER_LOOKS,
+from kohort.broker.runtime.memory.reclaimer import (
+    COLLECT_ALL_LATEST_CHECKS,
     MANY,
-    MemoryKeeper,
+    RETURN_AFTER_CHECKS,
+    MemoryReclaimer,
 )
 from tests.unit.broker.runtime.memory.knot import Knot
 
 CROWD_COMES_AND_GOES = f"""
 import json
 from tests.support.measures.memory import resident_kib
-from kohort.broker.runtime.memory.keeper import MemoryKeeper
+from kohort.broker.runtime.memory.reclaimer import MemoryReclaimer
 
 waiting = 0
-keeper = MemoryKeeper(lambda: waiting)
-keeper.look()
+reclaimer = MemoryReclaimer(lambda: waiting)
+reclaimer.check()
 sizes = [resident_kib()]
 waiting = {MANY}
-keeper.look()
+reclaimer.check()
 crowd = [(number, str(number)) for number in range(500_000)]
 stay = crowd[::1_000]
 sizes.append(resident_kib())
 del crowd
 waiting = 0
-for _ in range(1 + {GIVEN_BACK_AFTER_LOOKS[0]}):
-    keeper.look()
+for _ in range(1 + {RETURN_AFTER_CHECKS[0]}):
+    reclaimer.check()
 sizes.append(resident_kib())
 print(json.dumps(sizes))
 """
@@ -45,20 +45,20 @@ print(json.dumps(sizes))
 CROWD_GOES_BIT_BY_BIT = f"""
 import json
 from tests.support.measures.memory import resident_kib
-from kohort.broker.runtime.memory.keeper import GIVEN_BACK_PER_GONE, MemoryKeeper
+from kohort.broker.runtime.memory.reclaimer import RETURN_EVERY_DEPARTURES, MemoryReclaimer
 
-waiting, left = {MANY} + 2 * GIVEN_BACK_PER_GONE, 0
-keeper = MemoryKeeper(lambda: waiting, lambda: left)
-keeper.look()
+waiting, left = {MANY} + 2 * RETURN_EVERY_DEPARTURES, 0
+reclaimer = MemoryReclaimer(lambda: waiting, lambda: left)
+reclaimer.check()
 crowd = [(number, str(number)) for number in range(600_000)]
 sizes = [resident_kib()]
 stay = crowd[::1_000]
 # They go, and most of them are still to be described.
 del crowd[-400_000:]
-waiting, left = waiting - 2 * GIVEN_BACK_PER_GONE, GIVEN_BACK_PER_GONE + 1
-keeper.look()
+waiting, left = waiting - 2 * RETURN_EVERY_DEPARTURES, RETURN_EVERY_DEPARTURES + 1
+reclaimer.check()
 left = 0
-keeper.look()
+reclaimer.check()
 sizes.append(resident_kib())
 print(json.dumps(sizes))
 """
@@ -91,29 +91,29 @@ def test_memory_of_a_crowd_goes_back_bit_by_bit_as_it_goes() -> None:
 
 async def test_young_objects_are_looked_at_while_there_are_many_and_until_they_have_gone() -> None:
     count = MANY - 1
-    keeper = MemoryKeeper(lambda: count)
-    keeper.start()
+    reclaimer = MemoryReclaimer(lambda: count)
+    reclaimer.start()
     try:
-        keeper.look()
+        reclaimer.check()
         assert gc.get_threshold() == THRESHOLDS
         count = MANY
-        keeper.look()
-        assert gc.get_threshold() == CROWD_THRESHOLDS
+        reclaimer.check()
+        assert gc.get_threshold() == BURST_THRESHOLDS
         count = 0
-        for _ in range(1 + GIVEN_BACK_AFTER_LOOKS[-1]):
-            keeper.look()
+        for _ in range(1 + RETURN_AFTER_CHECKS[-1]):
+            reclaimer.check()
         assert gc.get_threshold() == THRESHOLDS
     finally:
-        keeper.stop()
+        reclaimer.stop()
 
 
 @pytest.mark.usefixtures("in_steps")
 def test_cycles_of_a_broker_that_is_never_quiet_are_found_once_a_day() -> None:
-    keeper = MemoryKeeper(lambda: MANY)
+    reclaimer = MemoryReclaimer(lambda: MANY)
     knots = [Knot()]
     gc.collect()
     knots.clear()
-    for _ in range(COLLECT_ALL_ANYWAY_LOOKS):
-        keeper.look()
+    for _ in range(COLLECT_ALL_LATEST_CHECKS):
+        reclaimer.check()
     gc.unfreeze()
     assert not any(isinstance(one, Knot) for one in gc.get_objects())

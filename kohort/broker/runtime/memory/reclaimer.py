@@ -1,0 +1,147 @@
+"""Returns the memory of very many members to the system when they leave.
+
+It checks the number of waiting operations and deadlines a few times a second: every live member and
+every parked request has one. A second figure counts departed members whose memory is still in use,
+because the history has yet to describe their rebalance.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kohort.broker.runtime.memory.collector import (
+    IterationCollector,
+    collect_all,
+    collect_as_usual,
+    collect_in_steps,
+    collect_recent,
+)
+from kohort.broker.runtime.memory.trim import return_free_memory
+
+CHECK_EVERY_S: Final = 0.25
+"""Thousands of members can join in a second."""
+
+COLLECT_EVERY_S: Final = 0.01
+"""The interval while there are many members: about as long as one iteration may take."""
+
+MANY: Final = 3_000
+"""Above this count, it is worth reclaiming the memory of departed members."""
+
+DEPARTED_FACTOR: Final = 4
+"""Most have left when the count has shrunk by this factor."""
+
+RETURN_EVERY_DEPARTURES: Final = 7_500
+"""Memory is returned after this many departures while many leave: returning a page takes a
+microsecond, so the memory of 100,000 members at once would take a tenth of a second. Searching for
+free pages takes ten milliseconds each time."""
+
+RETURN_AFTER_CHECKS: Final = (12, 60, 240, 2_800)
+"""Memory is returned after these numbers of checks without notable further departures. Groups
+without members remain until the next expiry sweep."""
+
+COLLECT_ALL_EVERY_CHECKS: Final = 14_400
+"""An hour. Cycles among old objects are rare, so they are collected only while few objects live,"""
+
+COLLECT_ALL_LATEST_CHECKS: Final = 24 * COLLECT_ALL_EVERY_CHECKS
+"""or once a day, for a quarter of a second with 100,000 members: otherwise leaks would be
+unbounded."""
+
+
+class MemoryReclaimer:
+    """Manages the memory of a process with one broker, from `start` to `stop`. Runs on the event
+    loop's thread.
+    """
+
+    def __init__(
+        self, waiting_count: Callable[[], int], left_count: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`waiting_count` returns the number of waiting operations and deadlines, `left_count` the
+        number of departed members whose memory is still in use.
+        """
+        self._waiting_count = waiting_count
+        self._left_count = left_count
+        self._peak = 0
+        self._least = 0
+        """The sum at the check that last saw it shrink notably."""
+        self._high = 0
+        """The maximum of the sum since memory was last returned."""
+        self._checks_since_departures = 0
+        self._checks_since_collection = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._collector: IterationCollector | None = None
+        """Set from a burst of members until their memory has been returned."""
+        self._collect_timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start incremental collection and periodic checks."""
+        collect_in_steps()
+        self._schedule_check()
+
+    def stop(self) -> None:
+        """Restore normal garbage collection."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._end_burst()
+        collect_as_usual()
+
+    def check(self) -> None:
+        """Perform a check."""
+        count = self._waiting_count()
+        total = count + self._left_count()
+        self._high = max(self._high, total)
+        if count >= MANY and count * DEPARTED_FACTOR > self._peak:
+            self._peak = self._least = max(self._peak, count)
+            self._checks_since_departures = 0
+            self._begin_burst()
+        elif self._peak and total * DEPARTED_FACTOR <= self._peak:
+            self._checks_since_departures += 1
+            if total < self._least - MANY // 10:
+                self._least = total
+                self._checks_since_departures = 0
+            if self._checks_since_departures in RETURN_AFTER_CHECKS:
+                collect_recent()
+                return_free_memory()
+                self._high = total
+            if self._checks_since_departures >= RETURN_AFTER_CHECKS[-1]:
+                self._peak = 0
+                self._end_burst()
+        if self._peak and self._high - total >= RETURN_EVERY_DEPARTURES:
+            self._high = total
+            return_free_memory()
+        self._checks_since_collection += 1
+        wait_checks = COLLECT_ALL_EVERY_CHECKS if count < MANY else COLLECT_ALL_LATEST_CHECKS
+        if self._checks_since_collection >= wait_checks:
+            self._checks_since_collection = 0
+            collect_all()
+
+    def _begin_burst(self) -> None:
+        if self._collector is None and self._timer is not None:
+            self._collector = IterationCollector()
+            self._schedule_collection()
+
+    def _end_burst(self) -> None:
+        if self._collector is not None:
+            self._collector.stop()
+            self._collector = None
+        if self._collect_timer is not None:
+            self._collect_timer.cancel()
+            self._collect_timer = None
+
+    def _schedule_collection(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._collect_timer = loop.call_later(COLLECT_EVERY_S, self._collect_and_reschedule)
+
+    def _collect_and_reschedule(self) -> None:
+        if self._collector is not None:
+            self._collector.check()
+            self._schedule_collection()
+
+    def _schedule_check(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(
+            CHECK_EVERY_S, self._check_and_reschedule
+        )
+
+    def _check_and_reschedule(self) -> None:
+        self._schedule_check()
+        self.check()
