@@ -33,7 +33,7 @@ from kohort.broker.coordinator.pacing import PacedCommands
 from kohort.broker.coordinator.timers import GroupTimers
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.runtime.slices import Slice, let_others_run
+from kohort.broker.runtime.slices import Slice, yield_to_loop
 from kohort.groups.effects import (
     Append,
     Cancel,
@@ -193,7 +193,7 @@ class GroupActor:
         self._apply_effects(self.group.outbox.take_ready_effects(), now)
         self.cancel_timers()
         while self._answers.has_more:
-            await let_others_run()
+            await yield_to_loop()
         self._fail_all(KafkaError(error))
 
     def cancel_timers(self) -> None:
@@ -245,7 +245,7 @@ class GroupActor:
                     pending = self._on_append_done(outcome)
                     continue
                 if self._unfinished is not None:
-                    await let_others_run()
+                    await yield_to_loop()
                     if self._unfinished is not None:  # Or the group has been unloaded.
                         pending = self._continue_steps(self._unfinished)
                     continue
@@ -253,7 +253,7 @@ class GroupActor:
                     break
                 pending = self._step(self._inbox.take_batch())
                 if pending is None and not self._inbox.is_empty:
-                    await let_others_run()
+                    await yield_to_loop()
         finally:
             if self._phase is _WORKING:
                 self._phase = _IDLE

@@ -37,7 +37,7 @@ from kohort.broker.handlers.shared.in_transaction import (
 )
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.runtime.slices import Slice, let_others_run
+from kohort.broker.runtime.slices import Slice, yield_to_loop
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
@@ -153,7 +153,7 @@ async def _finish(call: ProduceCall, steps: _Steps, pause: _Pause | Deferred[Non
                 large_batch.release()
                 is_holding = False
             else:
-                await let_others_run()
+                await yield_to_loop()
                 if pause is _Pause.BEFORE_LARGE_BATCH:
                     await large_batch.acquire()
                     is_holding = True

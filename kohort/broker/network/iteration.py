@@ -254,7 +254,7 @@ class DisconnectQueue:
 
     def __init__(self, clock: Monotonic) -> None:
         self._transports: dict[asyncio.Transport, None] = {}
-        self._slices = RoundRobin(clock, looks_max=DISCONNECTS_PER_SLICE)
+        self._slices = RoundRobin(clock, checks_max=DISCONNECTS_PER_SLICE)
 
     def __len__(self) -> int:
         return len(self._transports)

@@ -1,14 +1,14 @@
 """Long work on the event loop in slices, with other work in between.
 
-Time decides: a slice is over after its budget of milliseconds, on any machine. Work is divided into
-steps (`kohort.groups.steps`) and checks its slice after each. A slice is also over after
-`LOOKS_MAX` checks. That ends it if time stands still while work is done: under the virtual clock of
-tests and simulations, which makes runs reproducible.
+A slice ends after its budget of milliseconds, on any machine. Work is divided into steps
+(`kohort.groups.steps`) and checks its slice after each of them. A slice also ends after
+`CHECKS_MAX` checks, because the virtual clock of tests and simulations does not advance during
+work; that keeps their runs reproducible.
 
 There are three ways to use it: `Slice.pause` in a coroutine's own loop, `run` for a generator of
 steps, and `RoundRobin` for many instances of the same kind of work. A loop with something to do
-between two slices hands it to the pause. One that cannot await where its slice ends (the steps of a
-group, the batches of a request) asks its slice itself; its driver then awaits `let_others_run`.
+between two slices passes it to `pause`. One that cannot await at the end of its slice (the steps of
+a group, the batches of a request) checks `is_over` itself; its driver then awaits `yield_to_loop`.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SLICE_MS: Final = 2
-"""Budget of a slice: long enough to be worth the switch, short enough not to be noticed. As the
-clock counts whole milliseconds, a slice lasts between one and two, plus the rest of its last
+"""Budget of a slice: long compared to the cost of a switch, short compared to a request's latency.
+As the clock counts whole milliseconds, a slice lasts between one and two, plus the rest of its last
 step."""
 
-LOOKS_MAX: Final = 1_000
-"""Maximum steps of a slice: more than fit in the budget, except where time stands still."""
+CHECKS_MAX: Final = 1_000
+"""Maximum steps of a slice: more than fit in the budget, unless the clock is virtual."""
 
 
 ITERATIONS_BETWEEN: Final = 2
-"""Iterations of the loop from one slice to the next. What came in during a slice is read at the end
-of its iteration, and executed and answered in the following one, which is free for it: in the same
-iteration a slice would come first, so that every request would wait for two."""
+"""Event loop iterations from one slice to the next. Data received during a slice is read at the end
+of its iteration; the request is executed and answered in the following one, which has no slice.
+With a slice in every iteration, each request would wait for two of them."""
 
 
-async def let_others_run() -> None:
-    """Let other work run between two slices."""
+async def yield_to_loop() -> None:
+    """Let other work run, for `ITERATIONS_BETWEEN` event loop iterations."""
     for _ in range(ITERATIONS_BETWEEN):
         await asyncio.sleep(0)
 
@@ -57,55 +57,55 @@ class Monotonic(Protocol):
 class Slice:
     """A period of work on the loop, which begins when this is created."""
 
-    __slots__ = ("_budget_ms", "_clock", "_ends_ms", "_looks_left", "_looks_max")
+    __slots__ = ("_budget_ms", "_checks_left", "_checks_max", "_clock", "_ends_ms")
 
     def __init__(
-        self, clock: Monotonic, budget_ms: int = SLICE_MS, looks_max: int = LOOKS_MAX
+        self, clock: Monotonic, budget_ms: int = SLICE_MS, checks_max: int = CHECKS_MAX
     ) -> None:
-        """Begin the first slice. `looks_max` should be smaller if steps cause later work, whose
+        """Begin the first slice. `checks_max` should be smaller if steps cause later work, whose
         cost the clock does not show while they run.
         """
         self._clock = clock
         self._budget_ms = budget_ms
-        self._looks_max = looks_max
+        self._checks_max = checks_max
         self.begin()
 
     def begin(self) -> None:
         """Begin the next slice, after other work has run."""
         self._ends_ms = self._clock.monotonic_ms() + self._budget_ms
-        self._looks_left = self._looks_max
+        self._checks_left = self._checks_max
 
     def is_over(self) -> bool:
         """Whether to let other work run; to be called once after each step."""
-        self._looks_left -= 1
-        return self._looks_left <= 0 or self._clock.monotonic_ms() >= self._ends_ms
+        self._checks_left -= 1
+        return self._checks_left <= 0 or self._clock.monotonic_ms() >= self._ends_ms
 
     async def pause(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Let other work run if the slice is over, and begin the next one. `between` is called
-        first, if the slice is over: to finish what it has begun.
+        """Let other work run if the slice is over, and begin the next one. If the slice is
+        over, `between` is called first, to complete work that this slice began.
         """
         if self.is_over():
             if between is not None:
                 await between()
-            await let_others_run()
+            await yield_to_loop()
             self.begin()
 
 
 async def run(steps: Steps[T], piece: Slice) -> T:
-    """Run all steps, in this slice and as many more as needed; return their result."""
+    """Run all steps, in this slice and as many more as needed; return the generator's value."""
     while True:
         try:
             next(steps)
         except StopIteration as stop:
-            made: T = stop.value
-            return made
+            result: T = stop.value
+            return result
         await piece.pause()
 
 
 Work: TypeAlias = Callable[[Slice], bool | None]
 """Work that can be spread over loop iterations: it continues until its slice is over, and returns
-True if there is more. If it raises, it is called again in the next slice, so the failing part must
-not recur: one that fails each time is called, and logged, once per slice for ever."""
+True if there is more. If it raises, it is called again in the next slice, so it must skip the
+failing part then: work that always fails is called, and logged, once per slice for ever."""
 
 
 class RoundRobin:
@@ -115,12 +115,12 @@ class RoundRobin:
     """
 
     def __init__(
-        self, clock: Monotonic, budget_ms: int = SLICE_MS, looks_max: int = LOOKS_MAX
+        self, clock: Monotonic, budget_ms: int = SLICE_MS, checks_max: int = CHECKS_MAX
     ) -> None:
         """Create an empty queue; the limits are those of each slice."""
         self._clock = clock
         self._budget_ms = budget_ms
-        self._looks_max = looks_max
+        self._checks_max = checks_max
         self._waiting: deque[Work] = deque()
         self._next: asyncio.Handle | None = None
 
@@ -133,7 +133,7 @@ class RoundRobin:
         """Run `work` slice by slice until it has no more to do."""
         self._waiting.append(work)
         if self._next is None:
-            self._come_back(1)
+            self._schedule(1)
 
     def clear(self) -> None:
         """Drop all remaining work."""
@@ -141,13 +141,13 @@ class RoundRobin:
 
     def new_slice(self) -> Slice:
         """Create a slice for work that runs immediately, outside the queue."""
-        return Slice(self._clock, self._budget_ms, self._looks_max)
+        return Slice(self._clock, self._budget_ms, self._checks_max)
 
-    def _come_back(self, iterations: int) -> None:
-        """Run the next slice after so many iterations of the loop."""
+    def _schedule(self, iterations: int) -> None:
+        """Schedule the next slice after this number of event loop iterations."""
         loop = asyncio.get_running_loop()
         if iterations > 1:
-            self._next = loop.call_soon(self._come_back, iterations - 1)
+            self._next = loop.call_soon(self._schedule, iterations - 1)
         else:
             self._next = loop.call_soon(self._run_slice)
 
@@ -160,7 +160,7 @@ class RoundRobin:
                 is_more = work(piece)
             except Exception:
                 # It expects another slice, and would never be added again without one. Not in this
-                # one: what fails at once could fill it with errors.
+                # slice: work that fails immediately could fill it with errors.
                 logger.exception("Internal error in work done in slices")
                 is_more = False
                 failed.append(work)
@@ -171,4 +171,4 @@ class RoundRobin:
         self._waiting += failed
         self._next = None
         if self._waiting:
-            self._come_back(ITERATIONS_BETWEEN)
+            self._schedule(ITERATIONS_BETWEEN)

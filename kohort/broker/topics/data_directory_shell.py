@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
-from kohort.broker.runtime.slices import let_others_run
+from kohort.broker.runtime.slices import yield_to_loop
 from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.data_directory import DataDirectory, close_logs
 from kohort.broker.topics.partition import Partition
@@ -98,4 +98,4 @@ class DataDirectoryShell:
                     )
                 count += 1
                 if count % NOTED_AT_ONCE == 0:
-                    await let_others_run()
+                    await yield_to_loop()

@@ -20,7 +20,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.core.partition.transactions import AbortedTransaction as OfLog
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.runtime.slices import Monotonic, Slice, let_others_run
+from kohort.broker.runtime.slices import Monotonic, Slice, yield_to_loop
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import Records
 from kohort.groups.steps import FEW
@@ -177,7 +177,7 @@ class FetchPass:
             read = self._reads[self._done_count]
             if read.partition is None:
                 self._done_count += 1
-                await let_others_run()
+                await yield_to_loop()
                 continue
             async with threads:
                 bytes_left = max(self._max_bytes - self.total_bytes, 0)

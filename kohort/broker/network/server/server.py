@@ -322,7 +322,7 @@ class NetworkServer:
         """Check the next slice of the connections, including ones that have been closed since."""
         now_ms = self._serving_time.at(self._clock.monotonic_ms())
         has_more = self._close_overdue(now_ms)
-        time_slice = Slice(self._clock, looks_max=CHECKS_PER_SLICE)
+        time_slice = Slice(self._clock, checks_max=CHECKS_PER_SLICE)
         for connection in remaining:
             try:
                 connection.check(now_ms)

@@ -35,7 +35,7 @@ BatchData: TypeAlias = "bytes | FileRange"
 
 RANGE_BYTES_MIN = 64 << 10
 """Smaller data is sent faster if it is read: a range needs system calls of its own."""
-LOOKS_MAX = 8
+CHECKS_MAX = 8
 """Batches examined one by one, from an index entry to the end of a read."""
 
 
@@ -201,7 +201,7 @@ def _boundary_at_hand(segment: LogSegment, offset: int, start: int, stop: int) -
     else:
         position, last_offset = entry.position, entry.last_offset
     try:
-        for _ in range(LOOKS_MAX):
+        for _ in range(CHECKS_MAX):
             header = read_header(segment.log.pread_cached(HEADER_BYTES, position))
             if last_offset is None:
                 is_expected = header.base_offset == offset

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.runtime.slices import LOOKS_MAX
+from kohort.broker.runtime.slices import CHECKS_MAX
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_partitions import (
@@ -263,7 +263,7 @@ async def test_partitions_that_cannot_be_added_are_refused(tmp_path: Path) -> No
 
 async def test_others_have_the_loop_while_many_topics_are_validated(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        many = [topic(f"t{number}") for number in range(3 * LOOKS_MAX)]
+        many = [topic(f"t{number}") for number in range(3 * CHECKS_MAX)]
         async with counted_turns() as turns:
             only_planned = await ask(
                 topics, CreateTopicsRequest(topics=many[:1], validate_only=True)
@@ -276,7 +276,7 @@ async def test_others_have_the_loop_while_many_topics_are_validated(tmp_path: Pa
 
 
 async def test_others_have_the_loop_while_many_deletions_are_too_late(tmp_path: Path) -> None:
-    names = [f"t{number}" for number in range(3 * LOOKS_MAX)]
+    names = [f"t{number}" for number in range(3 * CHECKS_MAX)]
     async with running_topics(tmp_path) as topics:
         async with counted_turns() as turns:
             await ask(topics, DeleteTopicsRequest(topic_names=names[:1], timeout_ms=-1), 5)

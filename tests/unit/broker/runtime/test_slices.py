@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from kohort.broker.runtime.slices import (
+    CHECKS_MAX,
     ITERATIONS_BETWEEN,
-    LOOKS_MAX,
     SLICE_MS,
     RoundRobin,
     Slice,
@@ -76,7 +76,7 @@ def test_a_slice_is_over_when_its_time_is() -> None:
 
 def test_a_slice_ends_though_time_stands_still() -> None:
     piece = Slice(VirtualClock())
-    assert [piece.is_over() for _ in range(LOOKS_MAX)] == [False] * (LOOKS_MAX - 1) + [True]
+    assert [piece.is_over() for _ in range(CHECKS_MAX)] == [False] * (CHECKS_MAX - 1) + [True]
 
 
 async def test_a_pause_lets_others_have_the_loop_only_when_the_slice_is_over() -> None:
