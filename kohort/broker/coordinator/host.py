@@ -16,7 +16,7 @@ from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.coordinator.log.rehoming import former_partition_of
+from kohort.broker.coordinator.log.relocation import former_partition_of
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, Stored, StoredRecord
-from kohort.broker.coordinator.log.rehoming import Rehoming, Stray
-from kohort.broker.coordinator.log.settle import Settler
+from kohort.broker.coordinator.log.pending_resolver import PendingResolver
+from kohort.broker.coordinator.log.relocation import Relocation, Stray
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
@@ -95,7 +95,7 @@ class _LogContent:
         self.pending: dict[tuple[int, int], set[str]] = {}
         """See `LoadedGroups`."""
         self._partition_count = log.partition_count
-        self._rehoming = Rehoming(log, clock)
+        self._relocation = Relocation(log, clock)
         self._pending_elsewhere: list[PendingOffset] = []
 
     async def add(self, partition: int, content: _PartitionContent, piece: Slice) -> None:
@@ -112,15 +112,15 @@ class _LogContent:
                 # Not moved: its marker will be appended to the partition where it is.
                 self._pending_elsewhere.append(durable)
             else:
-                self._rehoming.add(Stray(partition, stored, durable))
+                self._relocation.add(Stray(partition, stored, durable))
             if isinstance(durable, GroupRecord) or count % FEW == 0:
                 await piece.pause()
 
     async def bring_home(self, unreadable: Iterable[int]) -> frozenset[str]:
         """Move groups that are in the wrong partition; return those that could not be moved."""
         refused: frozenset[str] = frozenset()
-        if self._rehoming.is_needed:
-            refused = await self._rehoming.carry_out(self.by_group, unreadable)
+        if self._relocation.is_needed:
+            refused = await self._relocation.carry_out(self.by_group, unreadable)
         for durable in self._pending_elsewhere:
             if durable.group_id not in refused:
                 self.by_group.setdefault(durable.group_id, []).append(durable)
@@ -167,7 +167,7 @@ class _PartitionContent:
         self.latest: dict[bytes, StoredRecord] = {}
         self.count = 0
         self._generations: dict[bytes, _Recent] = {}
-        self._settler = Settler()
+        self._resolver = PendingResolver()
 
     async def read(self, log: OffsetsLog, partition: int, piece: Slice) -> None:
         """Read a partition. Raises KafkaError if it cannot be read to its end."""
@@ -179,7 +179,7 @@ class _PartitionContent:
 
     def take(self, entry: Stored) -> None:
         """Process the next entry of the log."""
-        for record in self._settler.take(entry):
+        for record in self._resolver.take(entry):
             if record.key[:2] == KEY_PREFIX:
                 self._keep_generation(record)
             _keep(self.latest, record)
@@ -188,7 +188,7 @@ class _PartitionContent:
         """Yield the records that count, of each key in log order: the last record, and those of
         open transactions before and after it.
         """
-        held = self._settler.held
+        held = self._resolver.held
         yield from _decode_pending(record for _, record in held.items(overtaken=True))
         yield from _decode(self.latest.values())
         yield from _decode_pending(record for _, record in held.items(overtaken=False))

@@ -65,8 +65,8 @@ class OffsetsLog(Protocol):
         ...
 
     def read(self, partition: int) -> Iterator[Stored]:
-        """Yield all durable records and markers, in order; `settle.Settler` decides which records
-        count.
+        """Yield all durable records and markers, in order; `pending_resolver.PendingResolver`
+        decides which records count.
 
         Raises:
             KafkaError: the rest of the partition cannot be read.

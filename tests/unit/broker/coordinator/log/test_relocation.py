@@ -10,7 +10,7 @@ import pytest
 
 from kohort.broker.coordinator.loading import LoadedGroups, load_groups
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, Stored, StoredRecord
-from kohort.broker.coordinator.log.rehoming import former_partition_of
+from kohort.broker.coordinator.log.relocation import former_partition_of
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.storage.metadata.store import MetadataStore

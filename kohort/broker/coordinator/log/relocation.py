@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord
-from kohort.broker.coordinator.log.settle import Settler
+from kohort.broker.coordinator.log.pending_resolver import PendingResolver
 from kohort.broker.core.coordinator_partitions import java_hash, partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
@@ -58,7 +58,7 @@ class Stray(NamedTuple):
     durable: DurableRecord
 
 
-class Rehoming:
+class Relocation:
     """The moves of one start."""
 
     def __init__(self, log: OffsetsLog, clock: Clock) -> None:
@@ -139,10 +139,10 @@ class Rehoming:
         tombstones included.
         """
         times: dict[bytes, int] = {}
-        settler = Settler()
+        resolver = PendingResolver()
         piece = Slice(self._clock)
         for count, entry in enumerate(self._log.read(partition), start=1):
-            for record in settler.take(entry):
+            for record in resolver.take(entry):
                 if record.key in keys:
                     times[record.key] = record.timestamp
             if count % FEW == 0:

@@ -13,7 +13,7 @@ from kohort.groups.offsets.held_values import HeldValues
 from kohort.protocol.records.batch import NO_PRODUCER_ID
 
 
-class Settler:
+class PendingResolver:
     """Reads one partition from its beginning."""
 
     def __init__(self) -> None:
