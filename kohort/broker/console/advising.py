@@ -92,7 +92,7 @@ class Advisor:
         """Return the newest records, a line each, oldest first; at most the size of an answer."""
         found: list[bytes] = []
         size = 0
-        for kept in reversed(self._history.kept(group_id)):
+        for kept in reversed(self._history.stored_records(group_id)):
             text = kept.text
             size += len(text)
             if size > ANSWER_BYTES:

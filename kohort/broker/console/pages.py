@@ -112,7 +112,7 @@ class ConsolePages:
         last = query.number("last", RECORDS_DEFAULT, at_most=LISTED_MAX)
         history = self._source.history
         group = self._source.groups.host.living_group(group_id)
-        if group is None and not history.kept(group_id):
+        if group is None and not history.stored_records(group_id):
             return self._without_group(group_id)
 
         async def wait_told() -> dict[str, Any]:
@@ -150,7 +150,7 @@ class ConsolePages:
     async def advice(self, request: HttpRequest) -> HttpResponse:
         """GET /api/groups/{group}/advice: the output of `kohort groups advise`; takes seconds."""
         (group_id,) = request.path_values
-        if not self._source.history.kept(group_id):
+        if not self._source.history.stored_records(group_id):
             return self._without_group(group_id)
         return await self._advisor.wait_answer(group_id)
 
@@ -191,6 +191,6 @@ class ConsolePages:
         if error:
             text = f"nothing can be said about this group now: {ErrorCode(error).name}"
             return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        gone = bool(self._source.history.kept(group_id))
+        gone = bool(self._source.history.stored_records(group_id))
         text = "the group is gone; its history is still there" if gone else "no such group"
         return HttpResponse.error(HTTPStatus.NOT_FOUND, text)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.history.shelf import Kept
+from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED
@@ -61,14 +61,14 @@ class Recent(NamedTuple):
         return found
 
 
-def beginning_of(kept: Kept) -> Beginning | None:
+def beginning_of(kept: StoredRecord) -> Beginning | None:
     """Parse the beginning of a record; None for an avoided rebalance, or if it cannot be parsed."""
     head = kept.head(_HEAD_BYTES)
     found = None if _AVOIDED in head[:64] else _STARTED.search(head)
     return None if found is None else Beginning(int(found[1]), found[2].decode())
 
 
-def record_without_members(kept: Kept) -> HistoryRecord:
+def record_without_members(kept: StoredRecord) -> HistoryRecord:
     """Parse a record without its members. Raises ValueError."""
     head = kept.head(_LONG_HEAD_BYTES)
     text, found, _ = head.partition(MEMBERS_BEGIN)
@@ -91,14 +91,14 @@ class Recents:
             self._known.move_to_end(group_id)
             return known[1]
         # Records themselves are not cached: that would keep dropped ones in memory.
-        found = _look(history.kept(group_id), now_ms)
+        found = _look(history.stored_records(group_id), now_ms)
         self._known[group_id] = (totals, found)
         if len(self._known) > GROUPS_REMEMBERED:
             self._known.popitem(last=False)
         return found
 
 
-def _look(kept: Sequence[Kept], now_ms: int) -> Recent:
+def _look(kept: Sequence[StoredRecord], now_ms: int) -> Recent:
     rebalances: list[Beginning] = []
     last: Json | None = None
     for one in reversed(kept):
@@ -113,7 +113,7 @@ def _look(kept: Sequence[Kept], now_ms: int) -> Recent:
     return Recent(tuple(rebalances), last)
 
 
-def _told(kept: Kept, begun: Beginning) -> Json:
+def _told(kept: StoredRecord, begun: Beginning) -> Json:
     told: Json = {"at_ms": begun.at_ms, "cause": begun.cause, "text": None, "sequence": None}
     try:
         record = record_without_members(kept)

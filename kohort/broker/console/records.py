@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.recent import record_without_members
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.history.shelf import Kept
+from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.json_parts import dump
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN, without_members
 from kohort.broker.runtime.slices import Slice, run
@@ -53,7 +53,7 @@ class RecordFormatter:
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
             return _parsed(await self._wait_head(await run(steps, piece)))
-        for kept in reversed(self._history.kept(group_id)):
+        for kept in reversed(self._history.stored_records(group_id)):
             record = record_without_members(kept)
             if not isinstance(record, AvoidedRecord):
                 return _parsed(await self._wait_known_head(group_id, record.sequence, kept))
@@ -61,7 +61,7 @@ class RecordFormatter:
 
     async def wait_record(self, group_id: str, sequence: int, piece: Slice) -> list[bytes] | None:
         """Return the record with this number as JSON, with its members; None if there is none."""
-        for kept in _around(self._history.kept(group_id), sequence):
+        for kept in _around(self._history.stored_records(group_id), sequence):
             record = record_without_members(kept)
             await piece.pause()
             if record.sequence == sequence:
@@ -74,7 +74,7 @@ class RecordFormatter:
                 return _with_members(await self._wait_head(text), text)
         return None
 
-    async def _wait_known_head(self, group_id: str, sequence: int, kept: Kept) -> bytes:
+    async def _wait_known_head(self, group_id: str, sequence: int, kept: StoredRecord) -> bytes:
         key = group_id, sequence
         head = self._known.get(key)
         if head is None:
@@ -114,7 +114,7 @@ def _with_members(head: bytes, text: bytes) -> list[bytes]:
     return [head[:-1], found, members] if found else [head]
 
 
-def _around(kept: Sequence[Kept], sequence: int) -> list[Kept]:
+def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
     """Return all records, the likely matches first: numbers increase by one for each record."""
     if not kept:
         return []
@@ -134,7 +134,7 @@ async def listed(history: RebalanceHistory, group_id: str, last: int, piece: Sli
     if steps is not None:
         text = await run(steps, piece)
         found.append(parse_text(without_members(text)))
-    for kept in reversed(history.kept(group_id)):
+    for kept in reversed(history.stored_records(group_id)):
         if len(found) >= last:
             break
         found.append(record_without_members(kept))

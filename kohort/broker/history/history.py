@@ -18,7 +18,7 @@ from kohort.broker.history.closing_queue import ClosingQueue, Waiting
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings, pack
-from kohort.broker.history.shelf import Kept, Packed
+from kohort.broker.history.store import Packed, StoredRecord
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock, SystemClock
@@ -255,11 +255,11 @@ class RebalanceHistory:
         if ring is not None:
             wanted = max(min(count - len(newest), len(ring.records)), 0)
             start = len(ring.records) - wanted
-            kept = [ring.records[index].text for index in range(start, len(ring.records))]
-            newest = kept + newest
+            texts = [ring.records[index].text for index in range(start, len(ring.records))]
+            newest = texts + newest
         return newest
 
-    def kept(self, group_id: str) -> list[Kept]:
+    def stored_records(self, group_id: str) -> list[StoredRecord]:
         """Return the complete records of a group, oldest first; compressed, so that a caller with
         other work in between decompresses only as much as it needs at a time.
         """

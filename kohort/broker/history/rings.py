@@ -2,7 +2,7 @@
 
 Records are kept as the JSON texts in which they are stored and shown, so that a record costs what
 its text takes: half a kilobyte per member, less where `pack` has compressed it. The texts are on a
-separate shelf (`kohort.broker.history.shelf`); a ring itself is small. When all records together
+separate store (`kohort.broker.history.store`); a ring itself is small. When all records together
 are too large, the oldest ones are dropped, of the group that has been quiet the longest, removed
 groups first.
 """
@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from kohort.broker.history.shelf import Kept, Packed, Shelf
+from kohort.broker.history.store import HistoryStore, Packed, StoredRecord
 
 PACKED_FROM_BYTES: Final = 8 * 1024
 """Smaller texts are not compressed: nearly all, and reading them costs nothing."""
 
 RECORD_OVERHEAD_BYTES: Final = 90
-"""Memory for a record's location, and for the shelf's own lists."""
+"""Memory for a record's location, and for the store's own lists."""
 GROUP_OVERHEAD_BYTES: Final = 400
 """A ring with its list, the id, and its entries in the two tables."""
 
@@ -29,7 +29,7 @@ FORGOTTEN_AT_ONCE: Final = 20
 """Removed groups that are forgotten in one call: with fifty records each a millisecond."""
 
 CLEANED_AT_ONCE: Final = 2
-"""Blocks of the shelf that are compacted in one call, with a few hundred records each."""
+"""Blocks of the store that are compacted in one call, with a few hundred records each."""
 
 
 def pack(text: bytes) -> Packed:
@@ -45,7 +45,7 @@ class Ring:
     __slots__ = ("avoided_count", "last_sequence", "rebalance_count", "records")
 
     def __init__(self) -> None:
-        self.records: list[Kept] = []
+        self.records: list[StoredRecord] = []
         self.last_sequence = 0
         self.rebalance_count = 0
         """Rebalances of the group, including records no longer kept."""
@@ -63,7 +63,7 @@ class Rings:
         """Rings by group, in the order in which they will be dropped."""
         self._removed: OrderedDict[str, int] = OrderedDict()
         """Removed groups, and since when (wall-clock time)."""
-        self._shelf = Shelf()
+        self._store = HistoryStore()
         self.memory_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -93,9 +93,9 @@ class Rings:
             ring.rebalance_count += 1
         else:
             ring.avoided_count += 1
-        kept = self._shelf.put(group_id, packed)
-        ring.records.append(kept)
-        self.memory_bytes += _size_of_record(kept)
+        record = self._store.put(group_id, packed)
+        ring.records.append(record)
+        self.memory_bytes += _size_of_record(record)
         while len(ring.records) > self._size:
             self._drop_oldest(ring)
         self._make_room()
@@ -105,9 +105,9 @@ class Rings:
         """Replace the text of a group's last record, which must exist."""
         ring = self._rings[group_id]
         self._drop(ring.records.pop())
-        kept = self._shelf.put(group_id, packed)
-        ring.records.append(kept)
-        self.memory_bytes += _size_of_record(kept)
+        record = self._store.put(group_id, packed)
+        ring.records.append(record)
+        self.memory_bytes += _size_of_record(record)
 
     def mark_removed(self, group_id: str, wall_ms: int) -> None:
         """Record that a group was removed; its records are kept for a while, but dropped before
@@ -138,34 +138,34 @@ class Rings:
     def _clean_up(self) -> None:
         """Compact a block or two; further records continue the work."""
         for _ in range(CLEANED_AT_ONCE):
-            block = self._shelf.worst()
+            block = self._store.worst()
             if block is None:
                 return
             for group_id in block.owners:
                 ring = self._rings.get(group_id)
                 if ring is not None:
-                    for index, kept in enumerate(ring.records):
-                        if kept.block is block:
-                            ring.records[index] = self._shelf.move(group_id, kept)
+                    for index, record in enumerate(ring.records):
+                        if record.block is block:
+                            ring.records[index] = self._store.move(group_id, record)
             assert not block.live_bytes, "a record that no ring has"
 
     def _drop_oldest(self, ring: Ring) -> None:
         self._drop(ring.records.pop(0))
 
-    def _drop(self, kept: Kept) -> None:
-        self.memory_bytes -= _size_of_record(kept)
-        self._shelf.drop(kept)
+    def _drop(self, record: StoredRecord) -> None:
+        self.memory_bytes -= _size_of_record(record)
+        self._store.drop(record)
 
     def _forget(self, group_id: str) -> None:
         ring = self._rings.pop(group_id)
         self._removed.pop(group_id, None)
-        for kept in ring.records:
-            self._drop(kept)
+        for record in ring.records:
+            self._drop(record)
         self.memory_bytes -= _size_of_group(group_id)
 
 
-def _size_of_record(kept: Kept) -> int:
-    return kept.size_bytes + RECORD_OVERHEAD_BYTES
+def _size_of_record(record: StoredRecord) -> int:
+    return record.size_bytes + RECORD_OVERHEAD_BYTES
 
 
 def _size_of_group(group_id: str) -> int:

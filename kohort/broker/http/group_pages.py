@@ -13,7 +13,7 @@ from typing import Any, Final
 from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.history.shelf import Kept
+from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
@@ -156,7 +156,7 @@ class GroupPages:
         steps = self._history.open_text_steps(group_id)
         text = None if steps is None else await run(steps, piece)
         if text is None:
-            kept = reversed(self._history.kept(group_id))
+            kept = reversed(self._history.stored_records(group_id))
             text = next((packed.text for packed in kept if not _is_avoided(packed)), None)
         return b"null" if text is None else with_sentence(topics.of_record(without_members(text)))
 
@@ -178,7 +178,7 @@ class GroupPages:
         topics = SeenTopics(request)
         group = self._groups.host.living_group(group_id)
         steps = self._history.open_text_steps(group_id)
-        kept = self._history.kept(group_id)
+        kept = self._history.stored_records(group_id)
         if group is None and steps is None and not kept:
             return self._without_group(group_id)
         now = self._groups.host.now()
@@ -216,12 +216,12 @@ class GroupPages:
             name = ErrorCode(error).name
             text = f"nothing can be said about this group now: {name}"
             return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        if self._history.kept(group_id):
+        if self._history.stored_records(group_id):
             text = "the group is gone; /groups/{group}/rebalances tells its history"
             return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
         return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such group; /groups lists them")
 
 
-def _is_avoided(packed: Kept) -> bool:
+def _is_avoided(packed: StoredRecord) -> bool:
     # Compressed records are large, and large ones are rebalances.
     return not packed.is_compressed and packed.data.startswith(_AVOIDED)

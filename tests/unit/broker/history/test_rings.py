@@ -13,7 +13,7 @@ from kohort.broker.history.rings import (
     Rings,
     pack,
 )
-from kohort.broker.history.shelf import BLOCK_BYTES, BLOCK_RECORDS, Block
+from kohort.broker.history.store import BLOCK_BYTES, BLOCK_RECORDS, Block
 
 RECORD_BYTES = 1_000
 TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES - 1)

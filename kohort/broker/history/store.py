@@ -1,7 +1,7 @@
-"""Long-lived bytes, stored side by side in memory blocks of their own.
+"""Stores the records of the rebalance history in memory blocks of their own.
 
-Among a million short-lived objects, one that stays keeps its pages from being returned to the
-system: for a record of 7 KB that is up to three times its size. Here records are stored one after
+A long-lived object among a million short-lived ones keeps its pages from being returned to the
+system: for a record of 7 KB, that is up to three times its size. Here records are stored one after
 another in memory that contains nothing else. A block is only ever written at its end, so a reader
 of a dropped record still finds it intact; a block is freed when nothing refers to its records any
 more. When too much of all blocks consists of dropped records, the live ones of the worst block are
@@ -20,7 +20,7 @@ BLOCK_BYTES: Final = 256 * 1024
 """Address space of a block; parts that were never written take no memory."""
 
 BLOCK_RECORDS: Final = 256
-"""Record numbers up to this are integers that the interpreter caches anyway."""
+"""The interpreter caches integers up to this, so record numbers take no memory."""
 
 LARGE_BYTES: Final = BLOCK_BYTES // 4
 """Records from this size on get a block of their own, so that no block stays half empty."""
@@ -34,7 +34,7 @@ _COMPRESSED: Final = b"\1"
 
 
 class Packed(NamedTuple):
-    """A text, possibly compressed."""
+    """A text, compressed if `is_compressed`."""
 
     data: bytes
     is_compressed: bool
@@ -76,8 +76,8 @@ class Block:
         return self._ends[number - 1] if number else 0
 
 
-class Kept(NamedTuple):
-    """The location of a record."""
+class StoredRecord(NamedTuple):
+    """A record's location in the store."""
 
     block: Block
     number: int
@@ -108,8 +108,8 @@ class Kept(NamedTuple):
         return self.block.size_of(self.number)
 
 
-class Shelf:
-    """All blocks."""
+class HistoryStore:
+    """The records of all groups, in blocks."""
 
     def __init__(self) -> None:
         self._blocks: set[Block] = set()
@@ -118,19 +118,19 @@ class Shelf:
         """Bytes used in all existing blocks, including dropped records."""
         self.live_bytes = 0
 
-    def put(self, owner: str, packed: Packed) -> Kept:
-        """Store a record for an owner, which `worst` will report."""
+    def put(self, owner: str, packed: Packed) -> StoredRecord:
+        """Store a record. `owner` is added to its block's `owners`."""
         return self._put(owner, (_COMPRESSED if packed.is_compressed else _PLAIN) + packed.data)
 
-    def move(self, owner: str, kept: Kept) -> Kept:
-        """Move a record to another place."""
-        moved = self._put(owner, kept.block.read(kept.number))
-        self.drop(kept)
+    def move(self, owner: str, stored: StoredRecord) -> StoredRecord:
+        """Move a record to another block."""
+        moved = self._put(owner, stored.block.read(stored.number))
+        self.drop(stored)
         return moved
 
-    def drop(self, kept: Kept) -> None:
-        """Drop a record; to be called once for each."""
-        block, size_bytes = kept.block, kept.size_bytes
+    def drop(self, stored: StoredRecord) -> None:
+        """Drop a record. Call this once per record."""
+        block, size_bytes = stored.block, stored.size_bytes
         block.live_bytes -= size_bytes
         self.live_bytes -= size_bytes
         if not block.live_bytes:
@@ -151,13 +151,13 @@ class Shelf:
             self._current = None  # Its records must not be moved into itself.
         return worst
 
-    def _put(self, owner: str, data: bytes) -> Kept:
+    def _put(self, owner: str, data: bytes) -> StoredRecord:
         block = self._block_for(len(data))
         block.owners.add(owner)
         number = block.append(data)
         self.used_bytes += len(data)
         self.live_bytes += len(data)
-        return Kept(block, number)
+        return StoredRecord(block, number)
 
     def _block_for(self, size_bytes: int) -> Block:
         if size_bytes >= LARGE_BYTES:
@@ -173,5 +173,5 @@ class Shelf:
 def _new_memory(size_bytes: int) -> mmap.mmap:
     if sys.platform == "win32":
         return mmap.mmap(-1, size_bytes)
-    # Not shared, which is what it is by default, and not the same to what accounts for memory.
+    # The default is a shared mapping, which memory accounting treats differently.
     return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
