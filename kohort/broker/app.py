@@ -389,7 +389,7 @@ class Broker:
             topics=services.topics,
             clock=self._clock,
             executor=executor,
-            reads_aside=services.reads_aside,
+            offloaded_reads=services.offloaded_reads,
             network=self.network,
             purgatory=services.purgatory,
             edge=metrics.edge,

@@ -76,13 +76,13 @@ class Ages:
         topics: TopicManager,
         clock: Clock,
         executor: Executor,
-        reads_aside: asyncio.Semaphore,
+        offloaded_reads: asyncio.Semaphore,
     ) -> None:
-        """`reads_aside` is acquired while another thread reads."""
+        """`offloaded_reads` is acquired while another thread reads."""
         self._topics = topics
         self._clock = clock
         self._executor = executor
-        self._reads_aside = reads_aside
+        self._offloaded_reads = offloaded_reads
         self._known: dict[_Key, int | None] = {}
 
     async def wait_ages(self, wanted: Sequence[Position], piece: Slice) -> list[int | None]:
@@ -132,7 +132,7 @@ class Ages:
     ) -> None:
         questions = [question for _, _, question in asked]
         loop = asyncio.get_running_loop()
-        async with self._reads_aside:
+        async with self._offloaded_reads:
             answers = await loop.run_in_executor(self._executor, _run_all, questions)
         for (number, key, question), timestamp in zip(asked, answers, strict=True):
             if question.is_void:

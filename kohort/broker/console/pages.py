@@ -48,7 +48,7 @@ class ConsolePages:
         self._lock = asyncio.Lock()
         self._files: dict[str, StaticFile] | None = None
         recents = Recents()
-        ages = Ages(source.topics, source.clock, source.executor, source.reads_aside)
+        ages = Ages(source.topics, source.clock, source.executor, source.offloaded_reads)
         survey = TimedCache(Surveyor(source).wait_look, source.clock)
         self._checks = TimedCache(Checker(source, recents).wait_checks, source.clock)
         self._groups = GroupsView(source, survey, ages, recents)

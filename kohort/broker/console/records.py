@@ -27,7 +27,7 @@ Json: TypeAlias = dict[str, Any]
 
 LISTED_MAX: Final = 1_000
 
-READ_ASIDE_BYTES: Final = 16 * 1024
+OFFLOADED_BYTES_MIN: Final = 16 * 1024
 """Records of more than thirty members are parsed on another thread; a shorter one takes a
 millisecond."""
 
@@ -86,7 +86,7 @@ class RecordFormatter:
         return head
 
     async def _wait_head(self, text: bytes) -> bytes:
-        if len(text) < READ_ASIDE_BYTES:
+        if len(text) < OFFLOADED_BYTES_MIN:
             return _head(text)
         return await asyncio.get_running_loop().run_in_executor(self._executor, _head, text)
 

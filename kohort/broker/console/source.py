@@ -22,7 +22,7 @@ class ConsoleSource(NamedTuple):
     topics: TopicManager
     clock: Clock
     executor: Executor
-    reads_aside: asyncio.Semaphore
+    offloaded_reads: asyncio.Semaphore
     """Acquired while a log is read on another thread."""
     network: NetworkServer
     purgatory: Purgatory

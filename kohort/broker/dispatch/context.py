@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-READS_ASIDE: Final = 2
+OFFLOADED_READS: Final = 2
 """Concurrent log reads in the thread pool, which has four threads."""
 
 
@@ -75,7 +75,9 @@ class BrokerServices:
     """Held by the one Produce request that validates a large batch over several loop iterations."""
     long_requests: FairLock = field(default_factory=FairLock)
     """Held by the one request that is executed over several loop iterations."""
-    reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
+    offloaded_reads: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(OFFLOADED_READS)
+    )
     """Held by requests that read logs in the thread pool, to leave threads for fsyncs."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)
     """The history of rebalances."""

@@ -193,7 +193,7 @@ class FetchCall:
     def try_now(self) -> FetchResponse | Deferred[FetchResponse]:
         """Answer with what can be read at once; otherwise read the rest in a task, or park."""
         reading = FetchPass(self._allowed, self._max_bytes)
-        if not reading.read_at_hand():
+        if not reading.read_cached():
             return self._ctx.run(self._read_all(reading), name="fetch")
         if self._is_enough(reading.total_bytes):
             return self._respond()
@@ -207,7 +207,7 @@ class FetchCall:
 
     async def _read_all(self, reading: FetchPass) -> FetchResponse:
         """Read from disk what is not cached, then answer, or park and wait for the answer."""
-        await reading.finish(self._ctx.broker.reads_aside, self._ctx.broker.clock)
+        await reading.finish(self._ctx.broker.offloaded_reads, self._ctx.broker.clock)
         if self._is_enough(reading.total_bytes):
             return await self._respond_in_slices()
         return await self.park(reading.total_bytes)
@@ -246,7 +246,7 @@ class FetchCall:
         if self._ctx.permissions_key != self._permissions_key:
             self._refuse_what_is_denied()
         reading = FetchPass(self._allowed, self._max_bytes)
-        if not self._ctx.is_long and reading.read_at_hand():
+        if not self._ctx.is_long and reading.read_cached():
             answer.set_result(self._respond())
             return
         rest = self._ctx.run(self._finish_again(reading), name="fetch")
@@ -255,7 +255,7 @@ class FetchCall:
         answer.add_done_callback(lambda _: rest.cancel())
 
     async def _finish_again(self, reading: FetchPass) -> FetchResponse:
-        await reading.finish(self._ctx.broker.reads_aside, self._ctx.broker.clock)
+        await reading.finish(self._ctx.broker.offloaded_reads, self._ctx.broker.clock)
         return await self._respond_in_slices()
 
     def _refuse_what_is_denied(self) -> None:

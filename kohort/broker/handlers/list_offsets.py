@@ -175,7 +175,7 @@ async def _look_up_timestamps(
     for search in searches:
         partition, answer = search.partition, search.answer
         try:
-            async with ctx.broker.reads_aside:
+            async with ctx.broker.offloaded_reads:
                 if search.timestamp == _MAX_TIMESTAMP:
                     result = await partition.reads.offset_of_max_timestamp()
                 else:

@@ -1,13 +1,13 @@
 """Reads several partitions for one Fetch request, at once or when enough data has arrived.
 
-A fetch that finds less than it requires waits in the purgatory under its partitions. It only keeps
-the number of bytes still missing: an append subtracts its size, so a wake-up costs the same however
-many partitions the request has. Only when the number reaches zero, or time is up, are the
-partitions read again.
+A fetch that finds fewer bytes than it requires waits in the purgatory, with its partitions as keys.
+It keeps only the number of missing bytes: an append subtracts its size, so it costs the same
+however many partitions the request has. The partitions are read again only when that number reaches
+zero, or the wait time is over.
 
 Data that was appended recently, or is known to be verified and in the page cache, is read on the
-loop, in a few microseconds; other data may have to come from disk, or be verified, and is read by
-another thread. Large data need not be read at all: it is located, and sent from its file.
+event loop, in a few microseconds. Other data may have to be read from disk or verified, so another
+thread reads it. Large data is only located, and sent from its file (sendfile).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
-from kohort.broker.core.partition.transactions import AbortedTransaction as OfLog
+from kohort.broker.core.partition.transactions import AbortedTransaction as LogAborted
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Monotonic, Slice, yield_to_loop
 from kohort.broker.topics.partition import Partition
@@ -29,27 +29,26 @@ from kohort.protocol.messages.fetch import AbortedTransaction
 
 T = TypeVar("T")
 
-TURN_BYTES: Final = 1 << 20
-"""How much one request reads on the loop before others get their turn: about a millisecond."""
+ITERATION_BYTES: Final = 1 << 20
+"""Bytes that one request reads per event loop iteration: about a millisecond."""
 
-TURN_PARTITIONS: Final = 1_000
-"""How many partitions one request reads on the loop before others get their turn: about two
-milliseconds."""
+ITERATION_PARTITIONS: Final = 1_000
+"""Partitions that one request reads per event loop iteration: about two milliseconds."""
 
 
 @dataclass(slots=True, eq=False)
 class PartitionRead:
-    """What a request wants from one partition, and the result of the last read."""
+    """The part of a request for one partition, and the result of its last read."""
 
     partition_index: int
     partition: Partition | None
     offset: int
     max_bytes: int
     error: ErrorCode = ErrorCode.NONE
-    """Known before reading, for a partition that does not exist; otherwise set by reading."""
+    """Set before reading if the partition does not exist; otherwise set by the read."""
     data: Records = b""
     as_range: bool = False
-    """Large data may be returned as a range of a file."""
+    """Large data may be returned as a file range."""
     committed_only: bool = False
     """Read only up to the last stable offset."""
     aborted: list[AbortedTransaction] | None = None
@@ -57,10 +56,11 @@ class PartitionRead:
     the compiled codec accepts no others."""
     _visible_bytes_seen: int = 0
 
-    def read_at_hand(self, bytes_left: int, *, min_one: bool) -> int | None:
-        """Read up to ``bytes_left`` if that is quick, and return the bytes read; else None.
+    def read_cached(self, bytes_left: int, *, min_one: bool) -> int | None:
+        """Read up to ``bytes_left`` and return the number of bytes; None if it would have to verify
+        data or access the disk.
 
-        Errors are kept as data.
+        Errors are stored in `error`.
         """
         if self.partition is None:
             return 0
@@ -69,12 +69,12 @@ class PartitionRead:
         try:
             if not self.committed_only:
                 self._visible_bytes_seen = partition.visible_bytes
-                data = partition.reads.at_hand(
+                data = partition.reads.read_cached(
                     self.offset, limit, min_one=min_one, as_range=self.as_range
                 )
             else:
                 self._visible_bytes_seen = partition.stable_bytes
-                data = partition.reads.at_hand(
+                data = partition.reads.read_cached(
                     self.offset,
                     limit,
                     min_one=min_one,
@@ -82,10 +82,10 @@ class PartitionRead:
                     committed_only=True,
                 )
                 if data is not None:
-                    aborted = partition.reads.aborted_at_hand(self.offset, len(data))
+                    aborted = partition.reads.aborted_cached(self.offset, len(data))
                     if aborted is None:
                         return None
-                    self.aborted = [_told(one) for one in aborted]
+                    self.aborted = [_to_message(entry) for entry in aborted]
         except KafkaError as error:
             self._fail(error)
             return 0
@@ -94,8 +94,8 @@ class PartitionRead:
         self.data = data
         return len(data)
 
-    async def read_aside(self, bytes_left: int, *, min_one: bool, clock: Monotonic) -> int:
-        """Read as `read_at_hand` does, in another thread, and in slices of the loop."""
+    async def read_in_thread(self, bytes_left: int, *, min_one: bool, clock: Monotonic) -> int:
+        """Read like `read_cached`, but in another thread, and in slices on the event loop."""
         partition = self.partition
         assert partition is not None
         # Read before the first await: `bytes_since` covers what arrives later.
@@ -105,24 +105,24 @@ class PartitionRead:
         limit = min(self.max_bytes, bytes_left)
         try:
             if not self.committed_only:
-                self.data = await partition.reads.aside(
+                self.data = await partition.reads.read_in_thread(
                     self.offset, limit, min_one=min_one, as_range=self.as_range
                 )
             else:
-                self.data, aborted = await partition.reads.committed_aside(
+                self.data, aborted = await partition.reads.read_committed_in_thread(
                     self.offset, limit, min_one=min_one, as_range=self.as_range, clock=clock
                 )
                 piece = Slice(clock)
                 self.aborted = []
                 for number in range(0, len(aborted), FEW):
-                    self.aborted += [_told(one) for one in aborted[number : number + FEW]]
+                    self.aborted += [_to_message(entry) for entry in aborted[number : number + FEW]]
                     await piece.pause()
         except KafkaError as error:
             self._fail(error)
         return len(self.data)
 
     def bytes_since(self) -> int:
-        """Bytes available to the request that arrived since the last read or the last call."""
+        """Return the bytes that became visible to the request since the last read or call."""
         partition = self.partition
         if partition is None:
             return 0
@@ -136,8 +136,8 @@ class PartitionRead:
         self.error, self.data, self.aborted = error.code, b"", None
 
 
-def _told(one: OfLog) -> AbortedTransaction:
-    return AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+def _to_message(entry: LogAborted) -> AbortedTransaction:
+    return AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
 
 
 class FetchPass:
@@ -155,25 +155,27 @@ class FetchPass:
         self._done_count = 0
         self.total_bytes = 0
 
-    def read_at_hand(self) -> bool:
-        """Read what is quick to read; return whether that was all. `finish` reads the rest."""
+    def read_cached(self) -> bool:
+        """Read partitions while their data is cached; return whether that was all of them.
+        `finish` reads the rest.
+        """
         # Inlined as far as possible: every fetch pays for this.
         reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
-        turn_bytes_max = total + TURN_BYTES
+        total_max = total + ITERATION_BYTES
         number = self._done_count
-        end = min(len(reads), number + TURN_PARTITIONS)
-        while number < end and total <= turn_bytes_max:
-            found = reads[number].read_at_hand(max(max_bytes - total, 0), min_one=total == 0)
-            if found is None:
+        end = min(len(reads), number + ITERATION_PARTITIONS)
+        while number < end and total <= total_max:
+            byte_count = reads[number].read_cached(max(max_bytes - total, 0), min_one=total == 0)
+            if byte_count is None:
                 break
-            total += found
+            total += byte_count
             number += 1
         self.total_bytes, self._done_count = total, number
         return number == len(reads)
 
     async def finish(self, threads: asyncio.Semaphore, clock: Monotonic) -> None:
-        """Read the rest. `threads` limits how many requests read in other threads."""
-        while not self.read_at_hand():
+        """Read the rest. `threads` limits the number of requests that read in other threads."""
+        while not self.read_cached():
             read = self._reads[self._done_count]
             if read.partition is None:
                 self._done_count += 1
@@ -181,15 +183,15 @@ class FetchPass:
                 continue
             async with threads:
                 bytes_left = max(self._max_bytes - self.total_bytes, 0)
-                found = await read.read_aside(
+                byte_count = await read.read_in_thread(
                     bytes_left, min_one=self.total_bytes == 0, clock=clock
                 )
-            self.total_bytes += found
+            self.total_bytes += byte_count
             self._done_count += 1
 
 
 class DelayedFetch(DelayedOperation, Generic[T]):
-    """A fetch that waits for ``bytes_missing`` more, under its partitions as keys."""
+    """A fetch that waits for ``bytes_missing`` more bytes, with its partitions as keys."""
 
     __slots__ = ("_answer", "_by_partition", "_bytes_missing", "_read_again", "_reads")
 
@@ -226,11 +228,11 @@ class DelayedFetch(DelayedOperation, Generic[T]):
         return self._bytes_missing <= 0
 
     def on_complete(self, completion: Completion) -> None:
-        """Read again and answer with what there is, whatever the reason."""
+        """Read again and respond with the available data, whatever the reason."""
         del completion
         self._read_again(self._answer)
 
     def on_failed(self, error: Exception) -> None:
-        """Answer with ``error``, unless there is an answer already."""
+        """Fail the response with ``error``, unless it is set already."""
         if not self._answer.is_done:
             self._answer.set_exception(error)

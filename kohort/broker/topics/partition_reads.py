@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Records: TypeAlias = "bytes | memoryview | FileRange"
-"""Whole batches, in memory or as a range of a file to be sent from."""
+"""Whole batches, in memory or as a file range for sendfile."""
 
-ASIDE_ATTEMPTS: Final = 3
-"""Attempts at a read on another thread, because segments may be deleted or compacted meanwhile."""
+OFFLOADED_ATTEMPTS: Final = 3
+"""Attempts of a read in another thread: segments may be deleted or compacted meanwhile."""
 
 
 class Visible(Protocol):
@@ -45,12 +45,12 @@ class Visible(Protocol):
 
 
 class PartitionReads:
-    """Reads of a partition, on the loop or on another thread."""
+    """Reads of a partition, on the event loop or in another thread."""
 
     def __init__(
         self, partition: Visible, log: PartitionLog, executor: Executor, tail_cache: TailCache
     ) -> None:
-        """`partition` gives the visible offsets; it is not changed."""
+        """`partition` provides the visible offsets; it is not changed."""
         self._partition = partition
         self._log = log
         self._executor = executor
@@ -73,7 +73,7 @@ class PartitionReads:
         data = self._known(offset, max_bytes, limit, min_one=min_one)
         return self._read(offset, max_bytes, limit, min_one=min_one) if data is None else data
 
-    def at_hand(
+    def read_cached(
         self,
         offset: int,
         max_bytes: int,
@@ -82,10 +82,11 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records | None:
-        """Return the result of `read` if that is quick; None if `aside` should be used.
+        """Like `read`, but return None if it would have to verify data or access the disk; then
+        call `read_in_thread`.
 
         Args:
-            as_range: whether a large result may be a range of a file, to be sent from there.
+            as_range: whether a large result may be a file range, for sendfile.
         """
         partition = self._partition
         limit = self._committed_end(offset) if committed_only else partition.high_watermark
@@ -93,16 +94,16 @@ class PartitionReads:
         if committed_only and data != b"" and self._log.aborted.unready(offset):
             return None
         if data is None:
-            data = self._log.read_at_hand(
+            data = self._log.read_cached(
                 offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
             )
             if isinstance(data, bytes):
-                # A range need not be cached: finding it again is as quick.
+                # A range need not be cached: locating it again is as fast.
                 key = self._read_key(offset, max_bytes, limit, min_one=min_one)
                 self._tail_cache.put(key, data)
         return data
 
-    async def aside(
+    async def read_in_thread(
         self,
         offset: int,
         max_bytes: int,
@@ -111,61 +112,63 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records:
-        """Read like `at_hand`, on another thread; the visible offsets are taken before the first
-        await.
+        """Read like `read_cached`, in another thread. The visible offsets are taken before the
+        first await.
         """
         partition = self._partition
         if committed_only:
             await repair_indexes(self._log, offset, self._executor)
-        for _ in range(ASIDE_ATTEMPTS):
+        for _ in range(OFFLOADED_ATTEMPTS):
             limit = self._committed_end(offset) if committed_only else partition.high_watermark
             data = self._known(offset, max_bytes, limit, min_one=min_one)
             if data is not None:
                 return data
-            asked = self._log.detached_read(
+            read = self._log.detached_read(
                 offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
             )
             key = self._read_key(offset, max_bytes, limit, min_one=min_one)
-            is_true, found = await self._run(asked)
-            if is_true and found is not None:
-                if isinstance(found, bytes):
-                    self._tail_cache.put(key, found)
-                return found
+            is_valid, result = await self._run(read)
+            if is_valid and result is not None:
+                if isinstance(result, bytes):
+                    self._tail_cache.put(key, result)
+                return result
         # Segments were removed during each attempt, or there is a wide gap.
         return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
 
-    async def committed_aside(
+    async def read_committed_in_thread(
         self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool, clock: Monotonic
     ) -> tuple[Records, list[AbortedTransaction]]:
-        """Read like `aside`; return the aborted transactions in the result as well."""
-        for _ in range(ASIDE_ATTEMPTS):
-            data = await self.aside(
+        """Read like `read_in_thread`, and return the aborted transactions in the result as well."""
+        for _ in range(OFFLOADED_ATTEMPTS):
+            data = await self.read_in_thread(
                 offset, max_bytes, min_one=min_one, as_range=as_range, committed_only=True
             )
             # No await from here on: the log still contains what was read.
             search = self._search(offset, len(data))
             try:
-                found = await run(search.steps(), Slice(clock))
+                aborted = await run(search.steps(), Slice(clock))
             except KafkaError:
                 self._partition.check_online()
                 if not search.is_void:
                     raise
                 continue
             if not search.is_void:
-                return data, found
+                return data, aborted
         data = self.read(offset, max_bytes, min_one=min_one, committed_only=True)
         return data, self.aborted_in_read(offset, len(data))
 
     def aborted_in_read(self, offset: int, byte_count: int) -> list[AbortedTransaction]:
         """Return the aborted transactions in the result of a committed read from `offset` in this
-        turn of the loop.
+        event loop iteration.
 
         Only transactions with a record in the result; Kafka also returns some that come after it.
         """
         return self._search(offset, byte_count).at_once() if byte_count else []
 
-    def aborted_at_hand(self, offset: int, byte_count: int) -> list[AbortedTransaction] | None:
-        """Return the same if that is quick; None if `committed_aside` should be used."""
+    def aborted_cached(self, offset: int, byte_count: int) -> list[AbortedTransaction] | None:
+        """Like `aborted_in_read`, but None if the search is long; then call
+        `read_committed_in_thread`.
+        """
         if not byte_count:
             return []
         search = self._search(offset, byte_count)
@@ -180,7 +183,7 @@ class PartitionReads:
         """Return (offset, timestamp) of the first visible record that is not older than
         ``timestamp``.
 
-        The search runs on another thread. Raises KafkaError like `read`.
+        The search runs in another thread. Raises KafkaError like `read`.
         """
         found = await self._look_up(lambda: self._log.detached_offset_for_timestamp(timestamp))
         if found is None or found.offset >= self._partition.high_watermark:
@@ -189,7 +192,7 @@ class PartitionReads:
 
     async def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the record with the highest timestamp, None for an empty
-        log; otherwise as above.
+        log; otherwise like `offset_for_timestamp`.
         """
         found = await self._look_up(self._log.detached_max_timestamp)
         return None if found is None else (found.offset, found.timestamp)
@@ -201,7 +204,7 @@ class PartitionReads:
     def _known(
         self, offset: int, max_bytes: int, limit: int, *, min_one: bool
     ) -> bytes | memoryview | None:
-        """Return the result of `read` up to the offset `limit`, if it is known without reading."""
+        """Return the result of `read` up to the offset `limit`, if it is known without a read."""
         if self._partition.failure is not None:
             self._partition.check_online()
         if not self._log.log_start_offset <= offset <= self._partition.high_watermark:
@@ -219,27 +222,29 @@ class PartitionReads:
         self._tail_cache.put(self._read_key(offset, max_bytes, limit, min_one=min_one), data)
         return data
 
-    async def _run(self, asked: Detached[T]) -> tuple[bool, T | None]:
-        """Run it on another thread; return whether the result is valid, and the result."""
+    async def _run(self, read: Detached[T]) -> tuple[bool, T | None]:
+        """Run a read in another thread; return whether the result is valid, and the result."""
         loop = asyncio.get_running_loop()
         try:
-            answer = await loop.run_in_executor(self._executor, asked.run)
+            result = await loop.run_in_executor(self._executor, read.run)
         except KafkaError:
             self._partition.check_online()
-            if not asked.is_void:
+            if not read.is_void:
                 raise
             return False, None
-        if asked.is_void:
+        if read.is_void:
             return False, None
-        asked.take_over()
-        return True, answer
+        read.take_over()
+        return True, result
 
     async def _look_up(
-        self, ask: Callable[[], Detached[TimestampOffset | None]]
+        self, new_search: Callable[[], Detached[TimestampOffset | None]]
     ) -> TimestampOffset | None:
-        for _ in range(ASIDE_ATTEMPTS):
+        for _ in range(OFFLOADED_ATTEMPTS):
             self._partition.check_online()
-            is_true, found = await self._run(ask())
-            if is_true:
-                return found
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "segments went away while they were read")
+            is_valid, result = await self._run(new_search())
+            if is_valid:
+                return result
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, "segments were removed while they were read"
+        )

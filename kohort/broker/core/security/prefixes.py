@@ -74,7 +74,7 @@ class Prefixes:
                     united |= value
             return united
         get = self._values.get
-        lengths = order.at_hand(name)
+        lengths = order.lengths_for(name)
         if lengths is None:
             for prefix in order.search(name, self._values):
                 united |= get(prefix, 0)
@@ -93,7 +93,7 @@ class Prefixes:
         order = self._order
         if order is None:
             return [prefix for prefix in self._values if name.startswith(prefix)]
-        lengths = order.at_hand(name)
+        lengths = order.lengths_for(name)
         if lengths is None:
             return order.search(name, self._values)
         return _looked_up(name, lengths, self._values)
@@ -140,7 +140,7 @@ class _Order:
             del self._counts[length]
             self._lengths.remove(length)
 
-    def at_hand(self, name: str) -> Sequence[int] | None:
+    def lengths_for(self, name: str) -> Sequence[int] | None:
         """The lengths to look up; None if a search is faster."""
         lengths, end = self._lengths, len(name)
         if not lengths or (lengths[-1] <= end and len(lengths) <= LENGTHS and lengths[-1] <= LONG):

@@ -44,7 +44,7 @@ from kohort.broker.storage.log.reading import (
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.log.transactions import AbortedTransactions
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
-from kohort.broker.storage.segment.read import BatchData, is_at_hand
+from kohort.broker.storage.segment.read import BatchData, is_cached
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.protocol.records.batch import BatchHeader
@@ -264,7 +264,7 @@ class PartitionLog:
         assert isinstance(data, bytes)
         return data
 
-    def read_at_hand(
+    def read_cached(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
     ) -> BatchData | None:
         """Read as `read` does, if that is quick: nothing to verify, and no disk access; else None.
@@ -281,7 +281,7 @@ class PartitionLog:
         if not state.active.is_recent(offset):
             with state.errors_as("cannot be read"):
                 segment = state.segments[segment_number(state.segments, offset)]
-                if not is_at_hand(segment, offset, max_bytes):
+                if not is_cached(segment, offset, max_bytes):
                     return None
         return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.queries import first_at_or_after, first_timestamp_from, latest_record
 from kohort.broker.storage.log.state import LogState
-from kohort.broker.storage.segment.read import BatchData, EpochAt, range_at_hand, read_batches
+from kohort.broker.storage.segment.read import BatchData, EpochAt, cached_range, read_batches
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
 
@@ -67,7 +67,7 @@ def read_on(
 def find_range(
     state: LogState, offset: int, max_bytes: int, *, up_to_offset: int
 ) -> FileRange | None:
-    """Find the result of `PartitionLog.read_at_hand` as a file range, if that is immediate; else
+    """Find the result of `PartitionLog.read_cached` as a file range, if that is immediate; else
     None.
     """
     segments = state.segments
@@ -76,7 +76,7 @@ def find_range(
     if up_to_offset < (state.end_offset if is_last else segments[number + 1].base_offset):
         return None
     try:
-        return range_at_hand(segments[number], offset, max_bytes)
+        return cached_range(segments[number], offset, max_bytes)
     except OSError:
         # Not in memory; or damaged, which the actual read will report.
         return None

@@ -195,7 +195,7 @@ class IndexRepair:
         """Perform the slow part. Raises StorageError and CorruptBatchError."""
         index = self._index
         try:
-            if index.check_aside():
+            if index.check_in_thread():
                 return
             right = self._rebuilding.run()
             self._segment.first_crc(reads=True)
@@ -278,7 +278,7 @@ class AbortedReading:
             if index is None:
                 continue  # Rebuilt meanwhile, without entries.
             try:
-                if rebuilding is not None and not index.check_aside():
+                if rebuilding is not None and not index.check_in_thread():
                     found += [
                         entry
                         for entry in rebuilding.run().entries

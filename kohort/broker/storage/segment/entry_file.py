@@ -153,7 +153,7 @@ class EntryFile:
         self._near = max(number, 0)
         return number
 
-    def last_at_hand(self, column: int, limit: int) -> tuple[int, int] | None:
+    def last_cached(self, column: int, limit: int) -> tuple[int, int] | None:
         """Return the entry that `find_last` finds, if it is unsaved or in the page after the one
         found last, and that is in the page cache; else None or OSError.
         """

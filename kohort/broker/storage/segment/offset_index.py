@@ -50,12 +50,12 @@ class OffsetIndex(SegmentIndex):
         """Return the index of the last entry with `position` <= position; -1 if there is none."""
         return self._entries.find_last(_POSITION, position)
 
-    def entry_at_hand(self, position: int) -> IndexEntry | None:
-        """Return the entry that `find_position` finds, if one access to memory suffices; else None.
+    def cached_entry(self, position: int) -> IndexEntry | None:
+        """Return the entry that `find_position` finds, if one memory access suffices; else None.
 
         Raises OSError if it is not in memory.
         """
-        found = self._entries.last_at_hand(_POSITION, position)
+        found = self._entries.last_cached(_POSITION, position)
         return None if found is None else IndexEntry(self._base_offset + found[0], found[1])
 
     def replace_all(self, entries: Iterable[IndexEntry]) -> None:

@@ -104,12 +104,12 @@ def read_batches(
     return data
 
 
-def range_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> FileRange | None:
+def cached_range(segment: LogSegment, offset: int, max_bytes: int) -> FileRange | None:
     """Return the result of `read_batches` as a range, if that needs neither the disk nor
     verification.
 
-    Every response to a consumer that catches up pays for this, so it examines each thing once. None
-    if it cannot tell: `is_at_hand` may know more. Raises OSError for the same reason.
+    Runs for every response to a consumer that is catching up, so it checks each condition once.
+    None if unknown: `is_cached` may know more. Raises OSError for the same reason.
     """
     start, size = segment.hinted(offset), segment.size_bytes
     if start is None or max_bytes < RANGE_BYTES_MIN:
@@ -118,11 +118,11 @@ def range_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> FileRange
     if not segment.is_verified(start, stop):
         return None
     if stop < size:
-        stop = _boundary_at_hand(segment, offset, start, stop)
+        stop = _cached_boundary(segment, offset, start, stop)
     return segment.log.range(start, stop) if stop - start >= RANGE_BYTES_MIN else None
 
 
-def is_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> bool:
+def is_cached(segment: LogSegment, offset: int, max_bytes: int) -> bool:
     """Whether `read_batches` would need neither the disk nor verification.
 
     False if unknown.
@@ -131,18 +131,18 @@ def is_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> bool:
     if start is None or start >= segment.size_bytes:
         return False
     wanted = min(start + max_bytes, segment.size_bytes)
-    # The batch after those wanted is examined too, to see that it ends too late.
-    looked_at = min(wanted + FEW_BYTES, segment.size_bytes)
+    # The batch after the requested ones is examined as well, to see that it exceeds the limit.
+    examined = min(wanted + FEW_BYTES, segment.size_bytes)
     return (
         segment.is_verified(start, wanted)
-        and segment.log.is_cached(start, looked_at)
+        and segment.log.is_cached(start, examined)
         and segment.index.is_cached()
     )
 
 
 def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
-    """Verify bytes that have not been verified yet; return where the last good batch wanted
-    ends.
+    """Verify bytes that have not been verified yet; return the end position of the last
+    valid batch in the requested range.
     """
     segment.check_identity()
     stop, next_offset = wish.start, wish.base_offset
@@ -190,12 +190,12 @@ def _last_boundary(segment: LogSegment, wish: _Wish) -> int:
     return position
 
 
-def _boundary_at_hand(segment: LogSegment, offset: int, start: int, stop: int) -> int:
-    """Return `_last_boundary` from a known batch on; 0 if a few accesses to memory do not suffice.
+def _cached_boundary(segment: LogSegment, offset: int, start: int, stop: int) -> int:
+    """Like `_last_boundary`, from a known batch on; 0 if a few memory accesses do not suffice.
 
     Raises OSError if something is not in memory.
     """
-    entry = segment.index.entry_at_hand(stop)
+    entry = segment.index.cached_entry(stop)
     if entry is None or entry.position <= start:
         position, last_offset = start, None
     else:

@@ -68,7 +68,7 @@ def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """The index of one segment. For the log's thread, except `sync`, `check_aside` and
+    """The index of one segment. For the log's thread, except `sync`, `check_in_thread` and
     `overlapping`; all methods may raise OSError.
     """
 
@@ -110,7 +110,7 @@ class TransactionIndex:
         self._sum: int | None = 0 if self._is_checked else None
         """The checksum of all entries; None if it is unknown."""
         self._damage = damage
-        """What `check_aside` has found."""
+        """What `check_in_thread` has found."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
         """The lowest first offset of an examined step, and the last stable offset at its end, by
@@ -191,21 +191,21 @@ class TransactionIndex:
 
     @property
     def is_checked(self) -> bool:
-        """Whether it was checked and is good, or was written entirely by this process."""
+        """Whether it was checked and is intact, or was written entirely by this process."""
         return self._is_checked
 
     @property
     def takes_long(self) -> bool:
-        """Whether another thread should call `check_aside`, or rebuild it because of damage."""
+        """Whether another thread should call `check_in_thread`, or rebuild it because of damage."""
         if self._is_checked:
             return False
         if self._damage is None and self._saved > LONG_ENTRIES:
             return True
-        return not self.check_aside()
+        return not self.check_in_thread()
 
-    def check_aside(self) -> bool:
+    def check_in_thread(self) -> bool:
         """Do the work of `check` in any thread, for the next `check` to use. Returns whether the
-        file is good.
+        file is intact.
 
         Entries appended meanwhile are not examined, as they come from this process.
         """

@@ -63,7 +63,7 @@ class LookedAt:
             topics=topics,
             clock=cast("Clock", clock),
             executor=InlineExecutor(),
-            reads_aside=asyncio.Semaphore(2),
+            offloaded_reads=asyncio.Semaphore(2),
             network=cast("Any", None),
             purgatory=purgatory,
             edge=metrics.edge,

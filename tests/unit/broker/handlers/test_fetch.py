@@ -223,7 +223,7 @@ async def test_a_partition_that_is_deleted_under_a_read_answers_so(tmp_path: Pat
         assert only(await answer).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_many_partitions_at_hand_take_turns_of_the_loop(tmp_path: Path) -> None:
+async def test_many_cached_partitions_take_turns_of_the_loop(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         topic = await topics.changes.create_topic("t", partition_count=8)
         for partition in topic.partitions:

@@ -63,11 +63,11 @@ async def test_a_long_index_of_aborted_transactions_is_looked_at_by_another_thre
         partition = partition_of(topics)
         # Its batches are verified now.
         await asyncio.wait_for(fetched(topics, 0, isolation=0), 30)
-        assert partition.reads.at_hand(0, MIB, min_one=True) is not None
-        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is None
+        assert partition.reads.read_cached(0, MIB, min_one=True) is not None
+        assert partition.reads.read_cached(0, MIB, min_one=True, committed_only=True) is None
         data = await asyncio.wait_for(fetched(topics, 0), 30)
         assert aborted(data) == [(7, 0), (7, 2), (7, 4)]
-        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is not None
+        assert partition.reads.read_cached(0, MIB, min_one=True, committed_only=True) is not None
 
 
 @pytest.mark.parametrize("long_entries", [2, 100])
@@ -82,10 +82,10 @@ async def test_a_damaged_index_is_rebuilt_by_another_thread_for_the_first_who_as
     async with running_topics(tmp_path) as topics:
         partition = partition_of(topics)
         await asyncio.wait_for(fetched(topics, 0, isolation=0), 30)
-        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is None
+        assert partition.reads.read_cached(0, MIB, min_one=True, committed_only=True) is None
         data = await asyncio.wait_for(fetched(topics, 0), 30)
         assert aborted(data) == [(7, first) for first in (0, 2, 4, 6)]
-        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is not None
+        assert partition.reads.read_cached(0, MIB, min_one=True, committed_only=True) is not None
         assert index_file(tmp_path).read_bytes() == before
 
 

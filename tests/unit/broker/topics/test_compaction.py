@@ -366,13 +366,13 @@ async def test_reads_after_a_compaction_see_nothing_from_before_it(tmp_path: Pat
         partition = topic.partitions[0]
         fill(partition, rounds=2)
         before = bytes(partition.reads.read(0, 1 << 20, min_one=True))
-        aside = await partition.reads.aside(1, 1 << 20, min_one=True)
+        aside = await partition.reads.read_in_thread(1, 1 << 20, min_one=True)
         assert isinstance(aside, bytes)
-        assert partition.reads.at_hand(0, 1 << 20, min_one=True) == before
+        assert partition.reads.read_cached(0, 1 << 20, min_one=True) == before
         assert await compactor_of(topics).compact_one()
         after = partition.reads.read(0, 1 << 20, min_one=True)
         assert bytes(after) != before
-        assert await partition.reads.aside(1, 1 << 20, min_one=True) != aside
+        assert await partition.reads.read_in_thread(1, 1 << 20, min_one=True) != aside
         assert [record.offset for record in content_of(after)] == list(range(10, 20))
 
 

@@ -19,7 +19,7 @@ def read_of(partition: Partition | None, offset: int = 0, max_bytes: int = LIMIT
 
 def read_partitions(reads: list[PartitionRead], max_bytes: int) -> int:
     reading = FetchPass(reads, max_bytes)
-    assert reading.read_at_hand()
+    assert reading.read_cached()
     return reading.total_bytes
 
 

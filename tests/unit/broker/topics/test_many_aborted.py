@@ -96,7 +96,7 @@ async def test_very_many_that_are_open_where_a_read_ends_are_found_and_told_in_s
         size = len(partition.reads.read(0, 0, min_one=True))
         for begin, some in ((0, 100), (0, 199), (0, 500), (100, count - 100)):
             read = committed_read(partition, begin, some * size)
-            assert FetchPass([read], MIB).read_at_hand() == (some + begin <= 200)
+            assert FetchPass([read], MIB).read_cached() == (some + begin <= 200)
             turns = await others_turns(FetchPass([read], MIB))
             first = begin + len(read.data) // size
             assert read.aborted is not None
@@ -107,7 +107,7 @@ async def test_very_many_that_are_open_where_a_read_ends_are_found_and_told_in_s
                 assert turns >= 2 * (first - 128) // 50
         # What nothing is held up by is told at once.
         reading = FetchPass([committed_read(partition, 2 * count - 100, MIB)], MIB)
-        assert reading.read_at_hand()
+        assert reading.read_cached()
 
 
 async def test_what_one_long_transaction_keeps_from_being_decided_is_looked_at_in_slices(
@@ -125,7 +125,7 @@ async def test_what_one_long_transaction_keeps_from_being_decided_is_looked_at_i
         mark(partition, 8, 0, commit=False)
         read = committed_read(partition, 0, 1000)
         reading = FetchPass([read], MIB)
-        assert not reading.read_at_hand()
+        assert not reading.read_cached()
         assert await others_turns(reading) > (count - 200) // 50
         told = [(one.producer_id, one.first_offset) for one in read.aborted or ()]
         assert isinstance(read.data, bytes)

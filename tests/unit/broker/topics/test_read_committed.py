@@ -138,7 +138,7 @@ class Parked:
         self.is_answered = False
         self.read = PartitionRead(0, partition, offset, MIB, committed_only=committed)
         reading = FetchPass([self.read], MIB)
-        assert reading.read_at_hand()
+        assert reading.read_cached()
         self.operation = DelayedFetch(
             [self.read], bytes_missing=more, read_again=self.take, answer=Deferred(), owner="me"
         )

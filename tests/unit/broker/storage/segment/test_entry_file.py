@@ -80,7 +80,7 @@ def test_a_search_finds_the_same_wherever_the_one_before_it_ended(
     saved=st.integers(0, 2_000),
     limits=st.lists(st.integers(-1, 6_001), min_size=1, max_size=20),
 )
-def test_an_entry_at_hand_is_the_one_that_a_search_finds(
+def test_a_cached_entry_is_the_one_that_a_search_finds(
     count: int, saved: int, limits: list[int]
 ) -> None:
     entries, _ = new_file()
@@ -89,13 +89,13 @@ def test_an_entry_at_hand_is_the_one_that_a_search_finds(
         if number + 1 == saved:
             entries.save()
     for limit in limits:
-        at_hand = entries.last_at_hand(0, limit)
+        cached = entries.last_cached(0, limit)
         number = entries.find_last(0, limit)
-        assert at_hand in {None, entries[number] if number >= 0 else None}
+        assert cached in {None, entries[number] if number >= 0 else None}
         if number >= 0:
             # The search has ended there, and the next one begins there.
-            assert entries.last_at_hand(0, limit) == entries[number]
-            assert number + 1 == count or entries.last_at_hand(0, limit + 3) == entries[number + 1]
+            assert entries.last_cached(0, limit) == entries[number]
+            assert number + 1 == count or entries.last_cached(0, limit + 3) == entries[number + 1]
 
 
 def test_an_entry_that_is_not_whole_is_ignored() -> None:

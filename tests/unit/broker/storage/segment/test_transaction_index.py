@@ -245,20 +245,20 @@ def long_index(files: SimulatedFileSystem, *, damaged: bool = False) -> Transact
     return reopened(files)
 
 
-def test_a_long_file_is_checked_aside_and_is_good_then(files: SimulatedFileSystem) -> None:
+def test_a_long_file_is_checked_in_a_thread_and_is_good_then(files: SimulatedFileSystem) -> None:
     index = long_index(files)
     before = index.takes_long
-    assert index.check_aside()
+    assert index.check_in_thread()
     assert (before, index.takes_long) == (True, False)
     files.fail("pread", suffix=Path(PATH).suffix, number=errno.EIO)
     index.check()
 
 
-def test_damage_that_was_found_aside_is_told_until_the_file_is_replaced(
+def test_damage_that_was_found_in_a_thread_is_reported_until_the_file_is_replaced(
     files: SimulatedFileSystem,
 ) -> None:
     index = long_index(files, damaged=True)
-    assert not index.check_aside()
+    assert not index.check_in_thread()
     assert index.takes_long  # To be rebuilt.
     for _ in range(2):
         with pytest.raises(CorruptFileError):
@@ -268,7 +268,7 @@ def test_damage_that_was_found_aside_is_told_until_the_file_is_replaced(
     assert not index.takes_long
 
 
-def test_a_short_file_need_not_be_checked_aside(files: SimulatedFileSystem) -> None:
+def test_a_short_file_need_not_be_checked_in_a_thread(files: SimulatedFileSystem) -> None:
     new_index(files).append(short(0))
     index = reopened(files)
     assert not index.takes_long

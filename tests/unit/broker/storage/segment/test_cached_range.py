@@ -10,7 +10,7 @@ from kohort.broker.storage import filesystem
 from kohort.broker.storage.file_range import FileRange
 from kohort.broker.storage.filesystem import OsFile, OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.segment.read import RANGE_BYTES_MIN, range_at_hand, read_batches
+from kohort.broker.storage.segment.read import RANGE_BYTES_MIN, cached_range, read_batches
 from kohort.broker.storage.segment.segment import LogSegment
 from tests.support.records.storage_tools import append, batch_of, open_log, settings
 
@@ -52,9 +52,9 @@ def test_each_range_is_the_one_that_a_read_finds(log: PartitionLog) -> None:
     found_count = 0
     for max_bytes in (RANGE_BYTES_MIN - 1, RANGE_BYTES_MIN, 100_000, 350_000, 1 << 20, 1 << 30):
         for offset in range(log.log_end_offset):
-            before = range_at_hand(segment, offset, max_bytes)
+            before = cached_range(segment, offset, max_bytes)
             expected = content(read(segment, offset, max_bytes))
-            after = range_at_hand(segment, offset, max_bytes)
+            after = cached_range(segment, offset, max_bytes)
             for found in (before, after):
                 if found is not None:
                     found_count += 1
@@ -86,7 +86,7 @@ def test_a_reader_that_goes_on_needs_three_looks_for_each_range(
     position, count = 0, 0
     while position < segment.size_bytes:
         offset = next(one for one in segment._hints if segment.hinted(one) == position)
-        found = range_at_hand(segment, offset, 1 << 20)
+        found = cached_range(segment, offset, 1 << 20)
         assert found is not None
         position, count = position + len(found), count + 1
     assert count >= 5
@@ -99,12 +99,12 @@ def test_bytes_that_were_not_checked_are_in_no_range(log: PartitionLog, tmp_path
     again = open_log(OsFileSystem(open_files_max=64), tmp_path, config=config)
     (segment,) = again.segments
     segment.hint(0, 0)
-    assert range_at_hand(segment, 0, 1 << 20) is None
+    assert cached_range(segment, 0, 1 << 20) is None
     first = read(segment, 0, 1 << 20)
     assert not isinstance(first, bytes)
-    assert range_at_hand(segment, 0, 1 << 20) is None, "the batch behind is not checked"
+    assert cached_range(segment, 0, 1 << 20) is None, "the batch behind is not checked"
     checked = first.take(1 << 20) if first is not None else b""
-    assert content(range_at_hand(segment, 0, len(checked))) == checked
+    assert content(cached_range(segment, 0, len(checked))) == checked
     again.close()
 
 
@@ -112,7 +112,7 @@ def test_what_is_not_in_memory_is_not_waited_for(log: PartitionLog) -> None:
     (segment,) = log.segments
     segment.save_indexes()
     segment.hint(0, 0)
-    assert range_at_hand(segment, 0, 1 << 20) is not None
+    assert cached_range(segment, 0, 1 << 20) is not None
     for file in (segment.log, segment.index._entries._file):
         assert file is not None
         file.sync()
@@ -120,7 +120,7 @@ def test_what_is_not_in_memory_is_not_waited_for(log: PartitionLog) -> None:
     if segment.log.is_cached(0, 1 << 20):
         pytest.skip("this file system keeps everything in memory")
     with pytest.raises(BlockingIOError):
-        range_at_hand(segment, 0, 1 << 20)
+        cached_range(segment, 0, 1 << 20)
     assert content(log.read(0, 1 << 20, up_to_offset=log.log_end_offset, min_one=True))
 
 
@@ -130,7 +130,7 @@ def test_an_index_that_does_not_fit_is_not_believed(log: PartitionLog) -> None:
     expected = content(read(segment, 0, 1 << 20))
     entries = [segment.index[number] for number in range(len(segment.index))]
     segment.index.replace_all([one._replace(last_offset=one.last_offset + 1) for one in entries])
-    assert range_at_hand(segment, 0, 1 << 20) is None
+    assert cached_range(segment, 0, 1 << 20) is None
     segment.index.replace_all([one._replace(position=one.position + 1) for one in entries])
-    assert range_at_hand(segment, 0, 1 << 20) is None
+    assert cached_range(segment, 0, 1 << 20) is None
     assert content(read(segment, 0, 1 << 20)) == expected
