@@ -40,12 +40,12 @@ class Work:
             self.done.set_result(None)
 
     async def pausing(self) -> None:
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         while not self.done.done():
             self.step()
-            await piece.pause()
+            await time_slice.pause()
 
-    def turn(self, _piece: Slice) -> bool:
+    def turn(self, _time_slice: Slice) -> bool:
         self.step()
         return not self.done.done()
 

@@ -30,7 +30,7 @@ class Checker:
     async def wait_checks(self) -> Json:
         """Return the current findings; runs in slices."""
         source = self._source
-        piece = Slice(source.clock, SLICE_MS)
+        time_slice = Slice(source.clock, SLICE_MS)
         warned: list[Json] = []
         noted: list[Json] = []
         counts: Counter[str] = Counter()
@@ -46,7 +46,7 @@ class Checker:
             for one in positions(group, source.topics):
                 if one.lag:
                     behind.append(one)
-                await piece.pause()
+                await time_slice.pause()
             recent = self._recents.recent(source.history, group_id, now.wall_ms)
             found = findings(facts_of(group, behind, recent, now))
             if found:
@@ -55,7 +55,7 @@ class Checker:
                 kind = warned if found[0].is_warning else noted
                 if len(kind) < LISTED_MAX:
                     kind.append(told)
-            await piece.pause()
+            await time_slice.pause()
         return {
             "at_ms": source.groups.host.now().wall_ms,
             "total": len(ids),

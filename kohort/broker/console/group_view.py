@@ -38,16 +38,16 @@ class GroupView:
     async def wait_group(self, group: Group) -> Json:
         """Return all data; positions and members are read at slightly different moments."""
         source = self._source
-        piece = Slice(source.clock, SLICE_MS)
+        time_slice = Slice(source.clock, SLICE_MS)
         found: list[Position] = []
         for one in positions(group, source.topics):
             found.append(one)
-            await piece.pause()
+            await time_slice.pause()
         lag = total_lag(found)
         if len(found) > PARTITIONS_MAX:
             found.sort(key=lambda one: -(one.lag or 0))
         shown = sorted(found[:PARTITIONS_MAX], key=lambda one: (one.topic, one.partition))
-        ages = await self._ages.wait_ages(shown, piece)
+        ages = await self._ages.wait_ages(shown, time_slice)
         now = source.groups.host.now()
         described = group.describe()
         told = group_json(described, source.history.totals(group.group_id))
@@ -58,23 +58,23 @@ class GroupView:
         told["since_ms"] = described.since_ms
         if waiting is not None:
             waiting["text"] = waited_for(waiting)
-        owners = await self._add_members(told, group, piece)
+        owners = await self._add_members(told, group, time_slice)
         told["lag"] = lag
         told["lag_ms"] = max((age for age in ages if age is not None), default=None)
         told["partition_count"] = len(found)
         told["partitions"] = listed = []
         for one, age in zip(shown, ages, strict=True):
             listed.append(_partition(one, age, owners.get((one.topic, one.partition))))
-            await piece.pause()
+            await time_slice.pause()
         recent = self._recents.recent(source.history, group.group_id, now.wall_ms)
         told["last_hour"] = recent.bins(now.wall_ms)
-        told["last"] = await self._formatter.wait_newest(group.group_id, piece)
+        told["last"] = await self._formatter.wait_newest(group.group_id, time_slice)
         facts = facts_of(group, found, recent, now)
         told["findings"] = [one.as_json() for one in findings(facts)]
         return told
 
     async def _add_members(
-        self, told: Json, group: Group, piece: Slice
+        self, told: Json, group: Group, time_slice: Slice
     ) -> dict[tuple[str, int], str]:
         """Add members, with the partitions of each."""
         described = group.describe()
@@ -89,7 +89,7 @@ class GroupView:
                 one["partition_count"] = len(share)
                 owners |= dict.fromkeys(share, member.member_id)
             listed.append(one)
-            await piece.pause()
+            await time_slice.pause()
         return owners
 
 

@@ -53,7 +53,7 @@ class GroupsView:
             raise BadRequestError(f"sort is one of {', '.join(ORDERS)}, with - for descending")
         page = query.number("page", 1, at_most=PAGES_MAX)
         survey = await self._survey.wait()
-        piece = Slice(self._source.clock, SLICE_MS)
+        time_slice = Slice(self._source.clock, SLICE_MS)
 
         def is_chosen(row: Row) -> bool:
             if state == "waiting" and not row.is_waiting:
@@ -64,13 +64,18 @@ class GroupsView:
 
         span = slice((page - 1) * PAGE_SIZE, page * PAGE_SIZE)
         shown, found = await wait_chosen(
-            survey.rows, is_chosen, order, down=sort.startswith("-"), span=span, piece=piece
+            survey.rows,
+            is_chosen,
+            order,
+            down=sort.startswith("-"),
+            span=span,
+            time_slice=time_slice,
         )
-        ages = await self._wait_ages(shown, piece)
+        ages = await self._wait_ages(shown, time_slice)
         told = []
         for row, (lag_ms, is_least) in zip(shown, ages, strict=True):
             told.append(self._told(row, lag_ms, is_least=is_least))
-            await piece.pause()
+            await time_slice.pause()
         return {
             "at_ms": self._source.groups.host.now().wall_ms,
             "total": survey.total,
@@ -82,7 +87,9 @@ class GroupsView:
             "groups": told,
         }
 
-    async def _wait_ages(self, rows: Sequence[Row], piece: Slice) -> list[tuple[int | None, bool]]:
+    async def _wait_ages(
+        self, rows: Sequence[Row], time_slice: Slice
+    ) -> list[tuple[int | None, bool]]:
         """Return for each group the age of its first unread record, and whether that is a lower
         bound, because not all partitions were read.
         """
@@ -99,10 +106,10 @@ class GroupsView:
                         behind.append(one)
                         if len(behind) > 2 * AGED_EACH:
                             behind = _most(behind)
-                    await piece.pause()
+                    await time_slice.pause()
             asked += _most(behind)
             ends.append((len(asked), count > AGED_EACH))
-        ages = await self._ages.wait_ages(asked, piece)
+        ages = await self._ages.wait_ages(asked, time_slice)
         found: list[tuple[int | None, bool]] = []
         start = 0
         for row, (end, is_least) in zip(rows, ends, strict=True):

@@ -85,7 +85,7 @@ class Ages:
         self._offloaded_reads = offloaded_reads
         self._known: dict[_Key, int | None] = {}
 
-    async def wait_ages(self, wanted: Sequence[Position], piece: Slice) -> list[int | None]:
+    async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
         """Return for each position the age of the first unread record, in milliseconds; 0 if all is
         read, None if it is unknown.
         """
@@ -102,7 +102,7 @@ class Ages:
             if len(asked) >= ASKED_TOGETHER:
                 await self._wait_answers(asked, ages)
                 asked = []
-            await piece.pause()
+            await time_slice.pause()
         if asked:
             await self._wait_answers(asked, ages)
         return ages

@@ -116,8 +116,8 @@ class ConsolePages:
             return self._without_group(group_id)
 
         async def wait_told() -> dict[str, Any]:
-            piece = Slice(self._source.clock, SLICE_MS)
-            found = await listed(history, group_id, last, piece)
+            time_slice = Slice(self._source.clock, SLICE_MS)
+            found = await listed(history, group_id, last, time_slice)
             now = self._source.groups.host.now()
             rebalances, avoided = history.totals(group_id)
             return {
@@ -140,8 +140,8 @@ class ConsolePages:
         if not _SEQUENCE.fullmatch(number):
             raise BadRequestError("a rebalance has a number")
         async with self._lock:
-            piece = Slice(self._source.clock, SLICE_MS)
-            found = await self._formatter.wait_record(group_id, int(number), piece)
+            time_slice = Slice(self._source.clock, SLICE_MS)
+            found = await self._formatter.wait_record(group_id, int(number), time_slice)
         if found is None:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, "nothing is known of it")
         head = b'{"now_ms":%d,' % self._source.clock.wall_ms()

@@ -46,30 +46,32 @@ class RecordFormatter:
         self._known: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         """Beginnings of answers: everything in a record but its members."""
 
-    async def wait_newest(self, group_id: str, piece: Slice) -> Json | None:
+    async def wait_newest(self, group_id: str, time_slice: Slice) -> Json | None:
         """Return the newest rebalance without its members, with its sentence and the evidence; None
         if none is known. It may be running.
         """
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
-            return _parsed(await self._wait_head(await run(steps, piece)))
+            return _parsed(await self._wait_head(await run(steps, time_slice)))
         for kept in reversed(self._history.stored_records(group_id)):
             record = record_without_members(kept)
             if not isinstance(record, AvoidedRecord):
                 return _parsed(await self._wait_known_head(group_id, record.sequence, kept))
         return None
 
-    async def wait_record(self, group_id: str, sequence: int, piece: Slice) -> list[bytes] | None:
+    async def wait_record(
+        self, group_id: str, sequence: int, time_slice: Slice
+    ) -> list[bytes] | None:
         """Return the record with this number as JSON, with its members; None if there is none."""
         for kept in _around(self._history.stored_records(group_id), sequence):
             record = record_without_members(kept)
-            await piece.pause()
+            await time_slice.pause()
             if record.sequence == sequence:
                 head = await self._wait_known_head(group_id, sequence, kept)
                 return _with_members(head, kept.text)
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
-            text = await run(steps, piece)
+            text = await run(steps, time_slice)
             if parse_text(without_members(text)).sequence == sequence:
                 return _with_members(await self._wait_head(text), text)
         return None
@@ -125,26 +127,26 @@ def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
     ]
 
 
-async def listed(history: RebalanceHistory, group_id: str, last: int, piece: Slice) -> Json:
+async def listed(history: RebalanceHistory, group_id: str, last: int, time_slice: Slice) -> Json:
     """Return summaries of the newest `last` records, oldest first, a running one last; and the
     deploys that they were part of.
     """
     found: list[HistoryRecord] = []
     steps = history.open_text_steps(group_id)
     if steps is not None:
-        text = await run(steps, piece)
+        text = await run(steps, time_slice)
         found.append(parse_text(without_members(text)))
     for kept in reversed(history.stored_records(group_id)):
         if len(found) >= last:
             break
         found.append(record_without_members(kept))
-        await piece.pause()
+        await time_slice.pause()
     found.reverse()
     told: Json = {"records": [], "deploys": []}
     for record in found:
         told["records"].append(_short(record))
-        await piece.pause()
-    for deploy in await run(deploy_steps(found), piece):
+        await time_slice.pause()
+    for deploy in await run(deploy_steps(found), time_slice):
         told["deploys"].append(_deploy(deploy))
     return told
 

@@ -71,7 +71,7 @@ class Surveyor:
     async def wait_look(self) -> Survey:
         """Return a new survey; it runs in slices, so no two groups are read at the same moment."""
         source = self._source
-        piece = Slice(source.clock, SLICE_MS)
+        time_slice = Slice(source.clock, SLICE_MS)
         rows: list[Row] = []
         readers: dict[str, list[str]] = {}
         counts: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class Surveyor:
             group = source.groups.host.living_group(group_id)
             if group is None:
                 continue
-            lag = await self._lag(group, piece)
+            lag = await self._lag(group, time_slice)
             described = group.describe()
             rows.append(_row(described, lag))
             states[described.state] += 1
@@ -90,17 +90,17 @@ class Surveyor:
                 listed = readers.setdefault(topic, [])
                 if len(listed) < READERS_MAX:
                     listed.append(group_id)
-            await piece.pause()
+            await time_slice.pause()
         return Survey(rows, len(ids), readers, counts, states)
 
-    async def _lag(self, group: Group, piece: Slice) -> int | None:
+    async def _lag(self, group: Group, time_slice: Slice) -> int | None:
         if group.offsets.count <= _SUMMED_TOGETHER:
             return total_lag(positions(group, self._source.topics))
         total: int | None = None
         for one in positions(group, self._source.topics):
             if one.lag is not None:
                 total = one.lag + (total or 0)
-            await piece.pause()
+            await time_slice.pause()
         return total
 
 
@@ -136,7 +136,7 @@ async def wait_chosen(
     *,
     down: bool,
     span: slice,
-    piece: Slice,
+    time_slice: Slice,
 ) -> tuple[list[Row], int]:
     """Return the wanted rows within `span` in sort order, and the number of wanted rows. Runs in
     slices: pieces are sorted one by one, and merged only as far as necessary.
@@ -147,11 +147,11 @@ async def wait_chosen(
         run = [row for row in rows[start : start + SORTED_TOGETHER] if chosen(row)]
         run.sort(key=key, reverse=down)
         runs.append(run)
-        await piece.pause()
+        await time_slice.pause()
     merged = merge(*runs, key=key, reverse=down)
     found: list[Row] = []
     for number, row in enumerate(islice(merged, span.stop)):
         if number >= span.start:
             found.append(row)
-        await piece.pause()
+        await time_slice.pause()
     return found, sum(map(len, runs))

@@ -37,7 +37,7 @@ class TopicsView:
         page = query.number("page", 1, at_most=PAGES_MAX)
         with_internal = query.text("internal") == "yes"
         survey = await self._survey.wait()
-        piece = Slice(self._source.clock, SLICE_MS)
+        time_slice = Slice(self._source.clock, SLICE_MS)
         found = [
             topic
             for topic in self._source.topics.all()
@@ -46,7 +46,7 @@ class TopicsView:
         found.sort(key=lambda topic: topic.name)
         told = []
         for topic in found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]:
-            one = await self._sums(topic, piece)
+            one = await self._sums(topic, time_slice)
             readers = survey.readers.get(topic.name, [])
             one["groups"] = readers[:NAMED_MAX]
             one["group_count"] = survey.reader_counts[topic.name]
@@ -59,7 +59,7 @@ class TopicsView:
             "topics": told,
         }
 
-    async def _sums(self, topic: Topic, piece: Slice) -> Json:
+    async def _sums(self, topic: Topic, time_slice: Slice) -> Json:
         records = size = 0
         offline = 0
         for index in range(len(topic.partitions)):
@@ -68,7 +68,7 @@ class TopicsView:
                 records += max(partition.high_watermark - partition.log.log_start_offset, 0)
                 size += partition.log.size_bytes
                 offline += partition.failure is not None
-            await piece.pause()
+            await time_slice.pause()
         return {
             "topic": topic.name,
             "is_internal": topic.is_internal,
@@ -82,8 +82,8 @@ class TopicsView:
         """Return one topic, with its partitions and the lag of its groups."""
         source = self._source
         survey = await self._survey.wait()
-        piece = Slice(source.clock, SLICE_MS)
-        told = await self._sums(topic, piece)
+        time_slice = Slice(source.clock, SLICE_MS)
+        told = await self._sums(topic, time_slice)
         told["at_ms"] = source.clock.wall_ms()
         told["configs"] = dict(topic.overrides)
         told["partitions"] = listed = []
@@ -99,23 +99,23 @@ class TopicsView:
                         "is_online": partition.failure is None,
                     }
                 )
-            await piece.pause()
+            await time_slice.pause()
         told["groups"] = [
-            await self._reader(group_id, topic.name, piece)
+            await self._reader(group_id, topic.name, time_slice)
             for group_id in survey.readers.get(topic.name, [])
         ]
         told["group_count"] = survey.reader_counts[topic.name]
         return told
 
-    async def _reader(self, group_id: str, topic: str, piece: Slice) -> Json:
+    async def _reader(self, group_id: str, topic: str, time_slice: Slice) -> Json:
         group = self._source.groups.host.group(group_id)
         found: list[Position] = []
         if group is not None:
             for one in positions(group, self._source.topics, topic):
                 found.append(one)
-                await piece.pause()
+                await time_slice.pause()
         found.sort(key=lambda one: -(one.lag or 0))
-        ages = await self._ages.wait_ages(found[:PARTITIONS_OF_READER], piece)
+        ages = await self._ages.wait_ages(found[:PARTITIONS_OF_READER], time_slice)
         known = [age for age in ages if age is not None]
         described = None if group is None else group.describe()
         return {

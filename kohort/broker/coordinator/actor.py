@@ -288,7 +288,7 @@ class GroupActor:
 
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
         """Take a slice of the steps of an exclusive command; returns an append, like `_step`."""
-        piece = Slice(self._host)
+        time_slice = Slice(self._host)
         failed_ticket: Deferred[Any] | None = None
         try:
             while True:
@@ -297,7 +297,7 @@ class GroupActor:
                     self._unfinished = None
                 failed_ticket = None
                 pending = self._apply_effects_and_append(self._host.now())
-                if pending is not None or self._unfinished is None or piece.is_over():
+                if pending is not None or self._unfinished is None or time_slice.is_over():
                     return pending
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)

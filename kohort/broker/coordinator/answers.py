@@ -70,7 +70,7 @@ class AnswerQueue:
             if not ticket.is_done:
                 ticket.set_exception(error)
 
-    def run_slice(self, piece: Slice) -> bool:
+    def run_slice(self, time_slice: Slice) -> bool:
         """Send a slice of responses; called by `slices`. Returns whether some are left."""
         while self._queue:
             reply = next(self._queue[0], None)
@@ -78,7 +78,7 @@ class AnswerQueue:
                 self._queue.popleft()
                 continue
             self._answer(reply)
-            if piece.is_over():
+            if time_slice.is_over():
                 break
         self._is_queued = bool(self._queue)
         return self._is_queued

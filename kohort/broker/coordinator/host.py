@@ -129,16 +129,16 @@ class GroupHost:
         self._refused = loaded.refused_groups
         self._pending = loaded.pending
         now = self.now()
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for group_id, records in loaded.records_by_group.items():
             group = self._new_group(group_id)
             group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
             # No client is served yet, but health probes are answered.
-            await piece.pause()
+            await time_slice.pause()
         count = len(self._actors)
         logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
-        await self._forget_lost_topics(piece)
+        await self._forget_lost_topics(time_slice)
         self._sweeper = self._background_tasks.start("expiry of groups", self._sweep_for_ever)
 
     async def close(self) -> None:
@@ -151,10 +151,10 @@ class GroupHost:
             await asyncio.wait([self._sweeper])
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for actor in list(self._actors.values()):
             await actor.unload(ErrorCode.NOT_COORDINATOR)
-            await piece.pause()
+            await time_slice.pause()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -170,11 +170,11 @@ class GroupHost:
 
     async def _forget(self, topics: Mapping[str, bytes | None]) -> None:
         command = Command(lambda group, _: group.forget_topics(topics), is_exclusive=True)
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for actor in list(self._actors.values()):
             if not actor.is_at_rest or actor.group.offsets.has_any(topics):
                 actor.submit(command)
-            await piece.pause()
+            await time_slice.pause()
 
     # Reads.
 
@@ -348,7 +348,7 @@ class GroupHost:
                 "%s ended by an internal error", task.get_name(), exc_info=task.exception()
             )
 
-    async def _forget_lost_topics(self, piece: Slice) -> None:
+    async def _forget_lost_topics(self, time_slice: Slice) -> None:
         """Drop the offsets of deleted topics, even if another topic has the name now. A crash may
         have interrupted this after the deletion.
         """
@@ -365,7 +365,7 @@ class GroupHost:
                 topic_id = living[topic]
                 if topic_id is None or not committed.is_of(topic_id):
                     lost[topic] = topic_id
-            await piece.pause()
+            await time_slice.pause()
         if lost:
             logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))
             await self._forget(lost)
@@ -378,7 +378,7 @@ class GroupHost:
     async def sweep(self) -> None:
         """Drop expired offsets and groups, a few groups at a time."""
         command = Command(lambda group, now: group.expire_offsets(now), is_exclusive=True)
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         actors = list(self._actors.values())
         actors.reverse()
         while actors:
@@ -389,4 +389,4 @@ class GroupHost:
                     actor.submit(command)
             except Exception:
                 logger.exception("expiry of group %r", actor.group.group_id)
-            await piece.pause()
+            await time_slice.pause()

@@ -55,7 +55,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
     found elsewhere are moved.
     """
     found = _LogContent(log, clock)
-    piece = Slice(clock)  # No client is served yet, but health probes are answered.
+    time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     load_times_ms: list[int] = []
     earlier: dict[str, list[GroupRecord]] = {}
     unreadable: set[int] = set()
@@ -63,7 +63,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
         begun_ms = clock.monotonic_ms()
         content = _PartitionContent()
         try:
-            await content.read(log, partition, piece)
+            await content.read(log, partition, time_slice)
         except KafkaError as error:
             logger.error(  # noqa: TRY400 - the fault is in the disk, not in this code.
                 "Partition %d of the groups' log cannot be read, its groups are unavailable: %s",
@@ -72,7 +72,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
             )
             unreadable.add(partition)
             continue
-        await found.add(partition, content, piece)
+        await found.add(partition, content, time_slice)
         earlier.update(content.earlier())
         if content.count:
             load_times_ms.append(clock.monotonic_ms() - begun_ms)
@@ -98,7 +98,7 @@ class _LogContent:
         self._relocation = Relocation(log, clock)
         self._pending_elsewhere: list[PendingOffset] = []
 
-    async def add(self, partition: int, content: _PartitionContent, piece: Slice) -> None:
+    async def add(self, partition: int, content: _PartitionContent, time_slice: Slice) -> None:
         is_home: dict[str, bool] = {}
         for count, (stored, durable) in enumerate(content.decode()):
             group_id = durable.group_id
@@ -114,7 +114,7 @@ class _LogContent:
             else:
                 self._relocation.add(Stray(partition, stored, durable))
             if isinstance(durable, GroupRecord) or count % FEW == 0:
-                await piece.pause()
+                await time_slice.pause()
 
     async def bring_home(self, unreadable: Iterable[int]) -> frozenset[str]:
         """Move groups that are in the wrong partition; return those that could not be moved."""
@@ -169,13 +169,13 @@ class _PartitionContent:
         self._generations: dict[bytes, _Recent] = {}
         self._resolver = PendingResolver()
 
-    async def read(self, log: OffsetsLog, partition: int, piece: Slice) -> None:
+    async def read(self, log: OffsetsLog, partition: int, time_slice: Slice) -> None:
         """Read a partition. Raises KafkaError if it cannot be read to its end."""
         for entry in log.read(partition):
             self.count += 1
             self.take(entry)
             if self.count % FEW == 0:
-                await piece.pause()
+                await time_slice.pause()
 
     def take(self, entry: Stored) -> None:
         """Process the next entry of the log."""

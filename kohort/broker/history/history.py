@@ -88,7 +88,7 @@ class RebalanceHistory:
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
         self._background_tasks = background_tasks or BackgroundTasks(self._clock)
-        self._piece = Slice(self._clock)
+        self._time_slice = Slice(self._clock)
         """The present slice for creating records."""
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
         self._folds: dict[str, GroupFold] = {}
@@ -330,7 +330,7 @@ class RebalanceHistory:
 
     async def _go_through(self, steps: Steps[T], *, is_small: bool) -> T:
         """Run the steps in slices, unless there are too few."""
-        return at_once(steps) if is_small else await run(steps, self._piece)
+        return at_once(steps) if is_small else await run(steps, self._time_slice)
 
     async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
         """Run slow work in the executor, if there is one."""
@@ -358,11 +358,11 @@ class RebalanceHistory:
             self._wake.clear()
             if self._queue and self._made is None:
                 await self._elsewhere(_import_making)
-            self._piece.begin()
+            self._time_slice.begin()
             while self._queue:
                 await self._close_next()
                 # Written between slices, because an append takes the time of the disk.
-                await self._piece.pause(between=self._write)
+                await self._time_slice.pause(between=self._write)
             await self._write()
 
     async def _close_next(self) -> None:
@@ -482,7 +482,9 @@ class RebalanceHistory:
         facts = waiting.closed
         assert isinstance(facts, RebalanceFacts)
         steps = self._making.open_text_steps(waiting.group_id, facts, waiting.until_ms)
-        self._add_entry(waiting.group_id, RUNNING, facts.sequence, await run(steps, self._piece))
+        self._add_entry(
+            waiting.group_id, RUNNING, facts.sequence, await run(steps, self._time_slice)
+        )
 
 
 def _import_making() -> type[RecordMaker]:

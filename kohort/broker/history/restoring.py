@@ -26,20 +26,20 @@ async def restore(
     rebalances that the last shutdown interrupted.
     """
     running: dict[str, Entry] = {}
-    piece = Slice(clock)  # No client is served yet, but health probes are answered.
+    time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     try:
         for entry in log.read():
             _take(entry, rings, running)
             if recorded is not None:
                 recorded.add(entry)
-            await piece.pause()
+            await time_slice.pause()
     except KafkaError as error:
         logger.warning("The rest of the rebalance history cannot be read: %s", error)
     entries: list[Entry] = []
     for entry in _unfinished(running):
         entries.append(entry)
         rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=True)
-        await piece.pause()
+        await time_slice.pause()
     if len(rings):
         noun = "group" if len(rings) == 1 else "groups"
         logger.info("The rebalance history knows of %d %s", len(rings), noun)

@@ -61,11 +61,11 @@ class GroupPages:
     async def _list(self, request: HttpRequest) -> HttpResponse:
         query = Query(request.query, "limit", "after")
         limit = query.number("limit", GROUPS_DEFAULT, at_most=GROUPS_MAX)
-        piece = Slice(self._groups.host, SLICE_MS)
+        time_slice = Slice(self._groups.host, SLICE_MS)
         ids, total = await self._ids_after(
-            query.text("after"), limit + 1, piece, self._seen_by(request)
+            query.text("after"), limit + 1, time_slice, self._seen_by(request)
         )
-        items = Items(piece)
+        items = Items(time_slice)
         last = None
         for group_id in ids[:limit]:
             if items.is_full:
@@ -88,7 +88,11 @@ class GroupPages:
         return view
 
     async def _ids_after(
-        self, after: str | None, count: int, piece: Slice, is_seen: Callable[[str], bool] | None
+        self,
+        after: str | None,
+        count: int,
+        time_slice: Slice,
+        is_seen: Callable[[str], bool] | None,
     ) -> tuple[list[str], int]:
         """Return the first `count` ids after `after`, in order, and the number of groups; both only
         of groups that the visitor may see.
@@ -107,7 +111,7 @@ class GroupPages:
             # Nearly sorted already, which makes the sort quick.
             found.sort()
             del found[count:]
-            await piece.pause()
+            await time_slice.pause()
         return found, total
 
     def _seen_by(self, request: HttpRequest) -> Callable[[str], bool] | None:
@@ -131,30 +135,30 @@ class GroupPages:
         group = self._groups.host.living_group(group_id)
         if group is None:
             return self._without_group(group_id)
-        piece = Slice(self._groups.host, SLICE_MS)
+        time_slice = Slice(self._groups.host, SLICE_MS)
         described = group.describe()
         view = self._group_json(group, with_waiting_members=True)
         view["at_ms"] = self._groups.host.now().wall_ms
         view["protocol"] = described.assignor if described.is_stable else None
         view["leader"] = described.leader_id
         count = view.pop("members")
-        items = Items(piece)
+        items = Items(time_slice)
         for member in group.describe_members(limit):
             if items.is_full:
                 break
             await items.add(dump(member_json(described, member, topics.includes)))
         view["member_count"] = count
         view["members_dropped"] = max(count - items.count, 0)
-        last = await self._last_rebalance(group_id, topics, piece)
+        last = await self._last_rebalance(group_id, topics, time_slice)
         head = dump(view)[:-1]
         return answer(
             [head, b',"last_rebalance":', last, b',"members":[', *items.parts, b"]}"],
         )
 
-    async def _last_rebalance(self, group_id: str, topics: SeenTopics, piece: Slice) -> bytes:
+    async def _last_rebalance(self, group_id: str, topics: SeenTopics, time_slice: Slice) -> bytes:
         """Return the last rebalance without its members, which the record's own page lists."""
         steps = self._history.open_text_steps(group_id)
-        text = None if steps is None else await run(steps, piece)
+        text = None if steps is None else await run(steps, time_slice)
         if text is None:
             kept = reversed(self._history.stored_records(group_id))
             text = next((packed.text for packed in kept if not _is_avoided(packed)), None)
@@ -174,7 +178,7 @@ class GroupPages:
         kind = query.text("kind")
         if kind not in {None, REBALANCE, AVOIDED}:
             raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
-        piece = Slice(self._groups.host, SLICE_MS)
+        time_slice = Slice(self._groups.host, SLICE_MS)
         topics = SeenTopics(request)
         group = self._groups.host.living_group(group_id)
         steps = self._history.open_text_steps(group_id)
@@ -196,7 +200,7 @@ class GroupPages:
         }
         texts: list[bytes] = []
         if steps is not None and kind != AVOIDED:
-            texts.append(with_sentence(topics.of_record(await run(steps, piece))))
+            texts.append(with_sentence(topics.of_record(await run(steps, time_slice))))
         size = sum(map(len, texts))
         for packed in reversed(kept):
             if len(texts) >= last or size >= ANSWER_BYTES:
@@ -204,7 +208,7 @@ class GroupPages:
             if kind is None or (kind == AVOIDED) == _is_avoided(packed):
                 texts.append(with_sentence(topics.of_record(packed.text)))
                 size += len(texts[-1])
-                await piece.pause()
+                await time_slice.pause()
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
         return answer([dump(view)[:-1], b',"rebalances":[', *parts, b"]}"])
 

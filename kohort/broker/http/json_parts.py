@@ -18,8 +18,8 @@ SLICE_MS: Final = 1
 class Items:
     """The items of a JSON array, joined to pieces of a useful size."""
 
-    def __init__(self, piece: Slice) -> None:
-        self._piece = piece
+    def __init__(self, time_slice: Slice) -> None:
+        self._time_slice = time_slice
         self.parts: list[bytes] = []
         self.count = 0
         self._size_bytes = 0
@@ -33,7 +33,7 @@ class Items:
         self.parts.append(b"," + item if self.parts else item)
         self.count += 1
         self._size_bytes += len(item)
-        await self._piece.pause()
+        await self._time_slice.pause()
 
 
 def dump(data: Any) -> bytes:  # noqa: ANN401 - whatever JSON takes.
@@ -41,7 +41,7 @@ def dump(data: Any) -> bytes:  # noqa: ANN401 - whatever JSON takes.
     return json.dumps(data, separators=(",", ":")).encode()
 
 
-async def wait_dump(data: Mapping[str, Any], piece: Slice) -> list[bytes]:
+async def wait_dump(data: Mapping[str, Any], time_slice: Slice) -> list[bytes]:
     """Return `data` as JSON in parts, encoding items of its lists one by one, because there may be
     many.
     """
@@ -49,7 +49,7 @@ async def wait_dump(data: Mapping[str, Any], piece: Slice) -> list[bytes]:
     for name, value in data.items():
         parts.append(b"%b%b:" % (b"," if parts else b"{", dump(name)))
         if isinstance(value, list):
-            items = Items(piece)
+            items = Items(time_slice)
             for item in value:
                 await items.add(dump(item))
             parts += [b"[", *items.parts, b"]"]

@@ -120,8 +120,8 @@ class TransactionPages:
                 total = found.open_transaction_count
             except KafkaError as error:
                 return _unavailable(error.code)
-            piece, wall_ms = Slice(self._clock, SLICE_MS), self._clock.wall_ms()
-            owners = await self._owners({one.producer_id for one in opened}, piece)
+            time_slice, wall_ms = Slice(self._clock, SLICE_MS), self._clock.wall_ms()
+            owners = await self._owners({one.producer_id for one in opened}, time_slice)
             told = {
                 "topic": topic,
                 "partition": int(index),
@@ -130,7 +130,7 @@ class TransactionPages:
                 "last_stable_offset": stable,
                 "total": total,
             }
-            items = Items(piece)
+            items = Items(time_slice)
             for one in opened:
                 if items.is_full:
                     break
@@ -145,14 +145,16 @@ class TransactionPages:
             return None
         return self._topics.partition(topic, index)
 
-    async def _owners(self, producer_ids: set[int], piece: Slice) -> dict[int, TransactionalId]:
+    async def _owners(
+        self, producer_ids: set[int], time_slice: Slice
+    ) -> dict[int, TransactionalId]:
         """Return the known ids whose open transactions belong to these producers."""
         owners: dict[int, TransactionalId] = {}
         if producer_ids:
             for one in list(self._host.ids.open()):
                 if one.record is not None and one.record.producer_id in producer_ids:
                     owners[one.record.producer_id] = one
-                await piece.pause()
+                await time_slice.pause()
         return owners
 
     def _open_json(self, one: TransactionalId, wall_ms: int, partitions_max: int) -> Json:

@@ -71,15 +71,15 @@ class Exposition:
     async def write(self, text_format: TextFormat) -> list[bytes]:
         """Write the exposition, in pieces. Do not call it again before it returns."""
         began = time.perf_counter()
-        piece = Slice(self._clock, SLICE_MS)
+        time_slice = Slice(self._clock, SLICE_MS)
         try:
-            await self._topics.refresh(piece)
-            await self._groups.refresh(piece)
+            await self._topics.refresh(time_slice)
+            await self._groups.refresh(time_slice)
             self._scrape.folded = self._topics.folded | self._groups.folded
             pieces = []
             for text in write(self.registry.collect(), text_format):
                 pieces.append(text)
-                await piece.pause()
+                await time_slice.pause()
         finally:
             self._topics.forget()
             self._groups.forget()

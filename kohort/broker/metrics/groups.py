@@ -93,7 +93,7 @@ class GroupCollector:
         """Number of label sets without their own series, by kind."""
         return {GROUPS: self._seen.folded}
 
-    async def refresh(self, piece: Slice) -> None:
+    async def refresh(self, time_slice: Slice) -> None:
         """Sample every group, with pauses, so that no two are sampled at the same moment."""
         seen = _Seen()
         group_budget = SeriesBudget(self._groups_max)
@@ -114,12 +114,12 @@ class GroupCollector:
             )
             if has_series:
                 seen.groups.append(_sample(described))
-                await self._look_at_offsets(described.group_id, group, seen, piece)
+                await self._look_at_offsets(described.group_id, group, seen, time_slice)
             else:
                 seen.folded += 1
                 rest.member_count += described.member_count
-                await self._sum_offsets(group, rest_offsets, piece)
-            await piece.pause()
+                await self._sum_offsets(group, rest_offsets, time_slice)
+            await time_slice.pause()
         if seen.folded:
             seen.groups.append(rest)
             seen.offsets.append(rest_offsets)
@@ -161,7 +161,7 @@ class GroupCollector:
         yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])
 
     async def _look_at_offsets(
-        self, group_id: str, group: Group, seen: _Seen, piece: Slice
+        self, group_id: str, group: Group, seen: _Seen, time_slice: Slice
     ) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             topic_sum = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
@@ -170,14 +170,14 @@ class GroupCollector:
                 labels = _labels(group_id, topic, str(partition))
                 seen.offsets.append(OffsetSample(labels, committed.offset, lag))
                 topic_sum.add(committed.offset, lag)
-                await piece.pause()
+                await time_slice.pause()
             seen.topic_sums.append(topic_sum)
 
-    async def _sum_offsets(self, group: Group, total: OffsetSample, piece: Slice) -> None:
+    async def _sum_offsets(self, group: Group, total: OffsetSample, time_slice: Slice) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             for partition, committed in list(partitions.items()):
                 total.add(committed.offset, self._lag(topic, partition, committed.offset))
-                await piece.pause()
+                await time_slice.pause()
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
         found = readable(self._topics, topic, partition)

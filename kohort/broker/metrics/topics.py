@@ -114,7 +114,7 @@ class TopicCollector:
         """Number of label sets without their own series, by kind."""
         return {TOPICS: self._seen.folded_topics, PARTITIONS: self._seen.folded_partitions}
 
-    async def refresh(self, piece: Slice) -> None:
+    async def refresh(self, time_slice: Slice) -> None:
         """Sample every partition, with pauses, so that no two are sampled at the same moment."""
         seen = _Seen()
         late_before_ms = self._late_before_ms()
@@ -135,7 +135,7 @@ class TopicCollector:
                     seen.partitions.append(seen_partition)
                 else:
                     rest_partitions.add(seen_partition)
-                await piece.pause()
+                await time_slice.pause()
             if has_series:
                 seen.topics.append(sample)
             else:

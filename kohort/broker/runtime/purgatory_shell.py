@@ -41,7 +41,7 @@ class PurgatoryShell:
         self._expiry_turn: asyncio.Handle | None = None
         self._is_closed = False
         # Completed operations cause responses, whose cost the clock does not show here.
-        self._piece = Slice(clock, TURN_MS, ENTRIES_PER_TURN // _ENTRIES_PER_STEP)
+        self._time_slice = Slice(clock, TURN_MS, ENTRIES_PER_TURN // _ENTRIES_PER_STEP)
         purgatory.attach(self)
 
     def wake_soon(self) -> None:
@@ -122,8 +122,8 @@ class PurgatoryShell:
 
     def _work(self, is_left: Callable[[], bool], step: Callable[[], object]) -> None:
         """Repeat steps until nothing is left or the slice is over."""
-        self._piece.begin()
+        self._time_slice.begin()
         while is_left():
             step()
-            if self._piece.is_over():
+            if self._time_slice.is_over():
                 return

@@ -91,7 +91,7 @@ class Slice:
             self.begin()
 
 
-async def run(steps: Steps[T], piece: Slice) -> T:
+async def run(steps: Steps[T], time_slice: Slice) -> T:
     """Run all steps, in this slice and as many more as needed; return the generator's value."""
     while True:
         try:
@@ -99,7 +99,7 @@ async def run(steps: Steps[T], piece: Slice) -> T:
         except StopIteration as stop:
             result: T = stop.value
             return result
-        await piece.pause()
+        await time_slice.pause()
 
 
 Work: TypeAlias = Callable[[Slice], bool | None]
@@ -152,12 +152,12 @@ class RoundRobin:
             self._next = loop.call_soon(self._run_slice)
 
     def _run_slice(self) -> None:
-        piece = self.new_slice()
+        time_slice = self.new_slice()
         failed: list[Work] = []
         while self._waiting:
             work = self._waiting.popleft()
             try:
-                is_more = work(piece)
+                is_more = work(time_slice)
             except Exception:
                 # It expects another slice, and would never be added again without one. Not in this
                 # slice: work that fails immediately could fill it with errors.
@@ -166,7 +166,7 @@ class RoundRobin:
                 failed.append(work)
             if is_more:
                 self._waiting.append(work)
-            if piece.is_over():
+            if time_slice.is_over():
                 break
         self._waiting += failed
         self._next = None

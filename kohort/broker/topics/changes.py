@@ -207,14 +207,14 @@ class TopicChanges:
         """Raises StorageError."""
         ids = [topic.topic_id for topic in topics]
         await self._disk.run(self._disk.data.store.mark_topics_deleted, ids)
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for topic in topics:
             self._catalog.remove(topic)
             self._grown_at_ms.pop(topic.name, None)
             for partition in topic.partitions.opened():
                 partition.mark_deleted()
                 self._upkeep.forget(partition)
-            await piece.pause()
+            await time_slice.pause()
         for listener in self._deletion_listeners:
             pending = listener([topic.name for topic in topics])
             if pending is not None:
@@ -252,11 +252,11 @@ class TopicChanges:
             await self._disk.run(self._disk.data.store.set_broker_configs, broker, configs)
             self._settings.replace(broker, configs)
             self._opener.forget_configs()
-            piece = Slice(self._clock)
+            time_slice = Slice(self._clock)
             for topic in self._catalog.all():
                 config = self._opener.effective_or_default(topic.name, topic.overrides)
                 self._apply(topic, config)
-                await piece.pause()
+                await time_slice.pause()
 
     def delete_records_before(self, partition: Partition, offset: int) -> int:
         """Advance a partition's log start and return it. `write_checkpoints` makes it durable.
@@ -276,7 +276,7 @@ class TopicChanges:
         outcomes: list[PlannedTopic | KafkaError] = []
         names: set[str] = set()
         partitions = 0
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for new in wanted:
             try:
                 self._catalog.check_new_name(new.name)
@@ -293,7 +293,7 @@ class TopicChanges:
                 partitions += count
                 topic_id = self._new_uuid().bytes
                 outcomes.append(PlannedTopic(new.name, topic_id, count, new.configs))
-            await piece.pause()
+            await time_slice.pause()
         return outcomes
 
     async def _create(self, planned: Sequence[PlannedTopic]) -> dict[str, KafkaError]:

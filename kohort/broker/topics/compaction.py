@@ -142,7 +142,7 @@ class Compactor:
     async def _dirtiest(self) -> Partition | None:
         best: Partition | None = None
         best_ratio = -1.0
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for topic in self._topics():
             if "compact" not in topic.config.cleanup_policy:
                 continue
@@ -150,7 +150,7 @@ class Compactor:
                 plan = self._plan(partition)
                 if plan is not None and plan.dirty_ratio > best_ratio:
                     best, best_ratio = partition, plan.dirty_ratio
-                await piece.pause()
+                await time_slice.pause()
         return best
 
     def _plan(self, partition: Partition) -> CompactionPlan | None:

@@ -112,11 +112,11 @@ class PartitionRead:
                 self.data, aborted = await partition.reads.read_committed_in_thread(
                     self.offset, limit, min_one=min_one, as_range=self.as_range, clock=clock
                 )
-                piece = Slice(clock)
+                time_slice = Slice(clock)
                 self.aborted = []
                 for number in range(0, len(aborted), FEW):
                     self.aborted += [_to_message(entry) for entry in aborted[number : number + FEW]]
-                    await piece.pause()
+                    await time_slice.pause()
         except KafkaError as error:
             self._fail(error)
         return len(self.data)

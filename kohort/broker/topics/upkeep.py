@@ -132,13 +132,13 @@ class Upkeep:
     async def _flush_due(self) -> None:
         """Start a flush of every partition whose oldest unflushed record has reached flush.ms."""
         now_ms = self._clock.monotonic_ms()
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for topic in self._topics():
             if topic.config.flush_ms == LONG_MAX:
                 continue
             for partition in list(topic.partitions.opened()):
                 _guarded(partition, partial(self._flush_if_due, partition, now_ms))
-                await piece.pause()
+                await time_slice.pause()
 
     def _flush_if_due(self, partition: Partition, now_ms: int) -> None:
         log = partition.log
@@ -174,11 +174,11 @@ class Upkeep:
             )
 
     async def _visit(self, work: Callable[[Partition], None]) -> None:
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for partition in list(self._partitions()):
             if partition.failure is None:
                 work(partition)
-            await piece.pause()
+            await time_slice.pause()
 
     def _partitions(self) -> Iterator[Partition]:
         for topic in self._topics():

@@ -96,13 +96,13 @@ class Forgetting:
     async def sweep(self) -> None:
         """Forget ids that have expired, a few at a time."""
         host = self._host
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for name in host.ids.idle_names():
             try:
                 self._forget_if_expired(name)
             except Exception:
                 logger.exception("expiry of transactional id %r", name)
-            await piece.pause()
+            await time_slice.pause()
 
     def _forget_if_expired(self, name: str) -> None:
         host = self._host

@@ -151,12 +151,12 @@ class TransactionHost:
         loaded = await load_ids(self._log, self._clock)
         self._unreadable = loaded.unreadable_partitions
         self.load_times_ms = loaded.load_times_ms
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for transactional_id, record in loaded.records.items():
             one = self._make(transactional_id)
             one.apply(record)
             self.ids.note_state(one)
-            await piece.pause()
+            await time_slice.pause()
         logger.info("Loaded %d transactional ids", len(self.ids))
         self.ids.sort_open()
         reconciler = Reconciler(self, self.marking.writer)
@@ -467,13 +467,13 @@ class TransactionHost:
     async def _complete_all(self) -> None:
         """Complete what was decided; what a partition cannot take is tried again by and by."""
         started: list[TransactionalId] = []
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for one in list(self.ids.all()):
             if one.record is not None and one.record.state.is_prepared:
                 one.complete(self._clock.wall_ms())
                 self._carry_out_effects(one)
                 started.append(one)
-            await piece.pause()
+            await time_slice.pause()
         for one in started:
             await self.wait_settled(one)
         if started:

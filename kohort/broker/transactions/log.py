@@ -126,14 +126,14 @@ class LoadedIds(NamedTuple):
 
 async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
     """Read the last record of every id. What cannot be understood is left out and reported."""
-    piece = Slice(clock)  # No client is served yet, but probes are answered.
+    time_slice = Slice(clock)  # No client is served yet, but probes are answered.
     records: list[TransactionRecord] = []
     unreadable: set[int] = set()
     load_times_ms: list[int] = []
     for partition in range(log.partition_count):
         begun_ms = clock.monotonic_ms()
         try:
-            latest = await _read_latest(log, partition, piece)
+            latest = await _read_latest(log, partition, time_slice)
         except KafkaError as error:
             logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
                 "Partition %d of the transactions' log cannot be read, its ids are unavailable: %s",
@@ -147,7 +147,7 @@ async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
             if record is not None:
                 records.append(record)
             if count % FEW == 0:
-                await piece.pause()
+                await time_slice.pause()
         if latest:
             load_times_ms.append(clock.monotonic_ms() - begun_ms)
     records.sort(key=lambda record: record.last_update_ms)
@@ -155,7 +155,9 @@ async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
     return LoadedIds(by_id, frozenset(unreadable), tuple(load_times_ms))
 
 
-async def _read_latest(log: TransactionLog, partition: int, piece: Slice) -> dict[bytes, bytes]:
+async def _read_latest(
+    log: TransactionLog, partition: int, time_slice: Slice
+) -> dict[bytes, bytes]:
     """The last value of each key that has one."""
     latest: dict[bytes, bytes] = {}
     for count, record in enumerate(log.read(partition)):
@@ -164,7 +166,7 @@ async def _read_latest(log: TransactionLog, partition: int, piece: Slice) -> dic
         else:
             latest[record.key] = record.value
         if count % FEW == 0:
-            await piece.pause()
+            await time_slice.pause()
     return latest
 
 

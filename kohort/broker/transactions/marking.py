@@ -109,19 +109,19 @@ class Marking:
         """Leave it to the next start: the id is not to be touched again."""
         self._answered.pop(one, None)
 
-    def _mark(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice | None) -> None:
+    def _mark(self, one: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:
         """Write markers from the index `begin` on; those that the slice has no room for have
         another turn.
         """
         for index in range(begin, len(mark.partitions)):
-            if piece is not None and index > begin and piece.is_over():
+            if time_slice is not None and index > begin and time_slice.is_over():
                 one.on_waiting()
                 self._slices.add(partial(self._mark_more, one, mark, index))
                 return
             self._mark_one(one, mark.record, mark.partitions[index])
 
-    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice) -> None:
-        self._run_step(one, lambda: self._mark(one, mark, begin, piece))
+    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int, time_slice: Slice) -> None:
+        self._run_step(one, lambda: self._mark(one, mark, begin, time_slice))
 
     def _mark_one(
         self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition

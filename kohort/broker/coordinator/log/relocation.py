@@ -140,13 +140,13 @@ class Relocation:
         """
         times: dict[bytes, int] = {}
         resolver = PendingResolver()
-        piece = Slice(self._clock)
+        time_slice = Slice(self._clock)
         for count, entry in enumerate(self._log.read(partition), start=1):
             for record in resolver.take(entry):
                 if record.key in keys:
                     times[record.key] = record.timestamp
             if count % FEW == 0:
-                await piece.pause()
+                await time_slice.pause()
         return times
 
     async def _remove_moved(self, moved: Iterable[Stray]) -> set[str]:

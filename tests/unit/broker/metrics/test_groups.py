@@ -207,8 +207,8 @@ async def test_a_look_pauses_at_every_group_also_at_those_without_offsets() -> N
         async def pause(self, between: object = None) -> None:
             self.count += 1
 
-    piece = CountingSlice(VirtualClock())
+    time_slice = CountingSlice(VirtualClock())
     groups = Groups([Group(f"group {number}") for number in range(50)])
     collector = GroupCollector(groups, TOPICS, groups_max=20, group_partitions_max=100)
-    await collector.refresh(piece)
-    assert piece.count == 50
+    await collector.refresh(time_slice)
+    assert time_slice.count == 50

@@ -43,12 +43,12 @@ class Worker:
         self._clock = clock
         self._done = done
 
-    def run_slice(self, piece: Slice) -> bool:
+    def run_slice(self, time_slice: Slice) -> bool:
         while self._left:
             self._left -= 1
             self._clock.advance(1)
             self._done.append(self.name)
-            if piece.is_over():
+            if time_slice.is_over():
                 break
         return self._left > 0
 
@@ -56,8 +56,8 @@ class Worker:
 class Faulty(Worker):
     """Fails at each of its pieces."""
 
-    def run_slice(self, piece: Slice) -> bool:
-        super().run_slice(piece)
+    def run_slice(self, time_slice: Slice) -> bool:
+        super().run_slice(time_slice)
         if self._left:
             raise ValueError("as if it were a fault of ours")
         return False
@@ -65,49 +65,49 @@ class Faulty(Worker):
 
 def test_a_slice_is_over_when_its_time_is() -> None:
     clock = VirtualClock()
-    piece = Slice(clock)
+    time_slice = Slice(clock)
     clock.advance(SLICE_MS - 1)
-    assert not piece.is_over()
+    assert not time_slice.is_over()
     clock.advance(1)
-    assert piece.is_over()
-    piece.begin()
-    assert not piece.is_over()
+    assert time_slice.is_over()
+    time_slice.begin()
+    assert not time_slice.is_over()
 
 
 def test_a_slice_ends_though_time_stands_still() -> None:
-    piece = Slice(VirtualClock())
-    assert [piece.is_over() for _ in range(CHECKS_MAX)] == [False] * (CHECKS_MAX - 1) + [True]
+    time_slice = Slice(VirtualClock())
+    assert [time_slice.is_over() for _ in range(CHECKS_MAX)] == [False] * (CHECKS_MAX - 1) + [True]
 
 
 async def test_a_pause_lets_others_have_the_loop_only_when_the_slice_is_over() -> None:
     clock, others = VirtualClock(), list[str]()
-    piece = Slice(clock)
+    time_slice = Slice(clock)
     loop = asyncio.get_running_loop()
     loop.call_soon(others.append, "first")
-    await piece.pause()
+    await time_slice.pause()
     assert others == []
     clock.advance(SLICE_MS)
-    await piece.pause()
+    await time_slice.pause()
     assert others == ["first"]
     loop.call_soon(others.append, "second")
-    await piece.pause()
+    await time_slice.pause()
     assert others == ["first"], "a new slice has begun"
 
 
 async def test_what_is_to_be_done_between_two_slices_is_done_before_others_run() -> None:
     clock, done = VirtualClock(), list[str]()
-    piece = Slice(clock)
+    time_slice = Slice(clock)
 
     async def write() -> None:
         done.append("written")
 
-    await piece.pause(between=write)
+    await time_slice.pause(between=write)
     assert done == []
     asyncio.get_running_loop().call_soon(done.append, "others")
     clock.advance(SLICE_MS)
-    await piece.pause(between=write)
+    await time_slice.pause(between=write)
     assert done == ["written", "others"]
-    await piece.pause(between=write)
+    await time_slice.pause(between=write)
     assert len(done) == 2, "a new slice has begun"
 
 
@@ -155,7 +155,7 @@ async def test_work_may_ask_for_more_work_and_what_is_cleared_is_not_done() -> N
     clock, done = VirtualClock(), list[str]()
     queue = RoundRobin(clock, budget_ms=1)
 
-    def ask(piece: Slice) -> None:
+    def ask(time_slice: Slice) -> None:
         queue.add(Worker("asked for", 1, clock, done).run_slice)
 
     queue.add(ask)
@@ -192,8 +192,8 @@ async def test_work_that_always_fails_is_called_once_in_a_slice(
 
     pieces: list[Slice] = []
 
-    def fail(piece: Slice) -> bool:
-        pieces.append(piece)
+    def fail(time_slice: Slice) -> bool:
+        pieces.append(time_slice)
         # A fault as any other, whatever its type means to a generator.
         return next(iter(()))
 
