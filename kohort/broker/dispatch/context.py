@@ -180,7 +180,7 @@ class RequestContext:
             accounts = quotas.accounts(self.connection, self.header.client_id)
             if accounts.request is not None:
                 work = MeteredCoroutine(work, self.connection)
-        return Deferred.of(work, self.broker.tasks, name=name)
+        return Deferred.from_coroutine(work, self.broker.tasks, name=name)
 
     @property
     def client(self) -> Client:

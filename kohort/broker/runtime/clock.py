@@ -1,8 +1,8 @@
 """The broker's two clocks, which must not be confused.
 
 Monotonic time is for deadlines and durations; it never jumps and has no meaning outside this
-process. Wall-clock time is for what is stored or shown: commit timestamps, log-append timestamps,
-retention. Both are integer milliseconds.
+process. Wall-clock time is for stored and displayed times: commit timestamps, log-append
+timestamps, retention. Both are integer milliseconds.
 
 Only shells read a clock. The cores get `now_ms` as an argument.
 """
@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The system's clocks."""
+    """The operating system's clocks."""
 
     __slots__ = ()
 

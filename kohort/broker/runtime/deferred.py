@@ -1,7 +1,7 @@
-"""`Deferred`, a future that calls its callbacks immediately; every deferred response is one.
+"""`Deferred`, a future that calls its callbacks immediately; used for every deferred response.
 
 An asyncio future schedules its callbacks for the next event loop iteration, each with a handle of
-its own: half of the cost of responding to one of thousands of waiting requests. The callbacks of a
+its own, which is half of the cost of a response when thousands of requests wait. The callbacks of a
 `Deferred` are called within `set_result` and `set_exception`. So they must be short, and must
 neither raise nor start other work. Coroutines of the broker itself, which wait for a high watermark
 or an fsync, await an asyncio future or task: such waits are few, and another iteration does not
@@ -21,11 +21,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Tasks = set[asyncio.Task[Any]]
-"""Running tasks, for code that has to wait for their end."""
+"""Running tasks, so that their end can be awaited."""
 
 
 class Deferred(Generic[T]):
-    """A result that is not available yet. It is set, fails, or is cancelled, once.
+    """A result that is not available yet. It gets a result or an error, or is cancelled, once.
 
     After a cancellation `set_result` and `set_exception` do nothing, so callers need not check.
     """
@@ -41,14 +41,14 @@ class Deferred(Generic[T]):
         self._callbacks: tuple[Callable[[Deferred[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
         self._source: Deferred[Any] | asyncio.Task[T] | None = None
-        """The source of the result. Nothing else uses it, so it is cancelled with this."""
+        """The source of the result. Nothing else uses it, so it is cancelled with this object."""
 
     @property
     def is_cancelled(self) -> bool:
         return isinstance(self.error, asyncio.CancelledError)
 
     def result(self) -> T:
-        """Return the result, or raise the error. It must be done."""
+        """Return the result, or raise the error. Call this only when done."""
         assert self.is_done
         if self.error is not None:
             raise self.error
@@ -83,7 +83,7 @@ class Deferred(Generic[T]):
     # For consumers.
 
     def cancel(self) -> bool:
-        """Cancel it; False if it is done already."""
+        """Cancel it; return False if it is already done."""
         if self.is_done:
             return False
         self.error = asyncio.CancelledError()
@@ -94,7 +94,7 @@ class Deferred(Generic[T]):
         return True
 
     def add_done_callback(self, callback: Callable[[Deferred[T]], object]) -> None:
-        """Call `callback` with this when it is done; at once if it is done already."""
+        """Call `callback` with this object when it is done; immediately if it already is."""
         if self.is_done:
             callback(self)
         else:
@@ -103,11 +103,11 @@ class Deferred(Generic[T]):
     def map(self, make: Callable[[T], R]) -> R | Deferred[R]:
         """Apply `make` to the result.
 
-        Returns what `make` returns if the result is available. Otherwise returns a `Deferred` of
-        it, which fails if this fails or `make` raises. That is this object itself if it has no
-        callbacks, so that cancelling the one cancels the other.
+        Returns the value of `make` if the result is available, otherwise a `Deferred` of that
+        value, which fails if this object fails or `make` raises. If this object has no callbacks,
+        that is this object itself, so cancelling one cancels the other.
 
-        Raises: the error of this, or what `make` raises, if this is done.
+        Raises: the error of this object, or of `make`, if this object is done.
         """
         if self.is_done:
             return make(self.result())
@@ -123,7 +123,7 @@ class Deferred(Generic[T]):
     def finally_(self, make: Callable[[Deferred[T]], R]) -> Deferred[R]:
         """Apply `make` to this object when it is done, has failed or was cancelled.
 
-        Returns a `Deferred` of what `make` returns. Cancelling that cancels this.
+        Returns a `Deferred` of the value of `make`. Cancelling that cancels this object.
         """
         made: Deferred[R] = Deferred()
         made._make = make
@@ -146,15 +146,15 @@ class Deferred(Generic[T]):
             try:
                 yield from waiting
             except asyncio.CancelledError:
-                # As with asyncio's futures: cancelling the waiting task cancels this.
+                # As with asyncio's futures: cancelling the waiting task cancels this object.
                 self.cancel()
                 raise
         return self.result()
 
     @staticmethod
-    def of(work: Coroutine[Any, Any, T], tasks: Tasks, *, name: str) -> Deferred[T]:
-        """Run a coroutine as a task, which is in `tasks` while it runs; return its result.
-        Cancelling the `Deferred` cancels the task.
+    def from_coroutine(work: Coroutine[Any, Any, T], tasks: Tasks, *, name: str) -> Deferred[T]:
+        """Run a coroutine as a task, which is in `tasks` while it runs; return a `Deferred` of its
+        result. Cancelling that cancels the task.
         """
         deferred: Deferred[T] = Deferred()
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -166,7 +166,7 @@ class Deferred(Generic[T]):
                 deferred.cancel()
             elif (error := ended.exception()) is not None:
                 if deferred.is_done:
-                    logger.info("%s failed after its waiter had gone: %r", name, error)
+                    logger.info("%s failed after its result had been cancelled: %r", name, error)
                 deferred.set_exception(error)
             else:
                 deferred.set_result(ended.result())
@@ -195,7 +195,7 @@ class Deferred(Generic[T]):
 
     def _notify(self) -> None:
         self.is_done = True
-        # Neither is needed any more, and both may hold much memory.
+        # Neither is needed any more, and both may refer to much memory.
         self._source = self._make = None
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:

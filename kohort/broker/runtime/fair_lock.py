@@ -1,5 +1,5 @@
-"""A lock that is granted round robin by owner, so that no owner delays another by more than one of
-its own uses.
+"""A lock that is granted round robin by owner, so that an owner delays another by at most one
+use.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from kohort.broker.core.security.fair_queue import FairQueue
 
 
 class FairLock:
-    """A mutual exclusion lock for tasks, like `asyncio.Lock`; waiters of one owner are served in
-    order.
-    """
+    """A lock for tasks, like `asyncio.Lock`; waiters of the same owner are served in order."""
 
     def __init__(self) -> None:
         self._waiting: FairQueue[Hashable, asyncio.Future[None]] = FairQueue(sys.maxsize)
-        """Futures by owner; unbounded, so users have to bound their number."""
+        """Futures by owner; unbounded, so callers must limit their number."""
         self._is_locked = False
 
     @asynccontextmanager

@@ -1,9 +1,9 @@
 """Runs the purgatory on an event loop: one timer for all deadlines, and work in small slices.
 
-Guarantees: one iteration works no longer than a slice, or one batch of entries, before the loop
-handles its sockets again; no deadline expires before every socket has been read once more, so that
-after a pause of the process (a suspended laptop, a long stall) heartbeats in the socket buffers
-count before sessions expire.
+Guarantees: an event loop iteration works for at most one slice, or one batch of entries, before the
+loop handles its sockets again. No deadline expires before every socket has been read once more, so
+that after a pause of the process (a suspended laptop, a long stall) heartbeats in the socket
+buffers count before sessions expire.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from kohort.broker.core.purgatory import ENTRIES_PER_TURN, Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 
-TURN_MS = 5
-"""Longer than for other work: operations in the purgatory are late already."""
+SLICE_MS = 5
+"""Longer than for other work, because expired operations are already late."""
 
 _ENTRIES_PER_STEP = 10
 """Entries between two checks of the clock."""
@@ -37,19 +37,19 @@ class PurgatoryShell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         """When `_timer` fires; meaningful while there is one."""
-        self._drain_turn: asyncio.Handle | None = None
-        self._expiry_turn: asyncio.Handle | None = None
+        self._drain_handle: asyncio.Handle | None = None
+        self._expiry_handle: asyncio.Handle | None = None
         self._is_closed = False
-        # Completed operations cause responses, whose cost the clock does not show here.
-        self._time_slice = Slice(clock, TURN_MS, ENTRIES_PER_TURN // _ENTRIES_PER_STEP)
+        # Completed operations cause responses, whose cost this slice does not measure.
+        self._time_slice = Slice(clock, SLICE_MS, ENTRIES_PER_TURN // _ENTRIES_PER_STEP)
         purgatory.attach(self)
 
     def wake_soon(self) -> None:
-        if self._drain_turn is None and not self._is_closed:
-            self._drain_turn = self._loop.call_soon(self._drain)
+        if self._drain_handle is None and not self._is_closed:
+            self._drain_handle = self._loop.call_soon(self._drain)
 
     def wake_at(self, deadline_ms: int) -> None:
-        if self._is_closed or self._expiry_turn is not None:
+        if self._is_closed or self._expiry_handle is not None:
             return  # The expiry in progress re-arms the timer.
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
@@ -60,14 +60,14 @@ class PurgatoryShell:
         self._timer_ms = deadline_ms
 
     def close(self) -> None:
-        """Complete all operations and stop. Operations triggered by that are completed as well."""
+        """Complete all operations and stop. Operations that this triggers are completed as well."""
         if self._is_closed:
             return
         self._is_closed = True
-        for handle in (self._timer, self._drain_turn, self._expiry_turn):
+        for handle in (self._timer, self._drain_handle, self._expiry_handle):
             if handle is not None:
                 handle.cancel()
-        self._timer = self._drain_turn = self._expiry_turn = None
+        self._timer = self._drain_handle = self._expiry_handle = None
         self._purgatory.shutdown()
         while self._purgatory.has_work:
             self._purgatory.drain()
@@ -78,14 +78,14 @@ class PurgatoryShell:
 
     def _hop(self, hops_left: int) -> None:
         if hops_left:
-            self._expiry_turn = self._loop.call_soon(self._hop, hops_left - 1)
+            self._expiry_handle = self._loop.call_soon(self._hop, hops_left - 1)
         else:
             self._expire()
 
     def _expire(self) -> None:
-        """Expire what was due when the iteration began, and schedule the rest.
+        """Expire the operations that were due when the iteration began, and schedule the rest.
 
-        One entry may be the end of a join phase with thousands of members, so steps begin small.
+        One entry may end a join phase with thousands of members, so the first steps are small.
         """
         purgatory = self._purgatory
         now_ms = self._clock.monotonic_ms()
@@ -96,17 +96,17 @@ class PurgatoryShell:
 
         try:
             if not is_due():
-                # The entry that the timer was set for has been cancelled. The purgatory relies on
-                # the timer until it is called, and would announce only earlier deadlines.
+                # The timer's entry has been cancelled. Until `expire` is called, the purgatory
+                # relies on that timer, and announces only earlier deadlines.
                 purgatory.expire(now_ms, 0)
             sizes = chain((1, 2, 4, 8), repeat(_ENTRIES_PER_STEP))
             self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
         finally:
-            # After an error, too, which must not end all other deadlines.
+            # After an error as well, so that the other deadlines still expire.
             if is_due():
-                self._expiry_turn = self._loop.call_soon(self._expire)
+                self._expiry_handle = self._loop.call_soon(self._expire)
             else:
-                self._expiry_turn = None
+                self._expiry_handle = None
                 next_ms = purgatory.next_deadline_ms
                 if next_ms is not None:
                     self.wake_at(next_ms)
@@ -116,7 +116,7 @@ class PurgatoryShell:
         try:
             self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_ENTRIES_PER_STEP))
         finally:
-            self._drain_turn = None
+            self._drain_handle = None
             if purgatory.has_work:
                 self.wake_soon()
 

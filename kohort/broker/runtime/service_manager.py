@@ -1,4 +1,6 @@
-"""Notifies systemd, or another manager with its protocol, of readiness and stopping (sd_notify)."""
+"""Reports readiness and stopping to systemd, or to another manager with its protocol
+(sd_notify).
+"""
 
 import logging
 import os
@@ -12,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def notify(state: str) -> None:
-    """Send a state; does nothing without NOTIFY_SOCKET, and never fails the broker."""
+    """Send a state. Does nothing without NOTIFY_SOCKET; an error is only logged."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -20,7 +22,7 @@ def notify(state: str) -> None:
         # A name in the abstract namespace, which begins with a NUL.
         address = "\0" + address[1:]
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as one:
-            one.sendto(state.encode(), address)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as unix_socket:
+            unix_socket.sendto(state.encode(), address)
     except OSError as error:
-        logger.warning("NOTIFY_SOCKET cannot be told %s: %s", state, error)
+        logger.warning("Cannot send %s to NOTIFY_SOCKET: %s", state, error)

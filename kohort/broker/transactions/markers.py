@@ -97,7 +97,7 @@ class PartitionMarkers:
         if found.high_watermark >= appended.next_offset:
             self._end_offsets(topic, partition, producer_id, is_commit=is_commit)
             return ErrorCode.NONE
-        return Deferred.of(
+        return Deferred.from_coroutine(
             self._wait(found, appended.next_offset, producer_id, is_commit=is_commit),
             self._tasks,
             name=f"marker in {found!r}",

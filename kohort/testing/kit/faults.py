@@ -192,7 +192,7 @@ class Faults:
                 continue
             if fault.delay_ms or fault.hold:
                 work = self._late(fault, api, ctx, request, faults)
-                return Deferred.of(work, ctx.broker.tasks, name=f"late {api.name}")
+                return Deferred.from_coroutine(work, ctx.broker.tasks, name=f"late {api.name}")
             return self._act(fault, api, ctx, request, faults)
         return api.handler(ctx, request)
 

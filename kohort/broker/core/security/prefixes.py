@@ -88,7 +88,7 @@ class Prefixes:
                     return united
         return united
 
-    def of(self, name: str) -> list[str]:
+    def matching(self, name: str) -> list[str]:
         """The prefixes of a name, in any order, each once."""
         order = self._order
         if order is None:

@@ -117,7 +117,7 @@ class _Owned:
             if bits is not None:
                 yield _LITERAL, one, bits
         if self.prefixed is not None:
-            for prefix in self.prefixed.of(name):
+            for prefix in self.prefixed.matching(name):
                 yield _PREFIXED, prefix, self.prefixed[prefix]
 
     def __bool__(self) -> bool:
@@ -201,7 +201,7 @@ class _OfType:
             return None
         return alike.name if alike.name == name else name
 
-    def of(self, principal: str, host: str) -> Iterator[tuple[_Whose, _Owned]]:
+    def matching(self, principal: str, host: str) -> Iterator[tuple[_Whose, _Owned]]:
         """The rules that apply to a client."""
         for whose in _applying(principal, host):
             owned = self.owned.get(whose)
@@ -302,7 +302,7 @@ class RuleIndex:
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
         literal = of_type.literal_of(name)
         found: DecidingRules | None = None
-        for whose, owned in of_type.of(principal, host):
+        for whose, owned in of_type.matching(principal, host):
             for pattern, named, bits in owned.matching(name, literal):
                 if bits & denying:
                     return DecidingRules(_DENY, whose, pattern, named, bits & denying)
@@ -331,7 +331,7 @@ class RuleIndex:
         allowing = denying << _ALLOWED
         allowed: list[tuple[PatternType, str]] = []
         denied: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}
-        for _, owned in self._types[kind].of(principal, host):
+        for _, owned in self._types[kind].matching(principal, host):
             for pattern, name, bits in owned:
                 if bits & denying:
                     denied[pattern].add(name)

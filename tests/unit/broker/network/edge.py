@@ -52,7 +52,7 @@ class Echo:
                 promise.set_result(None)
             return promise.finally_(lambda _: [framed(body)])
         if body.startswith(b"stubborn"):
-            return Deferred.of(self.fail_when_cancelled(), self.tasks, name="stubborn")
+            return Deferred.from_coroutine(self.fail_when_cancelled(), self.tasks, name="stubborn")
         if body.startswith(b"close"):
             raise CloseConnection("as asked")
         if body.startswith(b"fault"):

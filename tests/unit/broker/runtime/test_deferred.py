@@ -206,8 +206,8 @@ async def test_a_coroutine_is_a_task_for_as_long_as_somebody_waits() -> None:
         await asyncio.sleep(0 if ends else 1_000)
         return 5
 
-    ended = Deferred.of(work(ends=True), tasks, name="work")
-    endless = Deferred.of(work(ends=False), tasks, name="work")
+    ended = Deferred.from_coroutine(work(ends=True), tasks, name="work")
+    endless = Deferred.from_coroutine(work(ends=False), tasks, name="work")
     assert len(tasks) == 2
     assert await ended == 5
     endless.cancel()
@@ -232,11 +232,14 @@ async def test_a_coroutine_that_raises_fails_even_where_no_one_waits_any_more(
         raise KeyError
 
     with pytest.raises(KeyError):
-        await Deferred.of(failing(), tasks, name="failing")
-    stubborn = Deferred.of(work(), tasks, name="stubborn")
+        await Deferred.from_coroutine(failing(), tasks, name="failing")
+    stubborn = Deferred.from_coroutine(work(), tasks, name="stubborn")
     await asyncio.sleep(0)
     with caplog.at_level(logging.INFO):
         stubborn.cancel()
         await asyncio.wait(list(tasks))
         await asyncio.sleep(0)
-    assert "stubborn failed after its waiter had gone: RuntimeError('too late')" in caplog.text
+    assert (
+        "stubborn failed after its result had been cancelled: RuntimeError('too late')"
+        in caplog.text
+    )

@@ -47,7 +47,7 @@ def test_peers_of_whom_something_was_said_are_not_remembered_without_end() -> No
     log = PeerLog(logging.getLogger("peers"), VirtualClock())
     for number in range(2 * PEERS_REMEMBERED + 5):
         log.note_once("slow", str(number), "slow")
-    assert len(log._said_ms) <= PEERS_REMEMBERED
+    assert len(log._logged_ms) <= PEERS_REMEMBERED
 
 
 def test_what_only_those_who_debug_want_is_written_for_them_alone(

@@ -9,7 +9,7 @@ import uvloop
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.runtime.clock import Clock, SystemClock
-from kohort.broker.runtime.purgatory_shell import TURN_MS, PurgatoryShell
+from kohort.broker.runtime.purgatory_shell import SLICE_MS, PurgatoryShell
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 
@@ -226,7 +226,7 @@ def test_a_turn_of_slow_operations_ends_by_the_clock(
             before = done
 
     run(test())
-    assert most_at_once <= 2 * (TURN_MS + 10), "one turn of wake-ups and one of expiries"
+    assert most_at_once <= 2 * (SLICE_MS + 10), "one turn of wake-ups and one of expiries"
 
 
 def test_the_ends_of_many_large_join_phases_get_turns_of_their_own(
@@ -236,7 +236,7 @@ def test_the_ends_of_many_large_join_phases_get_turns_of_their_own(
 
     def end_one(keys: list[str], now_ms: int) -> None:
         ended.append(now_ms)
-        clock.advance(2 * TURN_MS)
+        clock.advance(2 * SLICE_MS)
 
     async def test() -> None:
         PurgatoryShell(purgatory, clock)
