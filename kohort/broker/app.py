@@ -171,8 +171,8 @@ class Broker:
         for unused in config.named_directories[1:]:
             if (Path(unused) / FILE_NAME).exists():
                 raise StartError(
-                    f"several data directories are not supported, and {unused} has the data of a "
-                    "broker: make it the first or the only one in log.dirs"
+                    f"several data directories are not supported, but {unused} contains a "
+                    "broker's data: make it the first or the only one in log.dirs"
                 )
         try:
             stack.enter_context(self._environment.lock(config.data_directory))

@@ -56,4 +56,4 @@ def _log_warnings(loaded: LoadedConfig) -> None:
         logger.warning("%s", warning)
     if loaded.ignored:
         names = ", ".join(f"{given.name} ({given.origin})" for given in loaded.ignored)
-        logger.warning("settings of Kafka that change nothing here: %s", names)
+        logger.warning("Kafka settings without effect here: %s", names)

@@ -206,7 +206,7 @@ class Purgatory:
             try:
                 sink.fire(entries, now_ms)
             except Exception as error:  # noqa: BLE001
-                self._report("handing over expired timers", error)
+                self._report("delivering expired timers", error)
         self._announced_ms = self.next_deadline_ms
         return len(due)
 

@@ -34,7 +34,7 @@ class RebalanceLog:
             self._interval_ends_ms = now_ms + INTERVAL_MS
             self._written = 0
             if self._left_out:
-                logger.info("%d more rebalances have no line here", self._left_out)
+                logger.info("%d more rebalances were not logged", self._left_out)
                 self._left_out = 0
         if self._written >= LINES_PER_INTERVAL:
             self._left_out += 1

@@ -58,7 +58,7 @@ class ClosingQueue:
     def add(self, waiting: Waiting) -> None:
         if self._queue and self.weight + waiting.weight > WEIGHT_MAX:
             if not self.dropped_count:
-                logger.warning("Too many rebalances at once: some will have no record")
+                logger.warning("Too many rebalances at once: some are not recorded")
             self.dropped_count += 1
             return
         self.weight += waiting.weight

@@ -170,7 +170,7 @@ class RebalanceHistory:
             fold.observe(event, now)
         except Exception:
             # An error in the history must not disturb the group, in whose step this runs.
-            logger.exception("The history of group %r starts over", group_id)
+            logger.exception("Internal error: the history of group %r is restarted", group_id)
             self._start_over(group_id, fold)
             return
         if fold.closed:
@@ -374,7 +374,9 @@ class RebalanceHistory:
             await self._close_one(waiting)
         except Exception:
             # An internal error loses one record, not the whole history.
-            logger.exception("A rebalance of group %r has no record", waiting.group_id)
+            logger.exception(
+                "Internal error: a rebalance of group %r is not recorded", waiting.group_id
+            )
             self._queue.dropped_count += 1
         finally:
             self._is_making_record = False
@@ -468,7 +470,7 @@ class RebalanceHistory:
             self._take_closed(group_id, fold)
         except Exception:
             # One group's error must not end the look at all others.
-            logger.exception("The history of group %r starts over", group_id)
+            logger.exception("Internal error: the history of group %r is restarted", group_id)
             self._start_over(group_id, fold)
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:

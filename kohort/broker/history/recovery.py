@@ -47,7 +47,7 @@ class RecordedGenerations:
             except ValueError as error:
                 logger.warning(
                     "Generation %d of group %r has no record in the history, and none can be "
-                    "made: %s",
+                    "created: %s",
                     stored.generation,
                     stored.group_id,
                     error,

@@ -42,7 +42,7 @@ async def restore(
         await time_slice.pause()
     if len(rings):
         noun = "group" if len(rings) == 1 else "groups"
-        logger.info("The rebalance history knows of %d %s", len(rings), noun)
+        logger.info("Restored %d %s to the rebalance history", len(rings), noun)
     return entries
 
 
@@ -64,7 +64,7 @@ def _unfinished(running: dict[str, Entry]) -> Iterator[Entry]:
         try:
             text = unfinished(entry.text)
         except ValueError as error:
-            logger.warning("Left out an entry of the rebalance history: %s", error)
+            logger.warning("Skipped an entry of the rebalance history: %s", error)
             continue
         if text is not None:
             yield entry._replace(kind=REBALANCE, text=text)

@@ -104,7 +104,7 @@ class TopicHistoryLog:
         self.lost_count += count
         if not self._is_failing:
             self._is_failing = True
-            logger.warning("The rebalance history is not stored until this is over: %s", error)
+            logger.warning("The rebalance history is not stored while this error lasts: %s", error)
 
     async def _append_batch(self, entries: Sequence[Entry]) -> None:
         encoded = await self._encode(entries)
@@ -123,7 +123,7 @@ class TopicHistoryLog:
     async def _create(self, wall_ms: int) -> Topic:
         if self._is_failing and wall_ms < self._next_creation_ms:
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, "the topic could not be made a moment ago"
+                ErrorCode.KAFKA_STORAGE_ERROR, "the topic could not be created recently"
             )
         self._next_creation_ms = wall_ms + RETRY_CREATION_MS
         return await self._topics.changes.create_topic(

@@ -86,13 +86,13 @@ def plan_export(
     plan = ExportPlan(root, release)
     problems = plan.findings.problems
     if files.exists(str(root / KAFKA_FILE)):
-        problems.append(f"it is Kafka's: it has {KAFKA_FILE}")
+        problems.append(f"it is a Kafka data directory: it contains {KAFKA_FILE}")
         return plan
     content = _own_content(files, root, problems)
     if content is None:
         return plan
     if any(topic.deleted for topic in content.topics):
-        problems.append("topics are deleted that still have directories: start Kohort once more")
+        problems.append("deleted topics still have directories: start Kohort once more")
     epochs = PartitionDirectories(files, root, clean_shutdown=True)
     directory_id = new_id()
     plan.meta = MetaProperties(content.properties[CLUSTER_ID], node_id, directory_id)
@@ -189,7 +189,7 @@ def _own_content(files: FileSystem, root: Path, problems: list[str]) -> Content 
     """What Kohort's databases say, where both say the same."""
     path, mirror = root / DATABASE, root / MIRROR_FILE_NAME
     if not files.exists(str(path)):
-        problems.append(f"it is no data directory of Kohort: it has no {DATABASE}")
+        problems.append(f"it is not a Kohort data directory: it has no {DATABASE}")
         return None
     try:
         found = [_read(one) for one in (path, mirror) if files.exists(str(one))]

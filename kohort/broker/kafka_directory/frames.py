@@ -66,18 +66,18 @@ def decode_record(frame: Buffer) -> tuple[int, MetadataRecord | None]:
     number, position = read_uvarint(frame, position)
     version, position = read_uvarint(frame, position)
     if frame_version != _FRAME_VERSION:
-        raise DecodeError(f"a record of the metadata in a frame of version {frame_version}")
+        raise DecodeError(f"a metadata record in a frame of version {frame_version}")
     message = RECORD_TYPES.get(number)
     if message is None:
         if number not in _WITHOUT_MEANING and number not in {_BEGIN, _END, _ABORT}:
-            raise DecodeError(f"a record of the metadata of type {number}, which is not known")
+            raise DecodeError(f"a record of the metadata of type {number} that is not known")
         return number, None
     if version not in schema_of(message).versions:
-        raise DecodeError(f"a {message.__name__} of version {version}, which is not known")
+        raise DecodeError(f"a {message.__name__} of version {version} that is not known")
     record: MetadataRecord
     record, end = codec(message, version).decode(frame, position)
     if end != len(frame):
-        raise DecodeError(f"{len(frame) - end} bytes behind a {message.__name__}")
+        raise DecodeError(f"{len(frame) - end} bytes after a {message.__name__}")
     return number, record
 
 

@@ -101,7 +101,7 @@ class Replay:
     def apply(self, record: MetadataRecord) -> None:
         """Take a record into account. Features are not kept: each broker has its own."""
         handle: Callable[[Replay, Any], None] | None = _HANDLERS.get(type(record))
-        assert handle is not None, f"{type(record).__name__} is no record of the log"
+        assert handle is not None, f"{type(record).__name__} is not a record of the log"
         handle(self, record)
 
     def _topic(self, record: TopicRecord) -> None:
@@ -125,7 +125,7 @@ class Replay:
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         partition = self._found(record.topic_id).partitions.get(record.partition_id)
         if partition is None:
-            raise ValueError(f"a change of partition {record.partition_id}, which there is not")
+            raise ValueError(f"a change of partition {record.partition_id}, which does not exist")
         if record.leader != NO_LEADER_CHANGE:
             partition.leader = record.leader
             partition.leader_epoch += 1
@@ -196,7 +196,7 @@ class Replay:
     def _found(self, topic_id: bytes) -> TopicImage:
         topic = self.image.topics.get(topic_id)
         if topic is None:
-            raise ValueError(f"a record of topic {topic_id.hex()}, which there is not")
+            raise ValueError(f"a record of topic {topic_id.hex()}, which does not exist")
         return topic
 
 

@@ -79,7 +79,7 @@ def plan_import(
     problems = plan.findings.problems
     path = root / KAFKA_FILE
     if not path.exists():
-        problems.append(f"it is no directory of Kafka: it has no {KAFKA_FILE}")
+        problems.append(f"it is not a Kafka data directory: it has no {KAFKA_FILE}")
         return plan
     try:
         plan.meta = parse_meta_properties(path.read_text())
@@ -87,7 +87,7 @@ def plan_import(
         plan.image, has_tokens = read_image((metadata or root) / DIRECTORY)
     except FileNotFoundError as error:
         problems.append(
-            f"there is no {error.filename}: --metadata-log-dir tells where the controller's log is"
+            f"there is no {error.filename}: set --metadata-log-dir to the controller's log"
         )
         return plan
     except (ValueError, MetadataUnreadableError) as error:
@@ -158,10 +158,12 @@ def _of_others(image: ClusterImage, meta: MetaProperties) -> list[str]:
             " kafka-reassign-partitions.sh"
         )
     if unusual:
-        problems.append(f"topics whose names or partitions are not legal: {shown(unusual)}")
+        problems.append(f"topics with invalid names or partitions: {shown(unusual)}")
     tiered = [topic.name for topic in image.topics.values() if _is_tiered(image, topic)]
     if tiered:
-        problems.append(f"records in remote storage, which Kohort has not: {shown(tiered)}")
+        problems.append(
+            f"records in remote storage, which Kohort does not support: {shown(tiered)}"
+        )
     return problems
 
 

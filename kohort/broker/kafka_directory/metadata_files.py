@@ -69,7 +69,7 @@ def read_image(directory: Path) -> tuple[ClusterImage, bool]:
             start, _, path = snapshots[-1]
             _replay(reader, replay, path)
             if not reader.is_whole:
-                raise DecodeError("a snapshot without an end")
+                raise DecodeError("a snapshot without a footer")
         for base_offset, path in _segments(directory):
             if base_offset > start and not snapshots and base_offset != 0:
                 raise DecodeError("the log does not begin at 0, and there is no snapshot")

@@ -90,7 +90,7 @@ def _take_broker_configs(
     image: ClusterImage, broker: str, configs: Mapping[str, str], node_id: int
 ) -> list[str]:
     if broker not in {"", str(node_id)}:
-        return [f"settings of broker {broker}, which this one was once"] if configs else []
+        return [f"settings of broker {broker} (a former id of this broker)"] if configs else []
     kept = {name: text for name, text in configs.items() if not name.startswith(OWN_PREFIX)}
     if kept:
         image.configs[BROKER_CONFIGS, broker] = kept

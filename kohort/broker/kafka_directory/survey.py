@@ -92,7 +92,7 @@ def survey(
         if parsed is None:
             if name not in _OTHER_DIRECTORIES and not name.endswith((STRAY_SUFFIX, _FUTURE_SUFFIX)):
                 findings.problems.append(
-                    f"{root / name} is no partition's: Kafka does not start beside it; move it away"
+                    f"{root / name} is not a partition: Kafka would not start; move it away"
                 )
             continue
         topic_id, count = topics.get(parsed[0], (b"", 0))
@@ -109,7 +109,7 @@ def survey(
             continue
         found.there.add(parsed)
     if strays:
-        findings.notes.append(f"directories of no topic, left alone: {shown(strays)}")
+        findings.notes.append(f"directories without a topic, left unchanged: {shown(strays)}")
     return found
 
 

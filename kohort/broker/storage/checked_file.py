@@ -63,7 +63,7 @@ def read_checked(files: FileSystem, path: str) -> bytes | None:
         file.close()
     sums = _read_sums(files, path + CHECKSUM_SUFFIX)
     if sums and crc32c(content) not in sums:
-        raise CorruptFileError(f"{path} does not have the checksum noted beside it")
+        raise CorruptFileError(f"{path} does not match its checksum file")
     return content
 
 

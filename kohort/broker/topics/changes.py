@@ -60,7 +60,7 @@ def _uninterrupted(
 def _look_at_outcome(task: asyncio.Future[Any]) -> None:
     """Log the failure of a change whose caller has gone."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.debug("A change of the topics failed: %r", error)
+        logger.debug("A topic change failed: %r", error)
 
 
 def _free_of_charge(partitions: int) -> None:
@@ -124,7 +124,9 @@ class TopicChanges:
             raise outcome
         topic = self._catalog.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted as soon as created")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted right after its creation"
+            )
         return topic
 
     @_uninterrupted
@@ -323,7 +325,8 @@ class TopicChanges:
                 self._catalog.add(topic)
             else:
                 failures[topic.name] = KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"The partitions of {topic.name} cannot be made."
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"The partitions of {topic.name} cannot be created.",
                 )
                 failed.append(topic)
         if failed:
@@ -342,14 +345,16 @@ class TopicChanges:
             await self._disk.run(self._disk.data.store.mark_topics_deleted, ids)
         except StorageError as error:
             for topic in topics:
-                logger.error("%s stays and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
+                logger.error("%s cannot be removed and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
                 self._catalog.add(topic)
             return
         try:
             await self._remove(topics)
         except StorageError as error:
             names = ", ".join(topic.name for topic in topics)
-            logger.warning("the remains of %s stay until the next start: %s", names, error)
+            logger.warning(
+                "the remains of %s cannot be removed before the next start: %s", names, error
+            )
 
     async def _remove(self, topics: Sequence[Topic]) -> None:
         """Remove the files of topics that store and catalog no longer have. Raises StorageError."""

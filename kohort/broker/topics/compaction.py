@@ -224,7 +224,7 @@ class Compactor:
         """Record damage: the segment is marked, and plans end before it from now on."""
         self.failure_count += 1
         self._damaged.add(partition)
-        logger.warning("%r is only compacted up to damage: %s", partition, error)
+        logger.warning("%r is compacted only up to its damaged part: %s", partition, error)
 
     def _note_failure(self, partition: Partition, error: Exception) -> None:
         if partition.log.failed:
@@ -250,7 +250,7 @@ class Compactor:
         try:
             return read_offsets(self._files, self._root, CLEANER_OFFSET_FILE)
         except (CorruptFileError, OSError) as error:
-            logger.warning("%s; compaction looks at everything again", error)
+            logger.warning("%s; compaction starts from the beginning", error)
             return {}
 
     async def _write_checkpoint(self) -> None:

@@ -101,7 +101,9 @@ class DataDirectory:
             try:
                 refuse += self._release(topic)
             except (OSError, StorageError) as error:
-                logger.warning("the remains of %s stay until the next start: %s", topic, error)
+                logger.warning(
+                    "the remains of %s cannot be removed before the next start: %s", topic, error
+                )
             else:
                 released.append(topic.topic_id)
         try:
@@ -144,7 +146,7 @@ class DataDirectory:
                 refuse += directories.rename_deleted(remains)
                 directories.sync_names()
             except OSError as error:
-                logger.warning("remains of topic %s cannot be moved: %s", topic.name, error)
+                logger.warning("the remains of topic %s cannot be moved: %s", topic.name, error)
             else:
                 self.store.forget_topics([topic.topic_id])
         directories.keep_notes_of(living)
@@ -162,7 +164,11 @@ class DataDirectory:
         strays = existing - known.keys()
         if strays:
             shown = ", ".join(f"{name}-{index}" for name, index in sorted(strays)[:5])
-            logger.warning("Left alone, as directories of no topic: %d, %s", len(strays), shown)
+            logger.warning(
+                "Left unchanged, because they belong to no topic: %d directories: %s",
+                len(strays),
+                shown,
+            )
         if self.was_clean:
             return []
         return [(known[name, index], index) for name, index in sorted(existing & known.keys())]

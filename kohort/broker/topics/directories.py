@@ -124,7 +124,7 @@ class PartitionDirectories:
             write_topic_id(self.files, str(directory), topic_id, sync=True)
         except OSError as error:
             # A full disk must not prevent reading a log; the next start tries again.
-            logger.warning("%s: the topic's id cannot be noted: %s", directory, error)
+            logger.warning("%s: the topic's id cannot be stored: %s", directory, error)
 
     def leader_epoch(self, name: str, index: int) -> int:
         """Return the leader epoch of an unopened partition, without looking at its directory."""
@@ -166,7 +166,9 @@ class PartitionDirectories:
         renamed = []
         for directory in directories:
             parsed = parse_partition_directory(directory.name)
-            assert parsed is not None, f"{directory} is not named as a partition"
+            assert parsed is not None, (
+                f"{directory} does not have the name of a partition directory"
+            )
             target = directory.with_name(deleted_directory(*parsed, unique_hex()))
             self.files.rename(str(directory), str(target))
             renamed.append(target)
@@ -320,7 +322,7 @@ class PartitionDirectories:
         if found == topic_id:
             return _DirectoryOwner.OURS
         target = directory.with_name(f"{directory.name}.{unique_hex()}{STRAY_SUFFIX}")
-        logger.warning("%s belongs to another topic; it is set aside as %s", directory, target.name)
+        logger.warning("%s belongs to another topic; it is renamed to %s", directory, target.name)
         self.files.rename(str(directory), str(target))
         self.files.sync_directory(str(self.root))
         return _DirectoryOwner.ANOTHER

@@ -159,7 +159,7 @@ class TopicManager:
         try:
             await self.disk.write_checkpoints()
         except StorageError as error:
-            logger.error("%s; started all the same", error)  # noqa: TRY400 - the text says it all.
+            logger.error("%s; the broker starts regardless", error)  # noqa: TRY400 - the text says it all.
 
     def _make_compactor(self) -> Compactor:
         return Compactor(

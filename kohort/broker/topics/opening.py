@@ -75,7 +75,7 @@ class Opener:
         try:
             return self.effective(overrides)
         except ValueError as error:
-            logger.warning("configs of topic %s are not used: %s", name, error)
+            logger.warning("invalid configs of topic %s are ignored: %s", name, error)
             return self.effective({})
 
     def forget_configs(self) -> None:
@@ -199,7 +199,7 @@ def usable_overrides(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
         try:
             TOPIC_SETTINGS[name].parse(text)
         except (KeyError, ValueError) as error:
-            logger.warning("%s=%s of topic %s is not used: %s", name, text, topic, error)
+            logger.warning("%s=%s of topic %s is ignored: %s", name, text, topic, error)
         else:
             usable[name] = text
     return usable

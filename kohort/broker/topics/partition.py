@@ -178,7 +178,7 @@ class Partition:
                     header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered
                 )
             except UnendedTransactionError as error:
-                self._log_refusal("batch for %r is refused: %s", error, wall_ms)
+                self._log_refusal("rejected a batch for %r: %s", error, wall_ms)
                 raise
         if duplicate is not None:
             return Appended(

@@ -141,31 +141,32 @@ class Rebuilding:
         names = {topic.name for topic in proven}
         logger.error(
             "neither metadata database in %s can be used: the metadata is rebuilt; topics"
-            " that were still readable there: %d, known by their directories alone: %d",
+            " still readable there: %d, known only by their directories: %d",
             self._root,
             len(salvaged.topics),
             len(names),
         )
         for name in sorted(names - INTERNAL_TOPICS):
             logger.error(
-                "lost: the configs of topic %s, and any partitions behind its last directory. Until"
-                " somebody sets them again nothing of it is deleted: %s",
+                "lost: the configs of topic %s, and any partitions after its last directory. Until"
+                " they are set again, none of its records are deleted: %s",
                 name,
                 _shown(CAREFUL_CONFIGS),
             )
         for name in sorted(names & INTERNAL_TOPICS):
-            logger.error("lost: the configs of %s; they are those of a new one", name)
+            logger.error("lost: the configs of %s, which get the defaults", name)
         if CLUSTER_ID not in salvaged.properties:
             logger.error("lost: the id of the cluster, unless kohort.cluster.id is set")
-        kept = [one for one in salvaged.properties if one.startswith(BROKER_CONFIGS)]
-        shown = ", ".join(one.removeprefix(BROKER_CONFIGS) or "all brokers" for one in sorted(kept))
+        kept = [name for name in salvaged.properties if name.startswith(BROKER_CONFIGS)]
+        shown = ", ".join(
+            name.removeprefix(BROKER_CONFIGS) or "all brokers" for name in sorted(kept)
+        )
         logger.error(
-            "lost: what was set for brokers at run time, but for what is left of %s",
+            "lost: dynamic broker configs, except the remaining ones of %s",
             shown or "none",
         )
         logger.error(
-            "lost, perhaps: users, access rules and limits of clients; some that were removed may"
-            " be back"
+            "possibly lost: users, access rules and client quotas; removed ones may have returned"
         )
 
 

@@ -62,7 +62,7 @@ class EventCounts(Counter[str]):
             case Superseded(record, partition, error):
                 self["superseded_markers"] += 1
                 logger.warning(
-                    "A later marker than that of %r, epoch %d, is in %s-%d already (%s)",
+                    "%r, epoch %d: %s-%d already has a later marker (%s)",
                     transactional_id,
                     record.producer_epoch,
                     partition.topic,
@@ -104,7 +104,7 @@ class EventCounts(Counter[str]):
         elif cause is EndCause.TIMEOUT:
             counts.aborted_by_timeout += 1
             logger.info(
-                "The transaction of %r took longer than its %d ms, and was aborted",
+                "The transaction of %r exceeded its timeout of %d ms and was aborted",
                 transactional_id,
                 record.timeout_ms,
             )

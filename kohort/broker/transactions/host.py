@@ -359,7 +359,7 @@ class TransactionHost:
                 for effect in one.take_effects():
                     self._carry_out(one, effect)
         except Exception:
-            logger.exception("What transactional id %r asked for failed", one.transactional_id)
+            logger.exception("A request of transactional id %r failed", one.transactional_id)
             self._break(one)
             return
         if self._stuck and one.is_idle:
@@ -398,7 +398,7 @@ class TransactionHost:
                 "The transaction of %r is decided, but cannot be completed yet: %s",
                 name,
                 ", ".join(f"{topic}-{index}" for topic, index in partitions[:TOLD_MAX])
-                or "its own log refuses to be written",
+                or "its own log cannot be written",
             )
 
     def _break(self, one: TransactionalId) -> None:

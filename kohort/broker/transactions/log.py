@@ -175,5 +175,5 @@ def _decode(key: bytes, value: bytes) -> TransactionRecord | None:
         transactional_id = decode_key(key)
         return None if transactional_id is None else decode_value(transactional_id, value)
     except DecodeError as error:
-        logger.warning("A record of the transactions' log is left out: %s", error)
+        logger.warning("Skipped a record of the transactions' log: %s", error)
         return None

@@ -30,7 +30,7 @@ def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
         try:
             found = partition.open_transactions()
         except KafkaError as error:
-            logger.warning("%r is not reconciled with its transactions: %s", partition, error)
+            logger.warning("%r cannot be reconciled with its transactions: %s", partition, error)
             continue
         for one in found:
             yield OpenInPartition(
@@ -113,7 +113,7 @@ class Reconciler:
             record = owner.record
             if record is None or record.state.is_prepared or record.producer_epoch > epoch:
                 return
-            logger.warning("Epoch %d of %r is fenced by the start", epoch, owner.transactional_id)
+            logger.warning("Fenced epoch %d of %r at startup", epoch, owner.transactional_id)
             self._host.fence(owner, epoch + 1)
             await self._host.wait_settled(owner)
 
@@ -144,7 +144,7 @@ class Reconciler:
                 return False
             case AddLost():
                 assert owner is not None
-                logger.warning("%r goes on in its transaction: %r", owner.transactional_id, found)
+                logger.warning("%r continues its transaction: %r", owner.transactional_id, found)
                 self._host.add_lost(owner, found.place)
                 await self._host.wait_settled(owner)
             case WriteMarker():
@@ -171,7 +171,7 @@ class Reconciler:
         )
         error = written if isinstance(written, ErrorCode) else await written
         logger.warning(
-            "%s by the start: %r of %r%s%s",
+            "%s at startup: %r of %r%s%s",
             repair.result.name,
             found,
             name,

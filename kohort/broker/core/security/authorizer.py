@@ -203,7 +203,7 @@ class Authorizer:
         if str(principal) in self.super_users:
             return "super user"
         if self._is_suspended:
-            return "rules were lost, and what is left has not been confirmed"
+            return "rules were lost, and the remaining ones have not been confirmed"
         if self._index.matches(kind, name):
             return "no rule of the matching patterns applies"
         if self.allow_everyone_if_no_acl_found:

@@ -49,7 +49,7 @@ def fields_of(certificate: bytes) -> CertificateFields:
     try:
         return _fields_of(memoryview(certificate))
     except (IndexError, UnicodeDecodeError) as error:
-        raise DerError("the certificate is cut off") from error
+        raise DerError("the certificate is truncated") from error
 
 
 def _fields_of(certificate: memoryview) -> CertificateFields:
@@ -68,7 +68,7 @@ def _fields_of(certificate: memoryview) -> CertificateFields:
     not_after = _time(tag, bytes(time).decode("ascii"))
     tag, subject, rest = element(rest)
     if tag != SEQUENCE:
-        raise DerError("the certificate has no subject where it should be")
+        raise DerError("the certificate has no subject in the expected place")
     _, _, rest = element(rest)
     names: frozenset[bytes] = frozenset()
     while rest:
@@ -82,7 +82,7 @@ def _time(tag: int, text: str) -> str:
     if tag == _GENERALIZED_TIME:
         return text
     if tag != _UTC_TIME or not text[:2].isdigit():
-        raise DerError("the certificate has no beginning or end of its validity")
+        raise DerError("the certificate has no validity period")
     return f"{19 if int(text[:2]) >= _CENTURY_AT else 20}{text}"
 
 
@@ -135,7 +135,7 @@ def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
     if size & 0x80:
         length_bytes = size & 0x7F
         if not 1 <= length_bytes <= _LENGTH_BYTES_MAX:
-            raise DerError("a length that DER does not have")
+            raise DerError("the length is not valid DER")
         begin += length_bytes
         size = int.from_bytes(data[2:begin], "big")
     if begin + size > len(data):
@@ -148,7 +148,7 @@ def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
     while data:
         tag, content, data = element(data)
         if tag != wanted:
-            raise DerError("built of other elements than it should be")
+            raise DerError("the structure is not that of a certificate")
         yield content
 
 

@@ -53,7 +53,7 @@ def subject_of(certificate: bytes) -> str:
     try:
         parts = ["+".join(_attributes(one)) for one in members(subject, SET)]
     except IndexError as error:
-        raise DerError("the certificate's subject is cut off") from error
+        raise DerError("the certificate's subject is truncated") from error
     return ",".join(reversed(parts))
 
 

@@ -60,7 +60,7 @@ class MappingRules:
 def _read(text: str) -> _Rule:
     found = _RULE.match(text)
     if found is None or found.end() != len(text):
-        raise RulesError(f"{text[:100]!r} is no rule")
+        raise RulesError(f"{text[:100]!r} is not a rule")
     if found["default"]:
         return _Rule(None, "", "")
     # Java writes named groups without the P, and classes like \\w match ASCII only.
@@ -84,7 +84,7 @@ def _filled(replacement: str, found: re.Match[str]) -> str:
         if name is not None and name in found.re.groupindex:
             return found[name] or ""
         if digits is None:
-            raise NoRuleError(f"the replacement {replacement!r} has a group that there is not")
+            raise NoRuleError(f"the replacement {replacement!r} refers to an unknown group")
         # Digits belong to the number as long as such a group exists; the rest is text.
         end = next((end for end in range(len(digits), 1, -1) if int(digits[:end]) <= count), 1)
         if int(digits[:end]) <= count:

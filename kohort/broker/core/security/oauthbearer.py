@@ -48,9 +48,9 @@ def read_message(data: bytes) -> Claimed:
     """The token in a client's first message. Raises SaslFailure."""
     found = _MESSAGE.fullmatch(data)
     if found is None or found["scheme"].lower() != b"bearer":
-        raise SaslFailure("not a message of OAUTHBEARER")
+        raise SaslFailure("not an OAUTHBEARER message")
     if len(found["token"]) > TOKEN_CHARACTERS_MAX:
-        raise SaslFailure("a token that is too long")
+        raise SaslFailure("the token is too long")
     authzid = (found["authzid"] or b"").decode("ascii")
     return Claimed(authzid, found["token"].decode("ascii"))
 
@@ -67,9 +67,9 @@ def checked_subject(
     if now_s >= expires_s + rules.skew_s:
         raise SaslFailure("the token has expired")
     if issued_s > now_s + rules.skew_s or begins_s > now_s + rules.skew_s:
-        raise SaslFailure("the token is not good yet")
+        raise SaslFailure("the token is not valid yet")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
-        raise SaslFailure("the token is of another issuer")
+        raise SaslFailure("the token is from another issuer")
     if rules.audiences and not set(rules.audiences) & set(_audiences(claims)):
         raise SaslFailure("the token is for another audience")
     given = claims.get(rules.subject_claim)

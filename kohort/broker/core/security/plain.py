@@ -22,7 +22,7 @@ class PlainLogin(NamedTuple):
         """Raise SaslFailure if the client asks to act as another user."""
         if self.authzid and self.authzid != self.user:
             raise SaslFailure(
-                "the authorization id is not the name",
+                "the authorization id differs from the user name",
                 "Authentication failed: Client requested an authorization id that is different"
                 " from username",
             )
@@ -34,7 +34,7 @@ def read_plain(token: bytes) -> PlainLogin:
     parts = token.split(b"\0")
     if len(parts) != _PARTS:
         raise SaslFailure(
-            "a token of other than three parts",
+            "the message does not have three parts",
             f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}",
         )
     authzid, user, password = parts

@@ -93,7 +93,7 @@ class ScramExchange:
         try:
             text = token.decode()
         except UnicodeDecodeError:
-            raise SaslFailure("the token is not UTF-8") from None
+            raise SaslFailure("the message is not UTF-8") from None
         if self._credential is None:
             return self._first(text)
         return self._final(text, self._credential)
@@ -101,14 +101,14 @@ class ScramExchange:
     def _first(self, text: str) -> Challenge:
         found = _FIRST.fullmatch(text)
         if found is None:
-            raise SaslFailure("the first token is not one of SCRAM")
+            raise SaslFailure("the first message is not a SCRAM message")
         self.user = _unescaped(found["name"])
         if ",tokenauth=true" in found["extensions"].lower():
-            raise SaslFailure("delegation tokens are not served")
+            raise SaslFailure("delegation tokens are not supported")
         authzid = _unescaped(found["authzid"] or "") if found["authzid"] else ""
         if authzid and authzid != self.user:
             raise SaslFailure(
-                "the authorization id is not the name",
+                "the authorization id differs from the user name",
                 "Authentication failed: Client requested an authorization id that is different"
                 " from username",
             )
@@ -122,7 +122,7 @@ class ScramExchange:
     def _final(self, text: str, credential: Credential) -> Done:
         found = _FINAL.fullmatch(text)
         if found is None:
-            raise SaslFailure("the last token is not one of SCRAM")
+            raise SaslFailure("the final message is not a SCRAM message")
         try:
             proof = base64.b64decode(found["proof"], validate=True)
         except ValueError:
@@ -134,9 +134,9 @@ class ScramExchange:
         key = xor(proof if is_of_length else signed, signed)
         is_proved = hmac.compare_digest(hashlib.new(self._hash_name, key).digest(), stored_key)
         if found["binding"] != BINDING:
-            raise SaslFailure("channel binding is not served")
+            raise SaslFailure("channel binding is not supported")
         if not hmac.compare_digest(found["nonce"].encode(), self._nonce.encode()):
-            raise SaslFailure("the nonce is another one (librdkafka before 2.6.1 repeats its own)")
+            raise SaslFailure("the nonce differs (librdkafka before 2.6.1 repeats its own)")
         if not is_proved or not is_of_length or credential.is_made_up:
             # For every user, so that the time taken does not reveal which users exist.
             why_unknown = self._why_unknown(self.user)
@@ -164,5 +164,5 @@ def made_up(
 def _unescaped(name: str) -> str:
     plain = _ESCAPE.sub(lambda one: {"2C": ",", "3D": "="}.get(one[1], "\0"), name)
     if not plain or "\0" in plain:
-        raise SaslFailure("the name is empty, or escaped wrongly")
+        raise SaslFailure("the user name is empty or escaped incorrectly")
     return plain

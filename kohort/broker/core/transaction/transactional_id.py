@@ -420,7 +420,7 @@ class TransactionalId:
         via: TransactionState | None = None,
     ) -> None:
         """Ask for an append; `via` is an intermediate state."""
-        assert self._pending is None, "two transitions at once"
+        assert self._pending is None, "a transition is already in progress"
         record, last_epoch = transition
         state = TransactionState.DEAD
         if isinstance(record, TransactionRecord):

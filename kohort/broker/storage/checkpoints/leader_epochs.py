@@ -195,5 +195,5 @@ def parse_leader_epochs(content: bytes, path: str) -> list[EpochStart]:
         for earlier, later in pairwise(starts)
     )
     if not rising or (starts and min(starts[0]) < 0):
-        raise CorruptFileError(f"{path}: entries do not rise")
+        raise CorruptFileError(f"{path}: entries are not in ascending order")
     return starts

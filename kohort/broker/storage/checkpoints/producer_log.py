@@ -58,7 +58,7 @@ def note_control(
     try:
         marker = decode_marker(batch, header)
     except DecodeError as error:
-        logger.warning("the control batch at %d is passed over: %s", base_offset, error)
+        logger.warning("skipped the control batch at %d: %s", base_offset, error)
         return None
     if marker is None:
         return None
@@ -383,14 +383,14 @@ class ProducerLog:
             for first_offset, producer_id in list(state.spans.open.items()):
                 if after.spans.open.get(first_offset) == producer_id:
                     continue
-                hole = next((one for one in holes if one.stop > first_offset + 1), None)
+                hole = next((lost for lost in holes if lost.stop > first_offset + 1), None)
                 if hole is None:
                     continue
                 place = max(hole.start, first_offset + 1)
-                holes = [range(place + 1, hole.stop) if one is hole else one for one in holes]
+                holes = [range(place + 1, hole.stop) if lost is hole else lost for lost in holes]
                 entry = self._end(producer_id, place, state)
                 logger.error(
-                    "%s: the marker of a transaction of producer %d is lost with offsets %d to %d;"
+                    "%s: the marker of a transaction of producer %d was lost with offsets %d to %d;"
                     " its records from offset %d on count as aborted",
                     self._directory,
                     producer_id,

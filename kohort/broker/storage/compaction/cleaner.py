@@ -88,7 +88,7 @@ def plan_compaction(
             _first_written_ms(segment) < wall_ms - config.max_compaction_lag_ms for segment in dirty
         )
     except OSError as error:
-        raise StorageError(f"{log!r} cannot be looked through for compaction: {error}") from error
+        raise StorageError(f"{log!r} cannot be read for compaction: {error}") from error
     if not dirty or (ratio <= config.min_cleanable_dirty_ratio and not is_overdue):
         return None
     return CompactionPlan(tuple(segments), first_dirty_offset, end_offset, ratio)
@@ -253,7 +253,7 @@ class Compaction:
             try:
                 note_keys(self._offsets, data, header)
             except DecodeError as error:
-                logger.warning("%r: batch at %d is left alone: %s", segment, batch[0], error)
+                logger.warning("%r: batch at %d is left unchanged: %s", segment, batch[0], error)
             self.cleaned_up_to = header.next_offset
         return True
 

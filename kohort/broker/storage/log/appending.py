@@ -59,7 +59,7 @@ class LogAppender:
         if active.size_bytes and must_roll(active, config, header, base_offset, wall_ms):
             active = self._start_segment(wall_ms)
         if leader_epoch != state.epochs.latest:
-            with state.errors_as("the leader epoch cannot be noted"):
+            with state.errors_as("the leader epoch cannot be stored"):
                 state.assign_epoch(leader_epoch)
         prefix = placement_prefix(base_offset, header.length, leader_epoch)
         parts = (prefix, memoryview(batch)[PLACEMENT_BYTES:])
@@ -133,7 +133,7 @@ class LogAppender:
             # Damaged data stays, so that it can be repaired; nothing may be appended after it,
             # where a walk from batch to batch would not get.
             state.end_offset = max(state.end_offset, found or 0)
-            logger.warning("%r has a damaged end; going on in a new segment", active)
+            logger.warning("%r has a damaged end; a new segment is used", active)
             self._start_segment(wall_ms)
         state.is_tail_known = True
         self._is_ready = True

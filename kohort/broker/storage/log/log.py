@@ -405,7 +405,7 @@ class PartitionLog:
             state.replace_segments(replaced, cleaned, wall_ms)
         except OSError as error:
             if is_decided or not cleaned.discard():
-                state.fail(f"{state.directory}: compacted segments cannot be put in place: {error}")
+                state.fail(f"{state.directory}: compacted segments cannot be installed: {error}")
             raise StorageError(f"{state.directory}: {error}") from error
         return True
 
@@ -441,7 +441,7 @@ class PartitionLog:
         """
         state = self._state
         name = parse_partition_directory(self.directory.name)
-        assert name is not None, f"{self.directory} is not named as a partition"
+        assert name is not None, f"{self.directory} does not have the name of a partition directory"
         target = self.directory.with_name(deleted_directory(*name, unique_hex))
         state.fail(f"{state.directory} is deleted")
         for segment in state.segments:

@@ -91,14 +91,14 @@ def report(directory: str, lost: Sequence[LostOffsets], orphans: Iterable[int]) 
     for offset in orphans:
         if not any(one.start <= offset < one.stop for one in lost):
             logger.error(
-                "%s: the .log of the segment at %d is gone; nothing tells how much was in it",
+                "%s: the .log of the segment at %d is missing; the loss is unknown",
                 directory,
                 offset,
             )
     for one in lost:
         logger.error(
-            "%s: offsets %d to %d are lost: what was noted beside the log proves that they were"
-            " there, and their batches are gone",
+            "%s: offsets %d to %d are lost: the files next to the log prove that they"
+            " existed, but their batches are missing",
             directory,
             one.start,
             one.stop - 1,

@@ -228,7 +228,7 @@ def _recover(
         if following is not None and following.base_offset <= recovery_point:
             continue
         recovered = recover_segment(segment, recovery_point, epochs, terms.leader_epoch_max)
-        end_offset, opened.is_tail_known = recovered.end_offset, recovered.is_end_good
+        end_offset, opened.is_tail_known = recovered.end_offset, recovered.is_end_valid
         if following is None or following.base_offset == end_offset:
             continue
         is_orphaned = end_offset in content.orphans

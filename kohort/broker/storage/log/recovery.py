@@ -40,7 +40,7 @@ class Recovered(NamedTuple):
 
     end_offset: int
     """The offset of the next batch."""
-    is_end_good: bool
+    is_end_valid: bool
     """Whether a batch can be appended after the last one; otherwise it needs a new segment."""
 
 
@@ -61,23 +61,23 @@ def recover_segment(
     # verified here must be the content of the disk; dirty pages are not dropped.
     segment.log.drop_cached()
     scan = _Scan(segment, epochs, leader_epoch_max, start, offset)
-    is_end_good = True
+    is_end_valid = True
     while (problem := scan.run()) is not None:
         if scan.end_offset >= recovery_point:
             cut_bytes = segment.size_bytes - scan.position
-            text = "%s; %d bytes are cut off %r, from offset %d on"
+            text = "%s; truncated %d bytes of %r, from offset %d on"
             logger.warning(text, problem, cut_bytes, segment, scan.end_offset)
             segment.truncate(scan.position)
             break
-        logger.error("%s; it was on the disk before the stop and stays", problem)
+        logger.error("%s; it had been flushed before the broker stopped, so it is kept", problem)
         resumed = _way_past_damage(segment, scan.position, recovery_point)
         if resumed is None:
-            scan.end_offset, is_end_good = recovery_point, False
+            scan.end_offset, is_end_valid = recovery_point, False
             break
         scan.resume(resumed)
     scan.write_indexes(start, offset)
     segment.sync(with_indexes=True)
-    return Recovered(scan.end_offset, is_end_good)
+    return Recovered(scan.end_offset, is_end_valid)
 
 
 class _Scan:
@@ -92,7 +92,7 @@ class _Scan:
         end_offset: int,
     ) -> None:
         self.position = position
-        """The position after the last good batch,"""
+        """The position after the last valid batch,"""
         self.end_offset = end_offset
         """and the next offset after it."""
         self._segment = segment

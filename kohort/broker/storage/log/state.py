@@ -180,7 +180,7 @@ class LogState:
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Start a new leader epoch at the end of the log. Raises OSError."""
-        assert leader_epoch > self.epochs.latest, "leader epochs only rise"
+        assert leader_epoch > self.epochs.latest, "leader epochs must increase"
         self.epochs.assign(leader_epoch, self.end_offset)
         self.flusher.note_file(self.directory, EPOCHS_FILE_NAME)
 

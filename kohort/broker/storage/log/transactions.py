@@ -218,7 +218,7 @@ class IndexRepair:
         state, segment, right = self._state, self._segment, self._right
         if right is None:
             return
-        with state.errors_as("a rebuilt index cannot be put in place"):
+        with state.errors_as("a rebuilt index cannot be installed"):
             if self._rebuilding.is_void or segment.aborted is not self._index:
                 with suppress(FileNotFoundError):
                     state.files.remove(self._index.path + _REBUILT_SUFFIX)

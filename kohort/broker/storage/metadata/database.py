@@ -325,14 +325,14 @@ class MetadataDatabase:
         found, ours = set(self._connection.execute(_TABLES)), _our_tables()
         if is_ours and version == len(_MIGRATIONS):
             if found != ours:
-                raise DamagedError(f"{self.path} is damaged: its tables are not as they were made")
+                raise DamagedError(f"{self.path} is damaged: its tables were changed")
         elif found == ours or (not is_ours and found & ours):
-            raise DamagedError(f"{self.path} is damaged: its header does not fit its tables")
+            raise DamagedError(f"{self.path} is damaged: its header does not match its tables")
         elif not is_ours:
             raise MetadataError(f"{self.path} is a database of another program")
         else:
             raise MetadataError(
-                f"{self.path} has version {version} and was made by a later release; this one reads"
+                f"{self.path} has version {version}, created by a later release; this one reads"
                 f" versions up to {len(_MIGRATIONS)}"
             )
 

@@ -104,7 +104,7 @@ class MetadataStore:
     def set_partition_count(self, topic_id: bytes, partition_count: int) -> None:
         """Store a higher partition count."""
         topic = self._topics[topic_id]
-        assert partition_count >= topic.partition_count, "partitions are never taken away"
+        assert partition_count >= topic.partition_count, "partitions are never removed"
         self._put_topics([dataclasses.replace(topic, partition_count=partition_count)])
 
     def set_topic_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
@@ -187,7 +187,7 @@ class MetadataStore:
         try:
             self._mirror.change(statements)
         except StorageError:
-            logger.exception("the mirror of the metadata is given up until the next start")
+            logger.exception("the mirror of the metadata is not used until the next start")
             # The change is durable, but a mirror that lacks it must never be restored from.
             self._mirror.destroy()
             self._mirror = None

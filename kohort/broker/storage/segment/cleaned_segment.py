@@ -75,7 +75,7 @@ class CleanedSegment:
         """Append a batch unchanged, including its offsets."""
         header = read_header(batch)
         if self.size_bytes + len(batch) > POSITION_MAX:
-            raise OSError(f"{self._log.path} has grown beyond what a segment can hold")
+            raise OSError(f"{self._log.path} exceeds the maximum size of a segment")
         if header.max_timestamp > self._latest.timestamp:
             self._latest = TimestampOffset(header.max_timestamp, header.last_offset)
         if self._unindexed_bytes > self._interval:

@@ -100,7 +100,7 @@ def read_batches(
             return found_range
     data = segment.log.pread(stop - start, start)
     if len(data) != stop - start:
-        raise CorruptBatchError(f"{segment!r} has lost its end")
+        raise CorruptBatchError(f"{segment!r} is truncated")
     return data
 
 

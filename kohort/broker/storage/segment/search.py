@@ -66,7 +66,7 @@ def header_of_entry(segment: LogSegment, number: int) -> BatchHeader | None:
 
 def rebuild_index(segment: LogSegment) -> None:
     """Rebuild the .index file from the batches, skipping damaged ones where possible."""
-    logger.warning("%s does not fit the log and is rebuilt", segment.path(INDEX_SUFFIX))
+    logger.warning("%s does not match the log and is rebuilt", segment.path(INDEX_SUFFIX))
     segment.is_index_rebuilt = True
     entries: list[IndexEntry] = []
     position, base_offset = 0, segment.base_offset

@@ -95,12 +95,12 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
         # It was complete and on disk when this was decided, and ended where the next segment
         # starts; so it was damaged or truncated later.
         if base_offset in replaced:
-            logger.error("%s is damaged; the segments that it was made from stay", path)
+            logger.error("%s is damaged; the segments that it replaces are kept", path)
             discard_cleaned(files, directory, base_offset)
             return
         logger.error("%s is damaged; offsets from %s on are lost", path, end_offset or base_offset)
         end_offset = end_offset or base_offset
-    logger.info("%s takes its place", path)
+    logger.info("installing the compacted segment %s", path)
     for offset in replaced:
         if offset < end_offset:
             for suffix in _IN_ORDER[::-1]:

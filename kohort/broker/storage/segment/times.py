@@ -207,7 +207,7 @@ def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
                     entries.append(latest)
                 indexed = position
     except CorruptBatchError as error:
-        logger.warning("%s; the latest timestamp of the segment stays unknown", error)
+        logger.warning("%s; the segment's latest timestamp remains unknown", error)
         return
     segment.max_timestamp, segment.max_timestamp_offset = latest
     if latest.timestamp >= 0 and (not entries or latest.timestamp > entries[-1].timestamp):
@@ -218,6 +218,6 @@ def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
         path = segment.path(TIME_INDEX_SUFFIX)
         try:
             segment.time_index.replace_all(entries)
-            logger.warning("%s did not fit the log and is rebuilt", path)
+            logger.warning("%s did not match the log and is rebuilt", path)
         except OSError as error:
             logger.warning("%s cannot be rebuilt: %s", path, error)

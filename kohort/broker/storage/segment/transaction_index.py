@@ -230,7 +230,7 @@ class TransactionIndex:
             for version, _, first, last, stable in _ENTRY.iter_unpack(content):
                 is_right = first < last and 0 <= stable <= last + 1
                 if version != _VERSION or last <= last_offset or not is_right:
-                    return f"{self.path} is wrong about a marker at {last}"
+                    return f"{self.path} has a wrong entry for the marker at {last}"
                 last_offset = last
             if number < self._found_count:
                 found = content[: (self._found_count - number) * ENTRY_BYTES]

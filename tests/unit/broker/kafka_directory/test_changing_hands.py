@@ -213,9 +213,9 @@ def test_listeners_without_a_controller_s_are_a_mistake(
     ("spoil", "why"),
     [
         (lambda root: (root / ".kafka_cleanshutdown").unlink(), "not stopped cleanly"),
-        (lambda root: (root / "holiday pictures").mkdir(), "does not start beside it"),
-        (lambda root: (root / KAFKA_FILE).touch(), "it is Kafka's"),
-        (lambda root: (root / FILE_NAME).unlink(), "no data directory of Kohort"),
+        (lambda root: (root / "holiday pictures").mkdir(), "Kafka would not start"),
+        (lambda root: (root / KAFKA_FILE).touch(), "it is a Kafka data directory"),
+        (lambda root: (root / FILE_NAME).unlink(), "not a Kohort data directory"),
         (lambda root: (root / FILE_NAME).write_bytes(b"not a database"), "start Kohort once more"),
         (
             lambda root: (root / "orders-0" / "partition.metadata").write_text(
@@ -355,7 +355,7 @@ async def test_a_snapshot_without_an_end_is_refused(root: Path) -> None:
     export(root)
     (path,) = (root / DIRECTORY).iterdir()
     path.write_bytes(path.read_bytes()[:-75])
-    assert "without an end" in " ".join(planned_import(root).findings.problems)
+    assert "without a footer" in " ".join(planned_import(root).findings.problems)
 
 
 async def test_the_log_of_the_controllers_may_be_elsewhere(root: Path, tmp_path: Path) -> None:

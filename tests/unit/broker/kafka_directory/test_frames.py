@@ -187,7 +187,7 @@ def test_a_delegation_token_is_noticed() -> None:
         (bytes((0, 2, 0)), "a frame of version 0"),
         (bytes((1, 99, 0)), "type 99"),
         (bytes((1, 2, 9)), "TopicRecord of version 9"),
-        (encode_record(TopicRecord(name="a", topic_id=ORDERS)) + b"\0", "1 bytes behind"),
+        (encode_record(TopicRecord(name="a", topic_id=ORDERS)) + b"\0", "1 bytes after"),
     ],
 )
 def test_a_record_that_is_not_known_is_an_error(frame: bytes, why: str) -> None:
@@ -308,7 +308,7 @@ def test_a_rule_that_is_none_of_ours_is_told() -> None:
 
 
 def test_records_of_a_log_without_its_start_are_an_error() -> None:
-    with pytest.raises(ValueError, match="which there is not"):
+    with pytest.raises(ValueError, match="which does not exist"):
         replayed([m.RemoveTopicRecord(topic_id=ORDERS)])
     with pytest.raises(ValueError, match="partition 7"):
         replayed(

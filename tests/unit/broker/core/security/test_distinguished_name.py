@@ -131,5 +131,5 @@ def test_without_a_rule_there_is_no_principal(rules: str) -> None:
     "rules", ["nonsense", "RULE:(/x/", "RULE:a", "RULE:a/b/X", "DEFAULT,nonsense"]
 )
 def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
-    with pytest.raises(RulesError, match=re.escape(rules[:3]) + "|cannot be read|no rule"):
+    with pytest.raises(RulesError, match=re.escape(rules[:3]) + "|cannot be read|not a rule"):
         MappingRules(rules)

@@ -72,7 +72,7 @@ def test_it_is_good_until_its_end_and_the_skew_and_not_a_moment_longer() -> None
 @pytest.mark.parametrize("name", ["iat", "nbf"])
 def test_it_is_good_from_its_beginning_less_the_skew(name: str) -> None:
     assert checked({name: NOW_S + SKEW_S})[0] == "alice"
-    refused("not good yet", {name: NOW_S + SKEW_S + 0.001})
+    refused("not valid yet", {name: NOW_S + SKEW_S + 0.001})
 
 
 @pytest.mark.parametrize("name", ["exp", "iat", "nbf"])

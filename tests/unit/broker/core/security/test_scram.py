@@ -144,10 +144,10 @@ def test_a_last_token_that_is_signed_by_hand_is_right() -> None:
 @pytest.mark.parametrize(
     ("binding", "nonce", "why"),
     [
-        ("biws", f"theirs{NONCE}x", "the nonce is another one"),
-        ("biws", f"theirs{NONCE[:-1]}", "the nonce is another one"),
-        ("biws", f"xheirs{NONCE}", "the nonce is another one"),
-        ("biws", "theirs", "the nonce is another one"),
+        ("biws", f"theirs{NONCE}x", "the nonce differs"),
+        ("biws", f"theirs{NONCE[:-1]}", "the nonce differs"),
+        ("biws", f"xheirs{NONCE}", "the nonce differs"),
+        ("biws", "theirs", "the nonce differs"),
         ("eSws", f"theirs{NONCE}", "channel binding"),
         ("biw=", f"theirs{NONCE}", "channel binding"),
         ("cD10bHMtdW5pcXVlLCw=", f"theirs{NONCE}", "channel binding"),

@@ -261,7 +261,7 @@ def test_without_an_index_an_unknown_outcome_counts_as_aborted(
     log = open_log(files)
     (entry,) = aborted(log)
     assert (entry.producer_id, entry.first_offset) == (5, 0)
-    assert "/data/t-0: the marker of a transaction of producer 5 is lost with offsets 1 to 1" in (
+    assert "/data/t-0: the marker of a transaction of producer 5 was lost with offsets 1 to 1" in (
         caplog.text
     )
 

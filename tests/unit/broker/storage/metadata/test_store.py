@@ -326,7 +326,7 @@ def test_a_mirror_that_cannot_be_written_does_not_fail_the_change(
     store.create_topics([topic("orders")])
     other.execute("ROLLBACK")
     other.close()
-    assert "mirror of the metadata is given up" in caplog.text
+    assert "mirror of the metadata is not used" in caplog.text
     assert not (tmp_path / MIRROR_FILE_NAME).exists()
     store.close()
     again = reopened(tmp_path)
