@@ -1,6 +1,6 @@
 """The daemon's command line: ``python -m kohort`` and ``kohort serve``.
 
-The broker itself is imported when it is to run (:mod:`kohort.broker.daemon`), not for help.
+The broker itself (:mod:`kohort.broker.daemon`) is imported only when it runs, not for `--help`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kohort.broker.runtime.memory.collector import nothing_collected
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give ``parser`` the daemon's options."""
+    """Add the daemon's options to ``parser``."""
     parser.add_argument(
         "--config",
         type=Path,
@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the broker with parsed options until it is told to stop; return the exit code."""
+    """Run the broker with parsed options until SIGTERM or SIGINT; return the exit code."""
     with nothing_collected():
-        from kohort.broker.daemon import run_daemon  # noqa: PLC0415 - nearly all of a start.
+        from kohort.broker.daemon import run_daemon  # noqa: PLC0415 - nearly all of the startup time.
     return run_daemon(options.config, options.override)
 
 

@@ -1,9 +1,9 @@
 """Wires the broker together; the only file that knows all the parts.
 
-Start, in this order, so that nothing is promised before it can be kept: lock the data directory,
-open the logs (recovering what a crash left), replay the groups, and only then accept connections.
-Stop is the reverse: accept nothing new, answer what waits, send what is written, close groups and
-logs, and leave the clean-shutdown mark.
+Startup, in this order: lock the data directory, open the logs (recovering after a crash), replay
+the groups, and only then accept connections. Shutdown is the reverse: accept no new connections,
+answer the pending requests, flush the connections, close groups and logs, and write the
+clean-shutdown marker.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ from kohort.version import VERSION
 logger = logging.getLogger(__name__)
 
 SUPPORTED_FEATURES: Final = {"join.reason": (1, 1), "transaction.version": (0, 2)}
-"""What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood, and producers choose
-their flow by the level of the other (KIP-890)."""
+"""Features in the ApiVersions response: JoinGroup's tag 7728 is supported, and producers choose
+their protocol by the level of transaction.version (KIP-890)."""
 
 JOIN_REASON_LEVEL: Final = 1
-"""Always in use; a client takes a feature that is supported and not in use for one to enable."""
+"""All features are finalized: clients would offer to enable one that is only supported."""
 
 _CANNOT_START: Final = (
     ConfigError,
@@ -90,11 +90,11 @@ _CANNOT_START: Final = (
 
 
 class StartError(Exception):
-    """The broker cannot start; the text says why and what to do."""
+    """The broker cannot start; the message says why, and what to do."""
 
 
 class Broker:
-    """One broker, from its configuration to its last flush."""
+    """A broker: starts it from a configuration, runs it and stops it."""
 
     def __init__(self, loaded: LoadedConfig, *, environment: Environment | None = None) -> None:
         self.config: BrokerConfig = loaded.config
@@ -102,23 +102,23 @@ class Broker:
         self._environment = environment or Environment()
         self._clock = self._environment.clock
         self.background_tasks = BackgroundTasks(self._clock)
-        """Periodic work of all parts, and which of it fails."""
+        """The background tasks of all components."""
         self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
         self.history = self._make_history()
         """Why the groups rebalanced."""
         self.history.add_listener(self.metrics.rebalances.on_record)
         self._not_ready: str | None = "starting"
-        """Why clients cannot be served now, for probes."""
+        """Why clients cannot be served now, for health probes."""
         self.services: BrokerServices
         """Set once `running` has been entered."""
         self.endpoint: Endpoint
-        """Where the first listener is, with the port it really has."""
+        """Address of the first listener, with its actual port."""
         self.network: NetworkServer
         """The open connections. Set once `running` has been entered."""
         self.router: Router
-        """Which handler answers what. Set once `running` has been entered."""
+        """Maps requests to handlers. Set once `running` has been entered."""
         self.listeners: SecureListeners
-        """What clients have to show. Set likewise."""
+        """The authenticators of the listeners. Set once `running` has been entered."""
 
     def new_memory_reclaimer(self) -> MemoryReclaimer:
         """Create the memory reclaimer of a process that runs only this broker, not started yet."""
@@ -132,19 +132,19 @@ class Broker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         async with AsyncExitStack() as stack:
-            # Afterwards: a collection of all that lives would hold up the stop of many groups.
+            # Last: a collection of all live objects would delay the shutdown of many groups.
             when_stopped = stack.enter_context(ExitStack())
-            # Loading makes very many objects that stay, and hardly a cycle.
+            # Loading creates very many long-lived objects and hardly any cycles.
             with nothing_collected():
                 await stack.enter_async_context(self.running())
-            # What is there now stays; the collector need not look at it again. A collection before
-            # would find some 1,700 objects and delay the first answer by 20 ms.
+            # The present objects are long-lived, so they are frozen. A collection before that #
+            # would free some 1,700 objects and delay the first response by 20 ms.
             reclaimer = self.new_memory_reclaimer()
             reclaimer.start()
             when_stopped.callback(reclaimer.stop)
             service_manager.notify(service_manager.READY)
             loop.add_signal_handler(signal.SIGHUP, self.listeners.reload_soon)
-            # Loading what that needs takes 10 ms, which the first clients need not wait for.
+            # Its imports take 10 ms, so they come after the start.
             later = loop.call_later(1, loop.run_in_executor, None, limit_retained_memory)
             await stop.wait()
             later.cancel()
@@ -154,7 +154,7 @@ class Broker:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Broker]:
-        """The broker serves inside of the context and is cleanly stopped at its end.
+        """Serve clients inside the context; shut down cleanly at its end.
 
         Raises:
             StartError: the data directory, an address or a setting cannot be used.
@@ -181,11 +181,11 @@ class Broker:
             raise StartError(f"the data directory {where} cannot be used: {error}") from error
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        """Start part by part; `stack` stops them in the reverse order."""
+        """Start the components one by one; `stack` stops them in reverse order."""
         config = self.config
         self._lock_data_directory(stack)
         shares = descriptor_shares(config, self._environment)
-        # Before the logs are opened: a port that is taken should not cost a recovery.
+        # Before the logs are opened, so that a port in use is reported before a long recovery.
         addresses = Addresses(config, self._environment)
         stack.callback(addresses.close)
         addresses.bind()
@@ -209,7 +209,7 @@ class Broker:
         )
         await topics.start()
         stack.push_async_callback(topics.close)
-        # Before the groups, which go on with the numbers of its records.
+        # Before the groups, which continue its record numbers.
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
         observers = (self.metrics.rebalances, self.history)
@@ -264,10 +264,10 @@ class Broker:
     async def _stop_serving(
         self, server: NetworkServer, dispatcher: Dispatcher, shell: PurgatoryShell
     ) -> None:
-        """Answer what waits, then close the connections."""
+        """Answer the pending requests, then close the connections."""
         self._not_ready = "stopping"
         server.stop_serving()
-        # Before requests that wait for an fsync are told that it came too late.
+        # Before pending requests for an fsync fail with a timeout.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
         await self.services.transactions.host.close()
@@ -403,5 +403,5 @@ class Broker:
 
 
 def _report(doing: str, error: Exception) -> None:
-    """Log an internal error in a delayed operation; its client has been answered."""
+    """Log an internal error in a delayed operation, whose client already has a response."""
     logger.error("Internal error while %s", doing, exc_info=error)

@@ -1,8 +1,7 @@
 """The broker as a process of its own.
 
-Reads the configuration, tells what of it is not used, and runs the broker until SIGTERM or SIGINT.
-Exit codes: 0 after a clean stop, 1 if the broker could not start, 2 for a configuration that cannot
-be used.
+Reads the configuration, logs the ignored settings, and runs the broker until SIGTERM or SIGINT.
+Exit codes: 0 after a clean stop, 1 if the broker could not start, 2 for an invalid configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ BAD_CONFIG: Final = 2
 
 
 def run_daemon(file: Path | None, overrides: Sequence[str]) -> int:
-    """Run a broker with these settings until it is told to stop; return the exit code."""
+    """Run a broker with these settings until SIGTERM or SIGINT; return the exit code."""
     try:
         loaded = load(file=file, overrides=overrides, environment=os.environ)
     except ConfigError as error:

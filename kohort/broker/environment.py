@@ -1,7 +1,7 @@
-"""The machine a broker runs on: time, files, sockets, threads and chance.
+"""A broker's environment: clock, files, sockets, threads and randomness.
 
-Whatever makes two runs of a broker differ comes from here. A simulation replaces it, and with the
-same seed the same broker then does the same.
+All nondeterminism of a broker comes from here. A simulation replaces it; runs with the same seed
+are then identical.
 """
 
 import uuid
@@ -19,7 +19,7 @@ from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataStore
 
 IO_THREADS: Final = 4
-"""fsync, cold reads and compaction; more would only queue at the disk."""
+"""Threads for fsync, cold reads and compaction; more would only queue at the disk."""
 
 
 class Environment:
@@ -31,8 +31,8 @@ class Environment:
     """Replaces the databases in the data directory."""
 
     def lock(self, directory: Path) -> AbstractContextManager[object]:
-        """Make the data directory for its owner alone, and keep other brokers out of it as long as
-        the context lasts.
+        """Create the data directory, accessible by its owner only, and lock it against other
+        brokers for the duration of the context.
 
         Raises DataDirectoryLockedError or OSError.
         """
@@ -51,15 +51,15 @@ class Environment:
         )
 
     def descriptor_limit(self) -> int:
-        """Return how many descriptors this process may open, after raising that limit as far as
-        the operating system allows.
+        """Raise the limit of open file descriptors as far as the operating system allows, and
+        return it.
         """
         return raise_descriptor_limit()
 
     def new_executor(self) -> Executor:
-        """Return an executor for work that blocks."""
+        """Create an executor for blocking work."""
         return ThreadPoolExecutor(IO_THREADS, thread_name_prefix="kohort-io")
 
     def new_uuid(self) -> uuid.UUID:
-        """One that was never used: the end of a member id, the id of a topic."""
+        """Return a new UUID, for the end of a member id or for a topic id."""
         return uuid.uuid4()

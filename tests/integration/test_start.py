@@ -122,7 +122,7 @@ def test_the_first_of_several_data_directories_must_be_the_one_with_data(tmp_pat
     with BrokerThread(used, overrides={"log.dirs": f"{used},{other}"}) as running:
         assert partition_count(running.port, "orders") == 3
     with (
-        pytest.raises(StartError, match=f"{used} has the data of a broker"),
+        pytest.raises(StartError, match=f"{used} contains a broker's data"),
         BrokerThread(other, overrides={"log.dirs": f"{other},{used}"}),
     ):
         pass

@@ -1,1 +1,3 @@
-"""Transactions while the broker runs: ids, their log, and markers for partitions."""
+"""The transaction coordinator's shells: transactional ids, their log, and markers for
+partitions.
+"""

@@ -1,4 +1,4 @@
-"""Counts and logs what becomes of transactions."""
+"""Counts and logs the outcomes of transactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class IdCounts:
-    """What became of the transactions of one id since the start of the broker."""
+    """Outcomes of one id's transactions since the broker started."""
 
     started: int = 0
     committed: int = 0
@@ -24,16 +24,15 @@ class IdCounts:
     aborted_by_timeout: int = 0
     aborted_by_fence: int = 0
     completed_at_start: int = 0
-    """Decided before the start."""
+    """Decided before the broker started."""
     reconciled: int = 0
-    """Partitions that were made to agree after an unclean stop."""
+    """Partitions reconciled with the coordinator after an unclean stop."""
     last_duration_ms: int = -1
-    """The time that the last finished transaction took from beginning to end; -1 before one has
-    ended."""
+    """Duration of the last completed transaction; -1 before the first one."""
 
 
 class EndObserver(Protocol):
-    """Told of every end of a transaction."""
+    """Called at every end of a transaction."""
 
     def on_transaction_ended(self, result: ControlType, duration_ms: int) -> None:
         """All its markers are written. `duration_ms` is wall time since it began."""
@@ -41,18 +40,18 @@ class EndObserver(Protocol):
 
 
 class EventCounts(Counter[str]):
-    """Events since the start, by name: ``started``; ``commit_by_`` and ``abort_by_`` with the
-    cause; ``superseded_markers``; ``reconciled``.
+    """Events since the broker started, by name: ``started``; ``commit_by_`` and ``abort_by_`` with
+    the cause; ``superseded_markers``; ``reconciled``.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.by_id: dict[str, IdCounts] = {}
-        """Counts by transactional id, of those that had a transaction."""
+        """Counts by transactional id, for ids that had a transaction."""
         self.observer: EndObserver | None = None
 
     def note(self, transactional_id: str, event: Event, wall_ms: int) -> None:
-        """Count it, and log what an operator may have to know."""
+        """Count an event, and log it if it concerns operators."""
         match event:
             case Began():
                 self["started"] += 1
@@ -73,13 +72,13 @@ class EventCounts(Counter[str]):
                 assert_never(event)
 
     def note_reconciled(self, transactional_id: str | None) -> None:
-        """A partition was made to agree with the coordinator; None if that knew no such id."""
+        """Count a partition that was reconciled with the coordinator; None for an unknown id."""
         self["reconciled"] += 1
         if transactional_id is not None:
             self._of(transactional_id).reconciled += 1
 
     def forget(self, transactional_id: str) -> None:
-        """Drop the counts of an id that is gone."""
+        """Drop the counts of a removed id."""
         self.by_id.pop(transactional_id, None)
 
     def _of(self, transactional_id: str) -> IdCounts:

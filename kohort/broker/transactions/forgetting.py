@@ -1,6 +1,6 @@
-"""Forgets transactional ids: those that have expired, and idle ones to make room for others.
+"""Removes transactional ids: expired ones, and idle ones to make room for others.
 
-An id is forgotten by its tombstone, which the rules write as they write every record.
+Removing an id means writing its tombstone, through the rules like every record.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class ForgettingHost(Protocol):
     def counts(self) -> EventCounts: ...
 
     def forget(self, one: TransactionalId) -> None:
-        """Write the tombstone of an id that is idle."""
+        """Write the tombstone of an idle id."""
         ...
 
     def is_broken(self, transactional_id: str) -> bool:
-        """Whether the id is not to be touched."""
+        """Whether the id failed with an internal error and must not be changed."""
         ...
 
 
 class Forgetting:
-    """Looks for expired ids now and then, and makes room when a new one comes."""
+    """Removes expired ids periodically, and idle ones when a new id needs room."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Forgetting:
         check_ms: int,
         background_tasks: BackgroundTasks,
     ) -> None:
-        """`check_ms` lies between one look for expired ids and the next."""
+        """`check_ms` is the interval between checks for expired ids."""
         self._host = host
         self._clock = clock
         self._rules = rules
@@ -62,24 +62,24 @@ class Forgetting:
         self._sweeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look for expired ids."""
+        """Start the periodic checks."""
         self._sweeper = self._background_tasks.start(
             "expiry of transactional ids", self._sweep_regularly
         )
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop the periodic checks."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
             self._sweeper = None
 
     def make_room(self) -> ErrorCode:
-        """Have the longest idle ids forgotten while there are too many.
+        """Remove the ids that have been idle longest while there are too many.
 
         Returns:
             COORDINATOR_NOT_AVAILABLE if none is idle, or while the tombstone is being written;
-            NONE if a new id may come.
+            NONE if a new id may be added.
         """
         host = self._host
         while len(host.ids) >= self._ids_max:
@@ -89,12 +89,12 @@ class Forgetting:
             host.counts["evicted"] += 1
             host.forget(oldest)
             if oldest.record is not None:
-                # Its tombstone is being written; the client tries again and finds the room.
+                # Its tombstone is being written; there is room when the client retries.
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
     async def sweep(self) -> None:
-        """Forget ids that have expired, a few at a time."""
+        """Remove expired ids, a few at a time."""
         host = self._host
         time_slice = Slice(self._clock)
         for name in host.ids.idle_names():

@@ -1,12 +1,13 @@
-"""All transactional ids of this broker: loaded, written, marked, overdue, and forgotten.
+"""Hosts all transactional ids of this broker: loading, writing, markers, timeouts and expiry.
 
-Promises: all ids are loaded, and what was decided is completed, before the first request is served.
-What a request changes is durable when it is answered. Where nothing has to be waited for, the end
-of a transaction is answered when it is decided, and is whole before any later request is executed.
+Guarantees: all ids are loaded, and all decided transactions completed, before the first request is
+served. A request's changes are durable before its response. If no partition has to wait for a disk,
+EndTxn is answered when the transaction is decided, and its markers are written before any later
+request is executed.
 
-The rules are in :mod:`kohort.broker.core.transaction`. This shell carries out what they ask for;
-the state of an id is touched by its own steps alone, so there is no lock and no queue: a request
-that comes while a record is being written is refused by the rules.
+The rules are in :mod:`kohort.broker.core.transaction`. This shell executes their effects. Only an
+id's own steps change its state, so there is no lock and no queue: the rules reject a request that
+arrives while a record is being written.
 """
 
 from __future__ import annotations
@@ -53,22 +54,23 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 TOLD_MAX: Final = 10
-"""Partitions that one line of the broker's log names."""
+"""Maximum partitions named in one log line."""
 
 CLOSE_WAIT_S: Final = 5.0
-"""How long a stop waits for appends under way."""
+"""How long a shutdown waits for appends in progress."""
 
 
 class TransactionsConfig(NamedTuple):
-    """What all ids share; `rules` goes to each."""
+    """Settings of all ids; `rules` is passed to each of them."""
 
     rules: TransactionConfig = TransactionConfig()
     ids_max: int = 100_000
-    """Beyond it the id that was idle longest is forgotten to make room for a new one."""
+    """Above it, the id that has been idle longest is removed for each new one."""
     timeout_check_ms: int = 10_000
-    """An overdue transaction is aborted at most so late, even if the wall clock has jumped."""
+    """The maximum delay of the abort of an overdue transaction, even if the wall clock has
+    jumped."""
     expiry_check_ms: int = 3_600_000
-    """How often expired ids are looked for."""
+    """The interval between checks for expired ids."""
 
 
 def _nothing() -> tuple[Never, ...]:
@@ -76,7 +78,7 @@ def _nothing() -> tuple[Never, ...]:
 
 
 class TransactionHost:
-    """See the module."""
+    """Holds the transactional ids and executes the effects of their steps."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class TransactionHost:
         new_producer_id: Callable[[], int],
         background_tasks: BackgroundTasks | None = None,
     ) -> None:
-        """`new_producer_id` gives every id once; it may raise KafkaError. `background_tasks` runs
+        """`new_producer_id` returns each id once; it may raise KafkaError. `background_tasks` runs
         the expiry of ids.
         """
         self.config = config
@@ -99,19 +101,19 @@ class TransactionHost:
         """Logs failed appends: on a full disk, every request of every client causes one."""
         self._new_producer_id = new_producer_id
         self.ids = KnownIds()
-        """The known ids, for others to read; only this host has them take steps."""
+        """The known ids, read-only for other objects; only this host runs their steps."""
         self._unreadable: frozenset[int] = frozenset()
-        """Partitions of the log that could not be read: their ids are unavailable."""
+        """Partitions of the log that could not be read; their ids are unavailable."""
         self._broken: set[str] = set()
-        """Ids whose rules have raised: unavailable until the next start."""
+        """Ids whose rules raised an exception; unavailable until the next start."""
         self._stuck: set[str] = set()
-        """Ids that wait for a partition to take its marker; logged when they begin to."""
+        """Ids that wait for a partition to accept its marker; logged when the wait begins."""
         self._unanswered: dict[Deferred[Any], TransactionalId] = {}
-        """Tickets that have no answer yet, and the ids that will answer them."""
+        """Pending tickets, with the ids that will answer them."""
         self._settling: dict[str, list[Deferred[None]]] = {}
-        """Waiters for the end of what an id is busy with, by id."""
+        """Waiters for the end of an id's operation in progress, by id."""
         self._slices = RoundRobin(clock)
-        """Shares slices of the loop between ids with many markers to write or a timer gone off."""
+        """Schedules ids with many markers to write, or with expired timers, round robin."""
         self._timers = TransactionTimers(
             purgatory,
             clock,
@@ -132,21 +134,21 @@ class TransactionHost:
         self._is_closed = False
         self.counts = EventCounts()
         self.load_times_ms: Sequence[int] = ()
-        """How long the start took to read each partition of the log that has records."""
+        """How long the startup took to read each partition of the log that has records."""
 
-    # Beginning and end.
+    # Start and stop.
 
     async def start(
         self,
         find_open: Callable[[], Iterable[OpenInPartition]] = _nothing,
         find_epochs: Callable[[], Iterable[tuple[int, int]]] = _nothing,
     ) -> None:
-        """Load all ids, make partitions and coordinator agree, and complete what was decided.
+        """Load all ids, reconcile partitions and coordinator, and complete decided transactions.
 
         Args:
-            find_open: every transaction that is open in a partition, after an unclean stop; asked
-                again at the end, when the coordinator must know all there are.
-            find_epochs: (producer id, epoch) as partitions know them, after an unclean stop.
+            find_open: returns every transaction that is open in a partition, after an unclean stop;
+            called again at the end, to check that the coordinator knows them all. find_epochs:
+            (producer id, epoch) as partitions know them, after an unclean stop.
         """
         loaded = await load_ids(self._log, self._clock)
         self._unreadable = loaded.unreadable_partitions
@@ -169,7 +171,7 @@ class TransactionHost:
         self._forgetting.start()
 
     async def close(self) -> None:
-        """Answer what waits NOT_COORDINATOR, after appends under way had a chance to end."""
+        """Answer pending requests with NOT_COORDINATOR, after waiting for appends in progress."""
         self.marking.finish()
         self._is_closed = True
         await self._forgetting.close()
@@ -189,10 +191,10 @@ class TransactionHost:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    # What there is to know.
+    # Queries.
 
     def error(self, transactional_id: str) -> ErrorCode:
-        """Why nothing can be said about this id; NONE if it can, also if there is none."""
+        """Return the reason why this id is unavailable; NONE if it is available or unknown."""
         if self._is_closed:
             return ErrorCode.NOT_COORDINATOR
         if not transactional_id:
@@ -211,22 +213,20 @@ class TransactionHost:
 
     @property
     def stuck_count(self) -> int:
-        """Transactions that are decided, and wait for a partition to take its marker."""
+        """Decided transactions that wait for a partition to accept its marker."""
         return len(self._stuck)
 
     @property
     def late_before_ms(self) -> int:
-        """The wall time since which every open transaction should have had a batch, or have
-        ended.
-        """
+        """Return a wall time: open transactions without a batch since then are overdue."""
         return late_before_ms(self.config.rules, self._clock.wall_ms())
 
     def is_stuck(self, transactional_id: str) -> bool:
-        """Whether its transaction is one of those that `stuck_count` counts."""
+        """Whether `stuck_count` includes its transaction."""
         return transactional_id in self._stuck
 
     def stats(self) -> dict[str, int]:
-        """Counts for people who debug."""
+        """Counts for debugging."""
         return {
             "ids": len(self.ids),
             "idle": self.ids.idle_count,
@@ -245,7 +245,7 @@ class TransactionHost:
     # For requests.
 
     def find(self, transactional_id: str) -> TransactionalId | ErrorCode:
-        """The id, or what its clients are told."""
+        """Return the id, or the error code for its clients."""
         error = self.error(transactional_id)
         if error:
             return error
@@ -256,7 +256,7 @@ class TransactionHost:
         return one
 
     def find_or_make(self, transactional_id: str) -> TransactionalId | ErrorCode:
-        """The id, a new one if need be; or what its clients are told."""
+        """Return the id, created if necessary; or the error code for its clients."""
         one = self.ids.get(transactional_id)
         error = self.error(transactional_id)
         if not error and one is None:
@@ -273,12 +273,12 @@ class TransactionHost:
     def step(
         self, one: TransactionalId, ticket: Deferred[Any], step: Callable[[int], None]
     ) -> None:
-        """Have an id do what it is asked for; `step` takes the wall time."""
+        """Execute a request of an id; `step` takes the wall time."""
         self._unanswered[ticket] = one
         self._run_step(one, lambda: step(self._clock.wall_ms()))
 
     def settled(self, one: TransactionalId) -> Deferred[None]:
-        """Return an answer that is given when the id, which is busy now, is so no longer."""
+        """Return a `Deferred` that completes when the id's operation in progress has ended."""
         waiter: Deferred[None] = Deferred()
         self._settling.setdefault(one.transactional_id, []).append(waiter)
         return waiter
@@ -291,7 +291,9 @@ class TransactionHost:
         self._carry_out_effects(one)
 
     def is_broken(self, transactional_id: str) -> bool:
-        """Whether its rules have raised, so that it is not to be touched before the next start."""
+        """Whether its rules raised an exception, so that it must not be changed before the next
+        start.
+        """
         return transactional_id in self._broken
 
     def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None:
@@ -300,7 +302,7 @@ class TransactionHost:
         self._carry_out_effects(one)
 
     def fence(self, one: TransactionalId, epoch: int) -> None:
-        """Refuse producers with an epoch below this one."""
+        """Fence producers with a lower epoch."""
         one.fence(epoch, self._clock.wall_ms())
         self._carry_out_effects(one)
 
@@ -313,7 +315,7 @@ class TransactionHost:
         return self._log.prepare()
 
     async def wait_settled(self, one: TransactionalId) -> None:
-        """Return when nothing of this id is on its way."""
+        """Return when this id has no operation in progress."""
         while one.is_busy:
             await self.settled(one)
 
@@ -334,7 +336,7 @@ class TransactionHost:
     # Steps.
 
     def _run_step(self, one: TransactionalId, step: Callable[[], None]) -> None:
-        """Have an id take a step, and carry out its effects; if it raises, the id is broken."""
+        """Run a step of an id and execute its effects; if the step raises, the id is broken."""
         if one.transactional_id in self._broken:
             return
         try:
@@ -351,8 +353,8 @@ class TransactionHost:
             self._run_step(one, lambda: step(one, self._clock.wall_ms()))
 
     def _carry_out_effects(self, one: TransactionalId) -> None:
-        """Carry out what an id's steps have asked for, and what the carrying out asks for in turn:
-        an append that is done at once is followed by markers, those by the record of the end.
+        """Execute the effects of an id's steps, and the effects that result from these: a completed
+        append is followed by markers, and they by the record of the end.
         """
         try:
             while one.has_effects:
@@ -402,7 +404,7 @@ class TransactionHost:
             )
 
     def _break(self, one: TransactionalId) -> None:
-        """Set the id aside after an internal error, until the next start reads the log."""
+        """Make the id unavailable after an internal error, until the next start reads the log."""
         name = one.transactional_id
         self._broken.add(name)
         self.marking.forget(one)
@@ -462,10 +464,10 @@ class TransactionHost:
         if one.deadline_ms is not None:
             self._timers.abort_later(one)
 
-    # All of them, one after the other.
+    # All of them, sequentially.
 
     async def _complete_all(self) -> None:
-        """Complete what was decided; what a partition cannot take is tried again by and by."""
+        """Complete decided transactions; markers that cannot be written yet are retried later."""
         started: list[TransactionalId] = []
         time_slice = Slice(self._clock)
         for one in list(self.ids.all()):

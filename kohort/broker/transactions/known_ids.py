@@ -9,20 +9,22 @@ from kohort.broker.core.transaction.transactional_id import TransactionalId
 
 
 class KnownIds:
-    """The ids. Each changes by its own steps; `note_state` moves it between open and idle."""
+    """Index of the ids. Only an id's own steps change it; `note_state` moves it between open and
+    idle.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[str, TransactionalId] = {}
         self._open: dict[str, TransactionalId] = {}
         """Ids with an open transaction, in the order in which their transactions began."""
         self._idle: dict[str, None] = {}
-        """The one that was idle longest first; a tombstone may be on its way."""
+        """Idle ids, the longest idle first; some may have a tombstone being written."""
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def get(self, name: str) -> TransactionalId | None:
-        """An id; None if it is unknown."""
+        """Return an id; None if it is unknown."""
         return self._ids.get(name)
 
     def add(self, one: TransactionalId) -> None:
@@ -35,7 +37,7 @@ class KnownIds:
         self._idle.pop(name, None)
 
     def note_state(self, one: TransactionalId) -> None:
-        """Sort an id in again: a record of it became durable, or failed to."""
+        """Update an id's place, after a record of it became durable or failed."""
         name = one.transactional_id
         self._idle.pop(name, None)
         if one.is_idle:
@@ -46,34 +48,34 @@ class KnownIds:
             self._open.pop(name, None)
 
     def sort_open(self) -> None:
-        """Put open ids in the order of their beginnings, once they are loaded in another."""
+        """Sort open ids by the start of their transactions, because loading has another order."""
         self._open = dict(sorted(self._open.items(), key=lambda item: _start_ms(item[1])))
 
     def names(self) -> list[str]:
-        """All names, as a copy: for callers that look at them over several turns of the loop."""
+        """Return a copy of all names, for callers that iterate over several loop iterations."""
         return list(self._ids)
 
     def all(self) -> Collection[TransactionalId]:
-        """Every id; not to be kept across an await."""
+        """Iterate over all ids; do not use the iterator across an await."""
         return self._ids.values()
 
     def open(self) -> Collection[TransactionalId]:
-        """Ids with a transaction that has not ended everywhere, the one that began first first; not
-        to be kept across an await.
+        """Iterate over ids with a transaction that is not complete, oldest first; do not use the
+        iterator across an await.
         """
         return self._open.values()
 
     def idle_names(self) -> list[str]:
-        """Ids without a transaction, the one that was idle longest first."""
+        """Iterate over ids without a transaction, the longest idle first."""
         return list(self._idle)
 
     @property
     def idle_count(self) -> int:
-        """How many `idle_names` lists."""
+        """The number of `idle_names`."""
         return len(self._idle)
 
     def longest_idle(self) -> TransactionalId | None:
-        """The id that was idle longest and may be forgotten; None if there is none."""
+        """The longest idle id that may be removed; None if there is none."""
         found: Iterable[TransactionalId] = (self._ids[name] for name in self._idle)
         return next((one for one in found if one.is_idle), None)
 

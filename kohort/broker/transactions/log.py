@@ -1,6 +1,6 @@
-"""Where transactional ids are written down: __transaction_state as the coordinator sees it.
+"""The log of transactional ids: the coordinator's view of __transaction_state.
 
-An id lives in one partition, chosen as Kafka does, so that tools find it.
+The partition of an id is chosen like Kafka's, so that tools find it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 
 
 class StoredTransaction(NamedTuple):
-    """A record of an id as it lies in the log."""
+    """A record of an id, as stored in the log."""
 
     key: bytes
     value: bytes | None
 
 
 class TransactionLog(Protocol):
-    """The log, in partitions."""
+    """The partitioned log."""
 
     @property
     def partition_count(self) -> int: ...
@@ -50,8 +50,9 @@ class TransactionLog(Protocol):
     ) -> Awaitable[None] | None:
         """Append a record; None if it is durable already.
 
-        The awaitable ends when it is durable, and may be cancelled without an effect on it. Either
-        way KafkaError means that it is not in the log and will not be.
+        The awaitable completes when the record is durable; cancelling it has no effect on the
+        record. A KafkaError, raised at once or by the awaitable, means that it is not in the log
+        and never will be.
         """
         ...
 
@@ -67,13 +68,13 @@ class TransactionLog(Protocol):
         """All durable records, in order.
 
         Raises:
-            KafkaError: what follows cannot be read.
+            KafkaError: the rest cannot be read.
         """
         ...
 
 
 class TopicTransactionLog:
-    """A TransactionLog over the broker's own topics."""
+    """A TransactionLog in one of the broker's own topics."""
 
     def __init__(self, log: InternalLog) -> None:
         self._log = log
@@ -81,11 +82,13 @@ class TopicTransactionLog:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions there are, or will be."""
+        """The partition count of the topic, or the one with which it will be created."""
         return self._log.partition_count
 
     def leader_epoch(self, partition: int) -> int:
-        """See `TransactionLog`. At least the highest in the log, which a Kafka may have written."""
+        """See `TransactionLog`. At least the highest epoch in the log, which Kafka may have
+        written.
+        """
         return self._log.leader_epoch(partition)
 
     def append(
@@ -102,10 +105,10 @@ class TopicTransactionLog:
 
 
 def encode_as_batch(record: DurableTransaction, wall_ms: int) -> SealedBatch:
-    """A record as a batch of the topic, and its header.
+    """Encode a record as a batch; return it with its header.
 
     Raises:
-        KafkaError: INVALID_RECORD, for what the topic's format cannot say.
+        KafkaError: INVALID_RECORD, if the topic's format cannot represent it.
     """
     try:
         return make_batch([Record(encode_value(record), encode_key(record), timestamp=wall_ms)])
@@ -114,19 +117,19 @@ def encode_as_batch(record: DurableTransaction, wall_ms: int) -> SealedBatch:
 
 
 class LoadedIds(NamedTuple):
-    """What the log holds."""
+    """The content of the log."""
 
     records: dict[str, TransactionRecord]
-    """The last record of each id, the one that was updated longest ago first."""
+    """The last record of each id, the least recently updated first."""
     unreadable_partitions: frozenset[int]
-    """Ids that live there are not known, so that they must not seem to be new."""
+    """Unreadable partitions: their ids are unknown, and must not be taken for new ones."""
     load_times_ms: tuple[int, ...]
-    """How long each partition took that has records."""
+    """Time to read each partition that has records."""
 
 
 async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
-    """Read the last record of every id. What cannot be understood is left out and reported."""
-    time_slice = Slice(clock)  # No client is served yet, but probes are answered.
+    """Read the last record of every id. Invalid records are logged and skipped."""
+    time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     records: list[TransactionRecord] = []
     unreadable: set[int] = set()
     load_times_ms: list[int] = []
@@ -135,7 +138,7 @@ async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
         try:
             latest = await _read_latest(log, partition, time_slice)
         except KafkaError as error:
-            logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
+            logger.error(  # noqa: TRY400 - the disk is at fault, not this code.
                 "Partition %d of the transactions' log cannot be read, its ids are unavailable: %s",
                 partition,
                 error,
@@ -158,7 +161,7 @@ async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
 async def _read_latest(
     log: TransactionLog, partition: int, time_slice: Slice
 ) -> dict[bytes, bytes]:
-    """The last value of each key that has one."""
+    """Return the last value of each key, without tombstones."""
     latest: dict[bytes, bytes] = {}
     for count, record in enumerate(log.read(partition)):
         if record.value is None:

@@ -27,33 +27,34 @@ class MarkerWriter(Protocol):
         coordinator_epoch: int,
         transaction_version: int,
     ) -> Deferred[ErrorCode] | ErrorCode:
-        """Append the marker; told when it is durable, and what depends on it is done.
+        """Append the marker; the result is set when it is durable and has been applied.
 
         Args:
-            transaction_version: 2 if the epoch is the one after the batches', else it is theirs.
+            transaction_version: 2 if the marker's epoch is one above that of the batches, otherwise
+            they are equal.
 
         Returns:
-            UNKNOWN_TOPIC_OR_PARTITION: there is none. INVALID_PRODUCER_EPOCH or
-            TRANSACTION_COORDINATOR_FENCED: a later one was written. KAFKA_STORAGE_ERROR:
-            not now.
+            UNKNOWN_TOPIC_OR_PARTITION: the partition does not exist. INVALID_PRODUCER_EPOCH or
+            TRANSACTION_COORDINATOR_FENCED: a later marker was written. KAFKA_STORAGE_ERROR: the
+            disk failed; retry later.
         """
         ...
 
     def may_wait(self, topic: str, partition: int) -> bool:
-        """Whether a marker may have to wait there until it is on the disk."""
+        """Whether a marker in this partition may have to wait for an fsync."""
         ...
 
 
 class EndsOffsets(Protocol):
-    """A keeper of what producers have committed for groups in their transactions."""
+    """Stores the offsets that producers commit for groups in transactions."""
 
     def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
-        """The marker is in that partition of __consumer_offsets."""
+        """Called when the marker is in this partition of __consumer_offsets."""
         ...
 
 
 class PartitionMarkers:
-    """A MarkerWriter over the broker's own topics and groups."""
+    """A MarkerWriter for the broker's topics and groups."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class PartitionMarkers:
         groups: EndsOffsets,
         clock: Clock,
     ) -> None:
-        """`find` opens a partition if need be; None if there is none."""
+        """`find` returns a partition, opened if necessary; None if it does not exist."""
         self._find = find
         self._groups = groups
         self._clock = clock

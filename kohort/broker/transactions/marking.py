@@ -1,8 +1,8 @@
-"""Has the markers of decided transactions written: at once, in several turns, or behind an answer.
+"""Writes the markers of decided transactions: at once, in several slices, or after the response.
 
-Behind the answer to EndTxn, where that can be: the decision is durable by then, and nothing may
-undo it. No client sees the states between, as the markers are written before any request is
-executed that comes after the answer.
+If possible, they are written after the response to EndTxn: the decision is durable by then and
+cannot be undone. No client sees the states in between, because the markers are written before any
+later request is executed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from kohort.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 ANSWERED_FIRST_MAX: Final = 10
-"""Partitions; with more of them the end of a transaction may need more than one turn, so that it is
-answered behind its markers."""
+"""Maximum partitions of a transaction whose response precedes its markers; more of them may need
+several event loop iterations."""
 
 Work: TypeAlias = Callable[[], None]
 RunStep: TypeAlias = Callable[[TransactionalId, Work], None]
@@ -41,7 +41,7 @@ def _at_once(work: Work) -> None:
 
 
 class Marking:
-    """See the module."""
+    """Writes markers, and tracks those of transactions whose end was already answered."""
 
     def __init__(
         self,
@@ -51,30 +51,30 @@ class Marking:
         slices: RoundRobin,
         run_step: RunStep,
     ) -> None:
-        """`run_step` has an id take a step, and carries out what that asks for."""
+        """`run_step` runs a step of an id, and executes its effects."""
         self.writer = writer
         self.after_answers: Callable[[Work], object] = _at_once
-        """A function that has work done once the answers of this turn are sent, and before any
-        request is executed that comes after them."""
+        """Schedules work after the responses of this event loop iteration have been sent, and
+        before any later request is executed."""
         self._log = log
         self._clock = clock
         self._slices = slices
         self._run_step = run_step
         self._answered: dict[TransactionalId, Mark] = {}
-        """Markers to be written behind the answers of this turn."""
+        """Markers to be written after the responses of this event loop iteration."""
 
     @property
     def answered_count(self) -> int:
-        """Transactions whose end is answered, and that have no marker yet."""
+        """Number of transactions whose end was answered, and that have no marker yet."""
         return len(self._answered)
 
     def is_answered(self, one: TransactionalId) -> bool:
-        """Whether `answered_count` counts the transaction of this id."""
+        """Whether `answered_count` includes the transaction of this id."""
         return one in self._answered
 
     def may_follow_answer(self, record: DurableTransaction) -> bool:
-        """Whether the markers that this record asks for may be written behind the answer: they are
-        few, and none has to wait for a disk.
+        """Whether the markers of this record may be written after the response: they are few, and
+        none has to wait for a disk.
         """
         return (
             isinstance(record, TransactionRecord)
@@ -84,7 +84,7 @@ class Marking:
         )
 
     def begin(self, one: TransactionalId, mark: Mark) -> None:
-        """Write the markers, or see to it that they are."""
+        """Write the markers, or schedule them."""
         if not mark.is_answered:
             self._mark(one, mark, 0, self._slices.new_slice())
             return
@@ -94,24 +94,24 @@ class Marking:
             self.after_answers(self.finish)
 
     def finish(self) -> None:
-        """Write now what was answered, in the order of the decisions."""
+        """Write the markers of answered transactions, in the order of the decisions."""
         for one in list(self._answered):
             self.finish_one(one)
 
     def finish_one(self, one: TransactionalId) -> None:
-        """Write it now for this id, because it is asked for something else."""
+        """Write the scheduled markers of this id now, because it gets another request."""
         mark = self._answered.pop(one, None)
         if mark is not None:
-            # In one go: nothing may come between.
+            # Without a pause, so that nothing runs in between.
             self._run_step(one, lambda: self._mark(one, mark, 0, None))
 
     def forget(self, one: TransactionalId) -> None:
-        """Leave it to the next start: the id is not to be touched again."""
+        """Leave the markers to the next start: the id must not be changed any more."""
         self._answered.pop(one, None)
 
     def _mark(self, one: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:
-        """Write markers from the index `begin` on; those that the slice has no room for have
-        another turn.
+        """Write markers from the index `begin` on; those that do not fit the slice follow in the
+        next one.
         """
         for index in range(begin, len(mark.partitions)):
             if time_slice is not None and index > begin and time_slice.is_over():

@@ -1,4 +1,4 @@
-"""Makes partitions and coordinator agree after an unclean stop, before requests are served."""
+"""Reconciles partitions and coordinator after an unclean stop, before requests are served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
-    """Every transaction that is open in these partitions; what is offline has to wait."""
+    """Return every open transaction of these partitions; offline partitions are skipped."""
     for partition in partitions:
         try:
             found = partition.open_transactions()
@@ -39,7 +39,7 @@ def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
 
 
 def find_epochs(partitions: Iterable[Partition]) -> Iterator[tuple[int, int]]:
-    """(producer id, epoch) of every producer that these partitions know."""
+    """Return (producer id, epoch) of every producer in these partitions."""
     for partition in partitions:
         if partition.failure is None:
             for one in partition.producers_seen():
@@ -71,10 +71,12 @@ class Reconciler:
         self._host = host
         self._markers = markers
         self._doubtful: dict[int, int] = {}
-        """Highest epoch, by producer id, that was open somewhere and is aborted as a guess."""
+        """Highest epoch, by producer id, of open transactions that are aborted on a guess."""
 
     async def repair(self, found: Iterable[OpenInPartition]) -> None:
-        """Repair what is open in a partition and should not be, or is not known here."""
+        """Repair transactions that are open in a partition, but ended or unknown in the
+        coordinator.
+        """
         by_producer: dict[int, TransactionalId] | None = None
         for one in found:
             if by_producer is None:
@@ -84,15 +86,14 @@ class Reconciler:
                 self._host.counts.note_reconciled(None if owner is None else owner.transactional_id)
 
     async def fence(self, known: Iterable[tuple[int, int]]) -> None:
-        """Fence producers that may go on with what was lost, when all that was decided is complete.
+        """Fence producers that may continue a lost transaction, once all decided ones are complete.
 
-        An epoch that a partition knows was given to a producer, though the coordinator does not
-        know it any more: given to another one, its first batch would be taken for a repetition of
-        what is there. And a producer whose transaction was aborted as a guess must not add to it
-        and commit.
+        An epoch in a partition was assigned to a producer, even if the coordinator has lost it: if
+        it were assigned again, the new producer's first batch would look like a duplicate. And a
+        producer whose transaction was aborted on a guess must not add to it and commit.
 
         Args:
-            known: (producer id, epoch) as partitions know them.
+            known: (producer id, epoch) in the partitions.
         """
         by_producer = {
             one.record.producer_id: one for one in self._host.ids.all() if one.record is not None
@@ -108,7 +109,7 @@ class Reconciler:
                 await self._fence(owner, epoch)
 
     async def _fence(self, owner: TransactionalId, epoch: int) -> None:
-        # Twice, where a transaction is open: its abort comes first.
+        # Twice if a transaction is open: the first step aborts it.
         for _ in range(2):
             record = owner.record
             if record is None or record.state.is_prepared or record.producer_epoch > epoch:
@@ -118,7 +119,9 @@ class Reconciler:
             await self._host.wait_settled(owner)
 
     def check(self, found: Iterable[OpenInPartition]) -> None:
-        """Log as internal errors what is open in partitions but unknown to the coordinator."""
+        """Log transactions that are open in partitions but unknown to the coordinator, as internal
+        errors.
+        """
         by_producer = self._by_producer()
         for one in found:
             owner = by_producer.get(one.producer_id)
@@ -127,7 +130,7 @@ class Reconciler:
                 logger.error("The coordinator does not know of the open transaction %r", one)
 
     def _by_producer(self) -> dict[int, TransactionalId]:
-        """Ids by their producer ids, and by the ones that they had before and used up."""
+        """Return the ids by their current producer ids, and by their previous, exhausted ones."""
         present: dict[int, TransactionalId] = {}
         former: dict[int, TransactionalId] = {}
         for one in self._host.ids.all():
@@ -137,7 +140,7 @@ class Reconciler:
         return former | present
 
     async def _repair(self, found: OpenInPartition, owner: TransactionalId | None) -> bool:
-        """Returns whether anything was to be repaired."""
+        """Returns whether a repair was necessary."""
         repair = decide_repair(None if owner is None else owner.record, found)
         match repair:
             case Leave():

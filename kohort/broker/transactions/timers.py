@@ -1,7 +1,6 @@
-"""What comes to transactional ids by time: the end of a transaction's timeout, and another attempt
-at what could not be done.
+"""Timers of transactional ids: transaction timeouts, and retries of failed writes.
 
-The timeout runs by the wall clock, which may jump, so it is looked at every few seconds at least.
+The timeout uses the wall clock, which may jump, so it is checked every few seconds at least.
 Many ids may be due at once, after a pause of the process for instance: they share slices.
 """
 
@@ -36,7 +35,7 @@ class TransactionTimers:
         *,
         timeout_check_ms: int,
     ) -> None:
-        """`run_step` has the id of that name take a step, if there is one."""
+        """`run_step` runs a step of the id with that name, if it exists."""
         self._clock = clock
         self._slices = slices
         self._run_step = run_step
@@ -46,11 +45,11 @@ class TransactionTimers:
 
     @property
     def retry_count(self) -> int:
-        """How many ids wait for another attempt."""
+        """The number of ids that wait for a retry."""
         return len(self._retries)
 
     def watch(self, one: TransactionalId) -> None:
-        """Have the transaction aborted when its time is up."""
+        """Schedule the abort of the transaction at its timeout."""
         deadline_ms = one.deadline_ms
         # While a record is being written nothing is aborted; its end calls `watch` again.
         if deadline_ms is None or one.is_pending:
@@ -74,16 +73,16 @@ class TransactionTimers:
             self._timeouts.schedule(one.transactional_id, retry_ms)
 
     def retry_later(self, name: str) -> None:
-        """Have it try again what is stuck."""
+        """Schedule a retry of its failed write."""
         self._retries.schedule(name, self._clock.monotonic_ms() + RETRY_MS)
 
     def cancel(self, name: str) -> None:
-        """The id is gone, or not to be touched again."""
+        """Cancel the timers of an id that was removed or is broken."""
         self._timeouts.cancel(name)
         self._retries.cancel(name)
 
     def cancel_all(self) -> None:
-        """The broker stops."""
+        """Cancel all timers."""
         self._timeouts.cancel_all()
         self._retries.cancel_all()
 

@@ -1,4 +1,4 @@
-"""The requests of transactional producers: the face of the transaction coordinator.
+"""The requests of transactional producers: the transaction coordinator's interface.
 
 Every request is answered exactly once, also when the broker stops. `host` has the ids themselves.
 """
@@ -30,11 +30,11 @@ class Transactions:
     def __init__(
         self, host: TransactionHost, *, verifies: Callable[[], bool] = lambda: True
     ) -> None:
-        """`verifies` says whether batches that add nothing are checked at all."""
+        """`verifies` is whether batches that do not add partitions are verified at all."""
         self.host = host
         self._verifies = verifies
         self.markers: MarkerWriter = host.marking.writer
-        """The writer of markers for operators who end hanging transactions."""
+        """The marker writer, for operators who end hanging transactions."""
 
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
 
@@ -85,7 +85,7 @@ class Transactions:
         """Whether batches may be appended to these partitions; see `TransactionalId.verify`.
 
         Args:
-            adds: what is missing will be added before the append, by `add`.
+            adds: missing partitions will be added before the append, by `add`.
         """
         if not adds and not self._verifies():
             return ErrorCode.NONE
@@ -101,7 +101,7 @@ class Transactions:
         producer_epoch: int,
         partition: TopicPartition,
     ) -> ErrorCode:
-        """AddPartitionsToTxn that adds nothing."""
+        """AddPartitionsToTxn that only verifies."""
         one = self.host.find(transactional_id)
         if isinstance(one, ErrorCode):
             return one
@@ -115,7 +115,7 @@ class Transactions:
         partitions: Sequence[tuple[str, int]],
         client: Client | None = None,
     ) -> Deferred[None] | None:
-        """Add what `verify` has found to be right, in one record; None if that is durable already.
+        """Add partitions that `verify` accepted, in one record; None if that is durable already.
 
         The ticket fails with KafkaError if nothing was added.
 
@@ -128,13 +128,14 @@ class Transactions:
         return added if isinstance(added, Deferred) else None
 
     def settling(self, transactional_id: str, *, adds: bool) -> Deferred[None] | None:
-        """What a batch waits for before it is verified; None if it need not.
+        """Return a `Deferred` that a batch must await before it is verified; None if it need not
+        wait.
 
-        While a record is being written the rules would refuse it, though nothing is wrong.
+        While a record is being written, the rules would reject even a valid batch.
 
         Args:
-            adds: the batch's own flow adds partitions, so that it may begin the next transaction;
-                else only additions on their way are worth waiting for.
+            adds: the batch's protocol adds partitions implicitly, so it may begin the next
+            transaction; otherwise it waits only for additions in progress.
         """
         one = self.host.find(transactional_id)
         if isinstance(one, ErrorCode) or not (one.is_busy if adds else one.is_adding):

@@ -196,7 +196,7 @@ def test_generations_that_do_not_say_how_they_began_are_left_alone(
 ) -> None:
     of_kafka = GroupRecord("g", "consumer", 1, "range", "m", 10, ())
     assert recorded(is_whole=True).missing([of_kafka, stored(2, 10, begun=b"[1]")]) == []
-    assert "none can be made" in caplog.text
+    assert "none can be created" in caplog.text
 
 
 def test_how_a_rebalance_began_is_read_as_it_was_written() -> None:
