@@ -30,7 +30,7 @@ class ForgettingHost(Protocol):
     @property
     def counts(self) -> EventCounts: ...
 
-    def forget(self, one: TransactionalId) -> None:
+    def forget(self, txn: TransactionalId) -> None:
         """Write the tombstone of an idle id."""
         ...
 
@@ -106,14 +106,14 @@ class Forgetting:
 
     def _forget_if_expired(self, name: str) -> None:
         host = self._host
-        one = host.ids.get(name)
+        txn = host.ids.get(name)
         if (
-            one is not None
+            txn is not None
             and not host.is_broken(name)
-            and one.is_expired(self._rules, self._clock.wall_ms())
+            and txn.is_expired(self._rules, self._clock.wall_ms())
         ):
             host.counts["expired"] += 1
-            host.forget(one)
+            host.forget(txn)
 
     async def _sweep_regularly(self) -> None:
         while True:

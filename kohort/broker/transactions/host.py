@@ -155,9 +155,9 @@ class TransactionHost:
         self.load_times_ms = loaded.load_times_ms
         time_slice = Slice(self._clock)
         for transactional_id, record in loaded.records.items():
-            one = self._make(transactional_id)
-            one.apply(record)
-            self.ids.note_state(one)
+            txn = self._make(transactional_id)
+            txn.apply(record)
+            self.ids.note_state(txn)
             await time_slice.pause()
         logger.info("Loaded %d transactional ids", len(self.ids))
         self.ids.sort_open()
@@ -166,8 +166,8 @@ class TransactionHost:
         await self._complete_all()
         await reconciler.fence(find_epochs())
         reconciler.check(find_open())
-        for one in list(self.ids.all()):
-            self._timers.watch(one)
+        for txn in list(self.ids.all()):
+            self._timers.watch(txn)
         self._forgetting.start()
 
     async def close(self) -> None:
@@ -208,8 +208,8 @@ class TransactionHost:
 
     def transactional_id(self, transactional_id: str) -> TransactionalId | None:
         """Find an id, for reading; None if it is unknown or not durable yet."""
-        one = self.ids.get(transactional_id)
-        return None if one is None or one.record is None else one
+        txn = self.ids.get(transactional_id)
+        return None if txn is None or txn.record is None else txn
 
     @property
     def stuck_count(self) -> int:
@@ -249,46 +249,46 @@ class TransactionHost:
         error = self.error(transactional_id)
         if error:
             return error
-        one = self.ids.get(transactional_id)
-        if one is None:
+        txn = self.ids.get(transactional_id)
+        if txn is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        self.marking.finish_one(one)
-        return one
+        self.marking.finish_one(txn)
+        return txn
 
     def find_or_make(self, transactional_id: str) -> TransactionalId | ErrorCode:
         """Return the id, created if necessary; or the error code for its clients."""
-        one = self.ids.get(transactional_id)
+        txn = self.ids.get(transactional_id)
         error = self.error(transactional_id)
-        if not error and one is None:
+        if not error and txn is None:
             if len(transactional_id) > ID_CHARACTERS_MAX:
                 return ErrorCode.INVALID_REQUEST
             error = self._forgetting.make_room()
         if error:
             return error
-        if one is None:
+        if txn is None:
             return self._make(transactional_id)
-        self.marking.finish_one(one)
-        return one
+        self.marking.finish_one(txn)
+        return txn
 
     def step(
-        self, one: TransactionalId, ticket: Deferred[Any], step: Callable[[int], None]
+        self, txn: TransactionalId, ticket: Deferred[Any], step: Callable[[int], None]
     ) -> None:
         """Execute a request of an id; `step` takes the wall time."""
-        self._unanswered[ticket] = one
-        self._run_step(one, lambda: step(self._clock.wall_ms()))
+        self._unanswered[ticket] = txn
+        self._run_step(txn, lambda: step(self._clock.wall_ms()))
 
-    def settled(self, one: TransactionalId) -> Deferred[None]:
+    def settled(self, txn: TransactionalId) -> Deferred[None]:
         """Return a `Deferred` that completes when the id's operation in progress has ended."""
         waiter: Deferred[None] = Deferred()
-        self._settling.setdefault(one.transactional_id, []).append(waiter)
+        self._settling.setdefault(txn.transactional_id, []).append(waiter)
         return waiter
 
     # For `Forgetting` and `Reconciler`.
 
-    def forget(self, one: TransactionalId) -> None:
+    def forget(self, txn: TransactionalId) -> None:
         """Write the tombstone of an id that is idle."""
-        one.forget()
-        self._carry_out_effects(one)
+        txn.forget()
+        self._carry_out_effects(txn)
 
     def is_broken(self, transactional_id: str) -> bool:
         """Whether its rules raised an exception, so that it must not be changed before the next
@@ -296,15 +296,15 @@ class TransactionHost:
         """
         return transactional_id in self._broken
 
-    def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None:
+    def add_lost(self, txn: TransactionalId, partition: TopicPartition) -> None:
         """Add a partition whose record was lost."""
-        one.add_lost(partition, self._clock.wall_ms())
-        self._carry_out_effects(one)
+        txn.add_lost(partition, self._clock.wall_ms())
+        self._carry_out_effects(txn)
 
-    def fence(self, one: TransactionalId, epoch: int) -> None:
+    def fence(self, txn: TransactionalId, epoch: int) -> None:
         """Fence producers with a lower epoch."""
-        one.fence(epoch, self._clock.wall_ms())
-        self._carry_out_effects(one)
+        txn.fence(epoch, self._clock.wall_ms())
+        self._carry_out_effects(txn)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """The epoch that markers of this id carry as the coordinator's."""
@@ -314,86 +314,86 @@ class TransactionHost:
         """See `TransactionLog.prepare`."""
         return self._log.prepare()
 
-    async def wait_settled(self, one: TransactionalId) -> None:
+    async def wait_settled(self, txn: TransactionalId) -> None:
         """Return when this id has no operation in progress."""
-        while one.is_busy:
-            await self.settled(one)
+        while txn.is_busy:
+            await self.settled(txn)
 
     # Ids.
 
     def _make(self, transactional_id: str) -> TransactionalId:
-        one = TransactionalId(
+        txn = TransactionalId(
             transactional_id,
             self._new_producer_id,
             log_partition=self._partition_of(transactional_id),
         )
-        self.ids.add(one)
-        return one
+        self.ids.add(txn)
+        return txn
 
     def _partition_of(self, transactional_id: str) -> int:
         return partition_of(transactional_id, self._log.partition_count)
 
     # Steps.
 
-    def _run_step(self, one: TransactionalId, step: Callable[[], None]) -> None:
+    def _run_step(self, txn: TransactionalId, step: Callable[[], None]) -> None:
         """Run a step of an id and execute its effects; if the step raises, the id is broken."""
-        if one.transactional_id in self._broken:
+        if txn.transactional_id in self._broken:
             return
         try:
             step()
         except Exception:
-            logger.exception("A step of transactional id %r failed", one.transactional_id)
-            self._break(one)
+            logger.exception("A step of transactional id %r failed", txn.transactional_id)
+            self._break(txn)
         else:
-            self._carry_out_effects(one)
+            self._carry_out_effects(txn)
 
     def _step_by_name(self, name: str, step: TimedStep) -> None:
-        one = self.ids.get(name)
-        if one is not None:
-            self._run_step(one, lambda: step(one, self._clock.wall_ms()))
+        txn = self.ids.get(name)
+        if txn is not None:
+            self._run_step(txn, lambda: step(txn, self._clock.wall_ms()))
 
-    def _carry_out_effects(self, one: TransactionalId) -> None:
+    def _carry_out_effects(self, txn: TransactionalId) -> None:
         """Execute the effects of an id's steps, and the effects that result from these: a completed
         append is followed by markers, and they by the record of the end.
         """
         try:
-            while one.has_effects:
-                for effect in one.take_effects():
-                    self._carry_out(one, effect)
+            while txn.has_effects:
+                for effect in txn.take_effects():
+                    self._carry_out(txn, effect)
         except Exception:
-            logger.exception("A request of transactional id %r failed", one.transactional_id)
-            self._break(one)
+            logger.exception("A request of transactional id %r failed", txn.transactional_id)
+            self._break(txn)
             return
-        if self._stuck and one.is_idle:
-            self._stuck.discard(one.transactional_id)
-        if one.is_gone:
-            self.ids.remove(one.transactional_id)
-            self._timers.cancel(one.transactional_id)
-            self.counts.forget(one.transactional_id)
-        elif not self.marking.is_answered(one):
-            self._timers.watch(one)
-        self._log_settled(one)
+        if self._stuck and txn.is_idle:
+            self._stuck.discard(txn.transactional_id)
+        if txn.is_gone:
+            self.ids.remove(txn.transactional_id)
+            self._timers.cancel(txn.transactional_id)
+            self.counts.forget(txn.transactional_id)
+        elif not self.marking.is_answered(txn):
+            self._timers.watch(txn)
+        self._log_settled(txn)
 
-    def _carry_out(self, one: TransactionalId, effect: Effect) -> None:
+    def _carry_out(self, txn: TransactionalId, effect: Effect) -> None:
         match effect:
             case Reply(ticket, body):
                 assert isinstance(ticket, Deferred)
                 if self._unanswered.pop(ticket, None) is not None:
                     ticket.set_result(body)
             case Append():
-                self._append(one, effect)
+                self._append(txn, effect)
             case Mark():
-                self.marking.begin(one, effect)
+                self.marking.begin(txn, effect)
             case Stuck(partitions):
-                self._log_stuck(one, partitions)
-                self._timers.retry_later(one.transactional_id)
+                self._log_stuck(txn, partitions)
+                self._timers.retry_later(txn.transactional_id)
             case Began() | Ended() | Superseded():
-                self.counts.note(one.transactional_id, effect, self._clock.wall_ms())
+                self.counts.note(txn.transactional_id, effect, self._clock.wall_ms())
             case _:
                 assert_never(effect)
 
-    def _log_stuck(self, one: TransactionalId, partitions: Sequence[TopicPartition]) -> None:
-        name = one.transactional_id
+    def _log_stuck(self, txn: TransactionalId, partitions: Sequence[TopicPartition]) -> None:
+        name = txn.transactional_id
         if name not in self._stuck:
             self._stuck.add(name)
             logger.warning(
@@ -403,66 +403,66 @@ class TransactionHost:
                 or "its own log cannot be written",
             )
 
-    def _break(self, one: TransactionalId) -> None:
+    def _break(self, txn: TransactionalId) -> None:
         """Make the id unavailable after an internal error, until the next start reads the log."""
-        name = one.transactional_id
+        name = txn.transactional_id
         self._broken.add(name)
-        self.marking.forget(one)
+        self.marking.forget(txn)
         self._timers.cancel(name)
-        for ticket in [ticket for ticket, of in self._unanswered.items() if of is one]:
+        for ticket in [ticket for ticket, of in self._unanswered.items() if of is txn]:
             del self._unanswered[ticket]
             if not ticket.is_done:
                 ticket.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         for waiter in self._settling.pop(name, ()):
             waiter.set_result(None)
 
-    def _log_settled(self, one: TransactionalId) -> None:
-        if self._settling and not one.is_busy:
-            for waiter in self._settling.pop(one.transactional_id, ()):
+    def _log_settled(self, txn: TransactionalId) -> None:
+        if self._settling and not txn.is_busy:
+            for waiter in self._settling.pop(txn.transactional_id, ()):
                 waiter.set_result(None)
 
     # Records.
 
-    def _append(self, one: TransactionalId, append: Append) -> None:
+    def _append(self, txn: TransactionalId, append: Append) -> None:
         wall_ms = self._clock.wall_ms()
         try:
-            waiting = self._log.append(one.log_partition, append.record, wall_ms=wall_ms)
+            waiting = self._log.append(txn.log_partition, append.record, wall_ms=wall_ms)
         except KafkaError as error:
-            self._on_append_failed(one, error)
+            self._on_append_failed(txn, error)
             return
         if waiting is None:
             answers_first = self.marking.may_follow_answer(append.record)
-            one.on_appended(wall_ms, answers_first=answers_first)
-            self.ids.note_state(one)
+            txn.on_appended(wall_ms, answers_first=answers_first)
+            self.ids.note_state(txn)
             return
-        one.on_waiting()
-        name = f"append for transactional id {one.transactional_id}"
-        task = asyncio.get_running_loop().create_task(self._wait_appended(one, waiting), name=name)
+        txn.on_waiting()
+        name = f"append for transactional id {txn.transactional_id}"
+        task = asyncio.get_running_loop().create_task(self._wait_appended(txn, waiting), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _wait_appended(self, one: TransactionalId, waiting: Awaitable[None]) -> None:
+    async def _wait_appended(self, txn: TransactionalId, waiting: Awaitable[None]) -> None:
         try:
             await waiting
         except KafkaError as failure:
             error = failure
-            self._run_step(one, lambda: self._on_append_failed(one, error))
+            self._run_step(txn, lambda: self._on_append_failed(txn, error))
         else:
-            self._run_step(one, lambda: self._on_waited(one))
+            self._run_step(txn, lambda: self._on_waited(txn))
 
-    def _on_waited(self, one: TransactionalId) -> None:
-        one.on_appended(self._clock.wall_ms())
-        self.ids.note_state(one)
+    def _on_waited(self, txn: TransactionalId) -> None:
+        txn.on_appended(self._clock.wall_ms())
+        self.ids.note_state(txn)
 
-    def _on_append_failed(self, one: TransactionalId, error: KafkaError) -> None:
+    def _on_append_failed(self, txn: TransactionalId, error: KafkaError) -> None:
         self.counts["append_failures"] += 1
         self._failures.note(
-            "append", "An append for transactional id %s failed: %s", one.transactional_id, error
+            "append", "An append for transactional id %s failed: %s", txn.transactional_id, error
         )
-        one.on_append_failed()
-        self.ids.note_state(one)
-        if one.deadline_ms is not None:
-            self._timers.abort_later(one)
+        txn.on_append_failed()
+        self.ids.note_state(txn)
+        if txn.deadline_ms is not None:
+            self._timers.abort_later(txn)
 
     # All of them, sequentially.
 
@@ -470,13 +470,13 @@ class TransactionHost:
         """Complete decided transactions; markers that cannot be written yet are retried later."""
         started: list[TransactionalId] = []
         time_slice = Slice(self._clock)
-        for one in list(self.ids.all()):
-            if one.record is not None and one.record.state.is_prepared:
-                one.complete(self._clock.wall_ms())
-                self._carry_out_effects(one)
-                started.append(one)
+        for txn in list(self.ids.all()):
+            if txn.record is not None and txn.record.state.is_prepared:
+                txn.complete(self._clock.wall_ms())
+                self._carry_out_effects(txn)
+                started.append(txn)
             await time_slice.pause()
-        for one in started:
-            await self.wait_settled(one)
+        for txn in started:
+            await self.wait_settled(txn)
         if started:
             logger.info("Completed transactions that had been decided: %d", len(started))

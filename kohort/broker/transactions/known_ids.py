@@ -27,23 +27,23 @@ class KnownIds:
         """Return an id; None if it is unknown."""
         return self._ids.get(name)
 
-    def add(self, one: TransactionalId) -> None:
+    def add(self, txn: TransactionalId) -> None:
         """Add an id that has no record yet."""
-        self._ids[one.transactional_id] = one
+        self._ids[txn.transactional_id] = txn
 
     def remove(self, name: str) -> None:
         """Drop an id whose tombstone is durable. It is not open: only an idle one is forgotten."""
         self._ids.pop(name, None)
         self._idle.pop(name, None)
 
-    def note_state(self, one: TransactionalId) -> None:
+    def note_state(self, txn: TransactionalId) -> None:
         """Update an id's place, after a record of it became durable or failed."""
-        name = one.transactional_id
+        name = txn.transactional_id
         self._idle.pop(name, None)
-        if one.is_idle:
+        if txn.is_idle:
             self._idle[name] = None
-        if one.is_open:
-            self._open.setdefault(name, one)
+        if txn.is_open:
+            self._open.setdefault(name, txn)
         else:
             self._open.pop(name, None)
 
@@ -76,9 +76,9 @@ class KnownIds:
 
     def longest_idle(self) -> TransactionalId | None:
         """The longest idle id that may be removed; None if there is none."""
-        found: Iterable[TransactionalId] = (self._ids[name] for name in self._idle)
-        return next((one for one in found if one.is_idle), None)
+        idle: Iterable[TransactionalId] = (self._ids[name] for name in self._idle)
+        return next((txn for txn in idle if txn.is_idle), None)
 
 
-def _start_ms(one: TransactionalId) -> int:
-    return NEVER_MS if one.record is None else one.record.start_ms
+def _start_ms(txn: TransactionalId) -> int:
+    return NEVER_MS if txn.record is None else txn.record.start_ms

@@ -68,9 +68,9 @@ class Marking:
         """Number of transactions whose end was answered, and that have no marker yet."""
         return len(self._answered)
 
-    def is_answered(self, one: TransactionalId) -> bool:
+    def is_answered(self, txn: TransactionalId) -> bool:
         """Whether `answered_count` includes the transaction of this id."""
-        return one in self._answered
+        return txn in self._answered
 
     def may_follow_answer(self, record: DurableTransaction) -> bool:
         """Whether the markers of this record may be written after the response: they are few, and
@@ -83,48 +83,48 @@ class Marking:
             and not any(self.writer.may_wait(*place) for place in record.partitions)
         )
 
-    def begin(self, one: TransactionalId, mark: Mark) -> None:
+    def begin(self, txn: TransactionalId, mark: Mark) -> None:
         """Write the markers, or schedule them."""
         if not mark.is_answered:
-            self._mark(one, mark, 0, self._slices.new_slice())
+            self._mark(txn, mark, 0, self._slices.new_slice())
             return
         is_first = not self._answered
-        self._answered[one] = mark
+        self._answered[txn] = mark
         if is_first:
             self.after_answers(self.finish)
 
     def finish(self) -> None:
         """Write the markers of answered transactions, in the order of the decisions."""
-        for one in list(self._answered):
-            self.finish_one(one)
+        for txn in list(self._answered):
+            self.finish_one(txn)
 
-    def finish_one(self, one: TransactionalId) -> None:
+    def finish_one(self, txn: TransactionalId) -> None:
         """Write the scheduled markers of this id now, because it gets another request."""
-        mark = self._answered.pop(one, None)
+        mark = self._answered.pop(txn, None)
         if mark is not None:
             # Without a pause, so that nothing runs in between.
-            self._run_step(one, lambda: self._mark(one, mark, 0, None))
+            self._run_step(txn, lambda: self._mark(txn, mark, 0, None))
 
-    def forget(self, one: TransactionalId) -> None:
+    def forget(self, txn: TransactionalId) -> None:
         """Leave the markers to the next start: the id must not be changed any more."""
-        self._answered.pop(one, None)
+        self._answered.pop(txn, None)
 
-    def _mark(self, one: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:
+    def _mark(self, txn: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:
         """Write markers from the index `begin` on; those that do not fit the slice follow in the
         next one.
         """
         for index in range(begin, len(mark.partitions)):
             if time_slice is not None and index > begin and time_slice.is_over():
-                one.on_waiting()
-                self._slices.add(partial(self._mark_more, one, mark, index))
+                txn.on_waiting()
+                self._slices.add(partial(self._mark_more, txn, mark, index))
                 return
-            self._mark_one(one, mark.record, mark.partitions[index])
+            self._mark_one(txn, mark.record, mark.partitions[index])
 
-    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int, time_slice: Slice) -> None:
-        self._run_step(one, lambda: self._mark(one, mark, begin, time_slice))
+    def _mark_more(self, txn: TransactionalId, mark: Mark, begin: int, time_slice: Slice) -> None:
+        self._run_step(txn, lambda: self._mark(txn, mark, begin, time_slice))
 
     def _mark_one(
-        self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition
+        self, txn: TransactionalId, record: TransactionRecord, partition: TopicPartition
     ) -> None:
         try:
             written = self.writer.write(
@@ -133,20 +133,20 @@ class Marking:
                 record.producer_id,
                 record.producer_epoch,
                 record.result,
-                coordinator_epoch=self._log.leader_epoch(one.log_partition),
+                coordinator_epoch=self._log.leader_epoch(txn.log_partition),
                 transaction_version=record.client_version,
             )
         except Exception:
             logger.exception("The marker of %r for %s was not written", record, partition)
             written = ErrorCode.UNKNOWN_SERVER_ERROR
         if isinstance(written, ErrorCode):
-            one.on_marked(partition, written, self._clock.wall_ms())
+            txn.on_marked(partition, written, self._clock.wall_ms())
             return
         if not written.is_done:
-            one.on_waiting()
+            txn.on_waiting()
 
         def take(later: Deferred[ErrorCode]) -> None:
             error = ErrorCode.KAFKA_STORAGE_ERROR if later.error else later.result()
-            self._run_step(one, lambda: one.on_marked(partition, error, self._clock.wall_ms()))
+            self._run_step(txn, lambda: txn.on_marked(partition, error, self._clock.wall_ms()))
 
         written.add_done_callback(take)

@@ -28,13 +28,16 @@ def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
     """Return every open transaction of these partitions; offline partitions are skipped."""
     for partition in partitions:
         try:
-            found = partition.open_transactions()
+            opened = partition.open_transactions()
         except KafkaError as error:
             logger.warning("%r cannot be reconciled with its transactions: %s", partition, error)
             continue
-        for one in found:
+        for transaction in opened:
             yield OpenInPartition(
-                partition.topic_name, partition.index, one.producer_id, one.producer_epoch
+                partition.topic_name,
+                partition.index,
+                transaction.producer_id,
+                transaction.producer_epoch,
             )
 
 
@@ -42,8 +45,8 @@ def find_epochs(partitions: Iterable[Partition]) -> Iterator[tuple[int, int]]:
     """Return (producer id, epoch) of every producer in these partitions."""
     for partition in partitions:
         if partition.failure is None:
-            for one in partition.producers_seen():
-                yield one.producer_id, one.producer_epoch
+            for producer in partition.producers_seen():
+                yield producer.producer_id, producer.producer_epoch
 
 
 class ReconciledHost(Protocol):
@@ -52,11 +55,11 @@ class ReconciledHost(Protocol):
     @property
     def ids(self) -> KnownIds: ...
 
-    def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None: ...
+    def add_lost(self, txn: TransactionalId, partition: TopicPartition) -> None: ...
 
-    def fence(self, one: TransactionalId, epoch: int) -> None: ...
+    def fence(self, txn: TransactionalId, epoch: int) -> None: ...
 
-    async def wait_settled(self, one: TransactionalId) -> None: ...
+    async def wait_settled(self, txn: TransactionalId) -> None: ...
 
     def coordinator_epoch(self, transactional_id: str) -> int: ...
 
@@ -73,16 +76,16 @@ class Reconciler:
         self._doubtful: dict[int, int] = {}
         """Highest epoch, by producer id, of open transactions that are aborted on a guess."""
 
-    async def repair(self, found: Iterable[OpenInPartition]) -> None:
+    async def repair(self, opened: Iterable[OpenInPartition]) -> None:
         """Repair transactions that are open in a partition, but ended or unknown in the
         coordinator.
         """
         by_producer: dict[int, TransactionalId] | None = None
-        for one in found:
+        for transaction in opened:
             if by_producer is None:
                 by_producer = self._by_producer()
-            owner = by_producer.get(one.producer_id)
-            if await self._repair(one, owner):
+            owner = by_producer.get(transaction.producer_id)
+            if await self._repair(transaction, owner):
                 self._host.counts.note_reconciled(None if owner is None else owner.transactional_id)
 
     async def fence(self, known: Iterable[tuple[int, int]]) -> None:
@@ -96,7 +99,7 @@ class Reconciler:
             known: (producer id, epoch) in the partitions.
         """
         by_producer = {
-            one.record.producer_id: one for one in self._host.ids.all() if one.record is not None
+            txn.record.producer_id: txn for txn in self._host.ids.all() if txn.record is not None
         }
         doubtful = self._doubtful
         for producer_id, epoch in known:
@@ -118,55 +121,57 @@ class Reconciler:
             self._host.fence(owner, epoch + 1)
             await self._host.wait_settled(owner)
 
-    def check(self, found: Iterable[OpenInPartition]) -> None:
+    def check(self, opened: Iterable[OpenInPartition]) -> None:
         """Log transactions that are open in partitions but unknown to the coordinator, as internal
         errors.
         """
         by_producer = self._by_producer()
-        for one in found:
-            owner = by_producer.get(one.producer_id)
+        for transaction in opened:
+            owner = by_producer.get(transaction.producer_id)
             record = None if owner is None else owner.record
-            if not isinstance(decide_repair(record, one), Leave):
-                logger.error("The coordinator does not know of the open transaction %r", one)
+            if not isinstance(decide_repair(record, transaction), Leave):
+                logger.error(
+                    "The coordinator does not know of the open transaction %r", transaction
+                )
 
     def _by_producer(self) -> dict[int, TransactionalId]:
         """Return the ids by their current producer ids, and by their previous, exhausted ones."""
         present: dict[int, TransactionalId] = {}
         former: dict[int, TransactionalId] = {}
-        for one in self._host.ids.all():
-            if one.record is not None:
-                present[one.record.producer_id] = one
-                former[one.record.previous_producer_id] = one
+        for txn in self._host.ids.all():
+            if txn.record is not None:
+                present[txn.record.producer_id] = txn
+                former[txn.record.previous_producer_id] = txn
         return former | present
 
-    async def _repair(self, found: OpenInPartition, owner: TransactionalId | None) -> bool:
+    async def _repair(self, opened: OpenInPartition, owner: TransactionalId | None) -> bool:
         """Returns whether a repair was necessary."""
-        repair = decide_repair(None if owner is None else owner.record, found)
+        repair = decide_repair(None if owner is None else owner.record, opened)
         match repair:
             case Leave():
                 return False
             case AddLost():
                 assert owner is not None
-                logger.warning("%r continues its transaction: %r", owner.transactional_id, found)
-                self._host.add_lost(owner, found.place)
+                logger.warning("%r continues its transaction: %r", owner.transactional_id, opened)
+                self._host.add_lost(owner, opened.place)
                 await self._host.wait_settled(owner)
             case WriteMarker():
-                await self._mark(found, owner, repair)
+                await self._mark(opened, owner, repair)
                 if repair.is_guess:
-                    epoch = self._doubtful.get(found.producer_id, found.producer_epoch)
-                    self._doubtful[found.producer_id] = max(epoch, found.producer_epoch)
+                    epoch = self._doubtful.get(opened.producer_id, opened.producer_epoch)
+                    self._doubtful[opened.producer_id] = max(epoch, opened.producer_epoch)
             case _:
                 assert_never(repair)
         return True
 
     async def _mark(
-        self, found: OpenInPartition, owner: TransactionalId | None, repair: WriteMarker
+        self, opened: OpenInPartition, owner: TransactionalId | None, repair: WriteMarker
     ) -> None:
         name = "" if owner is None else owner.transactional_id
         written = self._markers.write(
-            found.topic,
-            found.partition,
-            found.producer_id,
+            opened.topic,
+            opened.partition,
+            opened.producer_id,
             repair.producer_epoch,
             repair.result,
             coordinator_epoch=self._host.coordinator_epoch(name),
@@ -176,7 +181,7 @@ class Reconciler:
         logger.warning(
             "%s at startup: %r of %r%s%s",
             repair.result.name,
-            found,
+            opened,
             name,
             ", which may be torn" if repair.is_guess else "",
             f" failed: {error.name}" if error else "",

@@ -48,14 +48,14 @@ class TransactionTimers:
         """The number of ids that wait for a retry."""
         return len(self._retries)
 
-    def watch(self, one: TransactionalId) -> None:
+    def watch(self, txn: TransactionalId) -> None:
         """Schedule the abort of the transaction at its timeout."""
-        deadline_ms = one.deadline_ms
+        deadline_ms = txn.deadline_ms
         # While a record is being written nothing is aborted; its end calls `watch` again.
-        if deadline_ms is None or one.is_pending:
+        if deadline_ms is None or txn.is_pending:
             return
         remaining_ms = deadline_ms - self._clock.wall_ms()
-        name = one.transactional_id
+        name = txn.transactional_id
         scheduled_ms = self._timeouts.deadline_ms(name)
         if remaining_ms <= 0 and scheduled_ms is not None:
             # Possibly scheduled by `abort_later`; an earlier abort would fail again at once.
@@ -64,13 +64,13 @@ class TransactionTimers:
         if scheduled_ms is None or scheduled_ms > check_ms:
             self._timeouts.schedule(name, check_ms)
 
-    def abort_later(self, one: TransactionalId) -> None:
+    def abort_later(self, txn: TransactionalId) -> None:
         """Schedule a check after RETRY_MS of a transaction whose abort could not be written; it is
         aborted then if it is overdue.
         """
-        if self._timeouts.deadline_ms(one.transactional_id) is None:
+        if self._timeouts.deadline_ms(txn.transactional_id) is None:
             retry_ms = self._clock.monotonic_ms() + RETRY_MS
-            self._timeouts.schedule(one.transactional_id, retry_ms)
+            self._timeouts.schedule(txn.transactional_id, retry_ms)
 
     def retry_later(self, name: str) -> None:
         """Schedule a retry of its failed write."""

@@ -42,33 +42,33 @@ class Transactions:
         """InitProducerId with a transactional id."""
         ticket: Deferred[InitResult] = Deferred()
         error = check_init(transactional_id, request, self.host.config.rules)
-        one = error or self.host.find_or_make(transactional_id)
-        if isinstance(one, ErrorCode):
-            ticket.set_result(InitResult(one))
+        txn = error or self.host.find_or_make(transactional_id)
+        if isinstance(txn, ErrorCode):
+            ticket.set_result(InitResult(txn))
         else:
             self.host.step(
-                one, ticket, lambda wall_ms: one.init_producer_id(request, ticket, wall_ms)
+                txn, ticket, lambda wall_ms: txn.init_producer_id(request, ticket, wall_ms)
             )
         return ticket
 
     def add_partitions(self, transactional_id: str, request: AddRequest) -> Deferred[ErrorCode]:
         """AddPartitionsToTxn and AddOffsetsToTxn, of partitions that exist."""
         ticket: Deferred[ErrorCode] = Deferred()
-        one = self.host.find(transactional_id)
-        if isinstance(one, ErrorCode):
-            ticket.set_result(one)
+        txn = self.host.find(transactional_id)
+        if isinstance(txn, ErrorCode):
+            ticket.set_result(txn)
         else:
-            self.host.step(one, ticket, lambda wall_ms: one.add(request, ticket, wall_ms))
+            self.host.step(txn, ticket, lambda wall_ms: txn.add(request, ticket, wall_ms))
         return ticket
 
     def end(self, transactional_id: str, request: EndRequest) -> Deferred[EndResult]:
         """EndTxn."""
         ticket: Deferred[EndResult] = Deferred()
-        one = self.host.find(transactional_id)
-        if isinstance(one, ErrorCode):
-            ticket.set_result(EndResult(one))
+        txn = self.host.find(transactional_id)
+        if isinstance(txn, ErrorCode):
+            ticket.set_result(EndResult(txn))
         else:
-            self.host.step(one, ticket, lambda wall_ms: one.end(request, ticket, wall_ms))
+            self.host.step(txn, ticket, lambda wall_ms: txn.end(request, ticket, wall_ms))
         return ticket
 
     # For batches: Produce and TxnOffsetCommit.
@@ -89,10 +89,10 @@ class Transactions:
         """
         if not adds and not self._verifies():
             return ErrorCode.NONE
-        one = self.host.find(transactional_id)
-        if isinstance(one, ErrorCode):
-            return one
-        return one.verify(producer_id, producer_epoch, partitions, adds=adds)
+        txn = self.host.find(transactional_id)
+        if isinstance(txn, ErrorCode):
+            return txn
+        return txn.verify(producer_id, producer_epoch, partitions, adds=adds)
 
     def verify_only(
         self,
@@ -102,10 +102,10 @@ class Transactions:
         partition: TopicPartition,
     ) -> ErrorCode:
         """AddPartitionsToTxn that only verifies."""
-        one = self.host.find(transactional_id)
-        if isinstance(one, ErrorCode):
-            return one
-        return one.verify_only(producer_id, producer_epoch, partition)
+        txn = self.host.find(transactional_id)
+        if isinstance(txn, ErrorCode):
+            return txn
+        return txn.verify_only(producer_id, producer_epoch, partition)
 
     def add(
         self,
@@ -137,10 +137,10 @@ class Transactions:
             adds: the batch's protocol adds partitions implicitly, so it may begin the next
             transaction; otherwise it waits only for additions in progress.
         """
-        one = self.host.find(transactional_id)
-        if isinstance(one, ErrorCode) or not (one.is_busy if adds else one.is_adding):
+        txn = self.host.find(transactional_id)
+        if isinstance(txn, ErrorCode) or not (txn.is_busy if adds else txn.is_adding):
             return None
-        return self.host.settled(one)
+        return self.host.settled(txn)
 
 
 def _raise_error(error: ErrorCode) -> None:
