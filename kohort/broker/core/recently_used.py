@@ -29,10 +29,10 @@ class RecentlyUsed(Generic[K, V]):
 
     def __getitem__(self, name: K) -> V:
         """Return the value of a name, which becomes the most recently used."""
-        found = self._by_name.pop(name, None)
-        if found is None:
-            found = self._new()
+        value = self._by_name.pop(name, None)
+        if value is None:
+            value = self._new()
             if len(self._by_name) >= self._most:
                 del self._by_name[next(iter(self._by_name))]
-        self._by_name[name] = found
-        return found
+        self._by_name[name] = value
+        return value

@@ -140,7 +140,7 @@ def settings_for_kafka(
     Args:
         listeners: where it listens; one of them is `CONTROLLER`.
     """
-    controller = next(one for one in listeners if one.listener == CONTROLLER)
+    controller = next(listener for listener in listeners if listener.listener == CONTROLLER)
     # Kafka's own word for every interface is none that it could connect to.
     host = "localhost" if controller.host in EVERY_INTERFACE else controller.host
     voter = str(controller._replace(host=host)).removeprefix(f"{CONTROLLER}://")
@@ -192,17 +192,17 @@ def _own_content(files: FileSystem, root: Path, problems: list[str]) -> Content 
         problems.append(f"it is not a Kohort data directory: it has no {DATABASE}")
         return None
     try:
-        found = [_read(one) for one in (path, mirror) if files.exists(str(one))]
+        contents = [_read(copy) for copy in (path, mirror) if files.exists(str(copy))]
     except (MetadataError, StorageError) as error:
         problems.append(f"{error}: start Kohort once more, which repairs it")
         return None
-    if any(one != found[0] for one in found):
+    if any(content != contents[0] for content in contents):
         problems.append("the two databases differ: start Kohort once more, which repairs it")
         return None
-    if CLUSTER_ID not in found[0].properties:
+    if CLUSTER_ID not in contents[0].properties:
         problems.append("no broker has ever been started with it")
         return None
-    return found[0]
+    return contents[0]
 
 
 def _read(path: Path) -> Content:

@@ -90,8 +90,8 @@ def encode_snapshot(
     offset = 1
     waiting: list[Record] = []
     size = 0
-    for one in records:
-        frame = encode_record(one, release)
+    for record in records:
+        frame = encode_record(record, release)
         if waiting and size + len(frame) > _BATCH_BYTES:
             yield encode_batch(waiting, base_offset=offset, leader_epoch=0)
             offset += len(waiting)

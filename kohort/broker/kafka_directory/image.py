@@ -172,7 +172,7 @@ class Replay:
         self.image.rules.pop(record.id, None)
 
     def _quota(self, record: ClientQuotaRecord) -> None:
-        entity = tuple((one.entity_type, one.entity_name) for one in record.entity)
+        entity = tuple((part.entity_type, part.entity_name) for part in record.entity)
         limits = self.image.quotas.setdefault(entity, {})
         if record.remove:
             limits.pop(record.key, None)

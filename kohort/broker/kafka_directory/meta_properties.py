@@ -35,13 +35,13 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 def parse_meta_properties(text: str) -> MetaProperties:
     """What a file says. Raises ValueError for one that no KRaft node has."""
-    found = {one.name: one.value for one in parse_properties(text)}
-    version = found.get("version")
+    properties = {entry.name: entry.value for entry in parse_properties(text)}
+    version = properties.get("version")
     if version != _VERSION:
         raise ValueError(f"{KAFKA_FILE} of version {version}; KRaft has version {_VERSION}")
     for name in ("cluster.id", "node.id"):
-        if name not in found:
+        if name not in properties:
             raise ValueError(f"{KAFKA_FILE} without {name}")
-    directory_id = found.get("directory.id")
+    directory_id = properties.get("directory.id")
     decoded = None if directory_id is None else base64.urlsafe_b64decode(directory_id + "==")
-    return MetaProperties(found["cluster.id"], int(found["node.id"]), decoded)
+    return MetaProperties(properties["cluster.id"], int(properties["node.id"]), decoded)

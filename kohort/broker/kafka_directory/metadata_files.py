@@ -58,9 +58,9 @@ def read_image(directory: Path) -> tuple[ClusterImage, bool]:
     try:
         start = 0
         snapshots = sorted(
-            (int(found[1]), int(found[2]), one)
-            for one in directory.iterdir()
-            if (found := _SNAPSHOT.fullmatch(one.name))
+            (int(match[1]), int(match[2]), file)
+            for file in directory.iterdir()
+            if (match := _SNAPSHOT.fullmatch(file.name))
         )
         if not any(directory.iterdir()) and (directory.parent / BOOTSTRAP).exists():
             # No Kafka has started on it yet.
@@ -86,5 +86,5 @@ def _replay(reader: MetadataReader, replay: Replay, path: Path, *, from_offset: 
 
 def _segments(directory: Path) -> list[tuple[int, Path]]:
     """Base offset and path of each, in order."""
-    found = [(offset_in(one.name, LOG_SUFFIX), one) for one in directory.iterdir()]
-    return sorted((base, one) for base, one in found if base is not None)
+    segments = [(offset_in(file.name, LOG_SUFFIX), file) for file in directory.iterdir()]
+    return sorted((base, file) for base, file in segments if base is not None)

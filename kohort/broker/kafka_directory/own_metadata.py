@@ -139,19 +139,19 @@ _KINDS: Final = {16: "client metrics", 32: "group"}
 
 
 def _credentials(image: ClusterImage, left: list[str]) -> Iterable[tuple[str, str]]:
-    found = {}
+    credentials = {}
     for (user, number), credential in image.credentials.items():
         mechanism = MECHANISMS.get(number)
         text = credential_text(credential)
         if mechanism is None or text is None:
             left.append(f"a credential of user {user} for mechanism {number}")
         else:
-            found[property_of(CredentialKey(user, mechanism))] = text
-    return found.items()
+            credentials[property_of(CredentialKey(user, mechanism))] = text
+    return credentials.items()
 
 
 def _quotas(image: ClusterImage, left: list[str]) -> Iterable[tuple[str, str]]:
-    found = {}
+    quotas = {}
     for parts, limits in image.quotas.items():
         shown = ", ".join(f"{kind} {name or '(default)'}" for kind, name in parts)
         try:
@@ -161,5 +161,5 @@ def _quotas(image: ClusterImage, left: list[str]) -> Iterable[tuple[str, str]]:
         except QuotaError as error:
             left.append(f"quotas of {shown}: {error}")
         else:
-            found[property_of_quota(entity)] = json.dumps(limits)
-    return found.items()
+            quotas[property_of_quota(entity)] = json.dumps(limits)
+    return quotas.items()

@@ -81,9 +81,9 @@ def survey(
         findings.problems.append(
             "it was not stopped cleanly: start its broker once more, and stop it with SIGTERM"
         )
-    found = Directories()
+    directories = Directories()
     strays = []
-    names = sorted(one.name for one in files.entries(str(root)) if one.is_directory)
+    names = sorted(entry.name for entry in files.entries(str(root)) if entry.is_directory)
     for number, name in enumerate(names):
         report("looking at directories", number, len(names))
         parsed = parse_partition_directory(name)
@@ -101,16 +101,16 @@ def survey(
             continue
         noted = _topic_id(files, root / name)
         if noted is None:
-            found.without_id.append((root / name, topic_id))
+            directories.without_id.append((root / name, topic_id))
         elif noted != topic_id:
             findings.problems.append(
                 f"{root / name} belongs to another topic of that name: move it away"
             )
             continue
-        found.there.add(parsed)
+        directories.there.add(parsed)
     if strays:
         findings.notes.append(f"directories without a topic, left unchanged: {shown(strays)}")
-    return found
+    return directories
 
 
 def note_ids(files: FileSystem, directories: Directories) -> None:
@@ -127,11 +127,11 @@ def remove_own_notes(root: Path, report: ReportProgress) -> None:
     for name in (LOG_SIZE_FILE, NEWEST_EPOCH_FILE, LOG_START_OFFSET_COPY):
         (root / name).unlink(missing_ok=True)
     with os.scandir(root) as entries:
-        places = [root, *(Path(one) for one in entries if one.is_dir(follow_symlinks=False))]
+        places = [root, *(Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False))]
     for number, place in enumerate(places):
         report("removing checksums", number, len(places))
         with os.scandir(place) as entries:
-            stale = [one.path for one in entries if one.name.endswith(CHECKSUM_SUFFIX)]
+            stale = [entry.path for entry in entries if entry.name.endswith(CHECKSUM_SUFFIX)]
         for path in stale:
             Path(path).unlink()
 

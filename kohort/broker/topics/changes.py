@@ -144,13 +144,15 @@ class TopicChanges:
         """
         async with self.under_way:
             outcomes = await self._plan(wanted, charge)
-            planned = [one for one in outcomes if isinstance(one, PlannedTopic)]
+            planned = [outcome for outcome in outcomes if isinstance(outcome, PlannedTopic)]
             if validate_only or not planned:
                 return outcomes
             failures = await self._create(planned)
             return [
-                failures.get(one.name, one) if isinstance(one, PlannedTopic) else one
-                for one in outcomes
+                failures.get(outcome.name, outcome)
+                if isinstance(outcome, PlannedTopic)
+                else outcome
+                for outcome in outcomes
             ]
 
     @_uninterrupted
@@ -303,20 +305,20 @@ class TopicChanges:
         created_ms = self._clock.wall_ms()
         records = [
             TopicRecord(
-                topic_id=one.topic_id,
-                name=one.name,
-                partition_count=one.partition_count,
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partition_count=topic.partition_count,
                 created_ms=created_ms,
-                configs=dict(one.overrides),
+                configs=dict(topic.overrides),
             )
-            for one in planned
+            for topic in planned
         ]
         try:
             if self._disk.data.directories.has_stale_notes:
                 await self._disk.write_checkpoints()
             await self._disk.run(self._disk.data.store.create_topics, records)
         except StorageError as error:
-            return dict.fromkeys((one.name for one in planned), error)
+            return dict.fromkeys((topic.name for topic in planned), error)
         failures: dict[str, KafkaError] = {}
         failed: list[Topic] = []
         for record in records:
@@ -362,7 +364,7 @@ class TopicChanges:
             for partition in topic.partitions.opened():
                 await partition.wait_flushed()
         # Before the name can be reused: offsets stored for this topic would be wrong for the next.
-        self._disk.data.directories.keep_notes_of({one.name for one in self._catalog.all()})
+        self._disk.data.directories.keep_notes_of({topic.name for topic in self._catalog.all()})
         await self._disk.write_checkpoints()
         self._disk.remove_later(await self._disk.run(self._disk.data.release_directories, topics))
 

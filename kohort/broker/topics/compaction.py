@@ -114,9 +114,13 @@ class Compactor:
         for key in [key for key in self._clean_up_to if key[0] in gone]:
             del self._clean_up_to[key]
         self._failures = {
-            one: failure for one, failure in self._failures.items() if one.topic_name not in gone
+            partition: failure
+            for partition, failure in self._failures.items()
+            if partition.topic_name not in gone
         }
-        self._damaged = {one for one in self._damaged if one.topic_name not in gone}
+        self._damaged = {
+            partition for partition in self._damaged if partition.topic_name not in gone
+        }
 
     async def compact_one(self) -> bool:
         """Compact the log that needs it most; return whether there was one."""

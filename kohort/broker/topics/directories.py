@@ -90,10 +90,10 @@ class PartitionDirectories:
         directory = self.path(name, index)
         key = (name, index)
         try:
-            found = self._set_aside_stray(directory, topic_id)
+            owner = self._set_aside_stray(directory, topic_id)
             # Checkpoints of another topic of the same name do not apply to this one. If the id is
             # damaged it is the same topic: checkpoints are cleaned before a name is reused.
-            believed = found is not _DirectoryOwner.ANOTHER
+            believed = owner is not _DirectoryOwner.ANOTHER
             log = PartitionLog.open(
                 directory,
                 config,
@@ -108,9 +108,9 @@ class PartitionDirectories:
                 files=self.files,
             )
             self._note_opened(key, log, was_noted=believed)
-            if found is _DirectoryOwner.WITHOUT_ID:
+            if owner is _DirectoryOwner.WITHOUT_ID:
                 self._note_lost_id(directory, topic_id)
-            elif found is not _DirectoryOwner.OURS:
+            elif owner is not _DirectoryOwner.OURS:
                 # The first flush writes it to disk, before any batch, together with the directory's
                 # own name: syncing it for each partition of a topic would take milliseconds.
                 write_topic_id(self.files, str(directory), topic_id, sync=False)
@@ -200,7 +200,7 @@ class PartitionDirectories:
             for entry in self.files.entries(str(self.root))
             if entry.is_directory
         )
-        return {one for one in parsed if one is not None}
+        return {partition for partition in parsed if partition is not None}
 
     def note(
         self, log: PartitionLog, name: str, index: int, leader_epoch: int = FIRST_LEADER_EPOCH
@@ -290,15 +290,15 @@ class PartitionDirectories:
         """
         if not self._clean_shutdown or self.files.exists(f"{self.root}/{NEWEST_EPOCH_FILE}"):
             return self._read_checkpoint(NEWEST_EPOCH_FILE)
-        found = {}
+        epochs = {}
         for name, index in self.existing():
             try:
                 starts = read_leader_epochs(self.files, str(self.path(name, index)))
             except CorruptFileError:
                 continue  # It is rebuilt when the partition is opened.
             if starts and starts[-1].epoch > FIRST_LEADER_EPOCH:
-                found[name, index] = starts[-1].epoch
-        return found
+                epochs[name, index] = starts[-1].epoch
+        return epochs
 
     def _read_checkpoint(self, name: str, copy: str | None = None) -> Offsets:
         """Read a checkpoint, or its copy if it is damaged or missing."""
@@ -316,10 +316,10 @@ class PartitionDirectories:
         """
         if not self.files.exists(str(directory)):
             return _DirectoryOwner.NOTHING
-        found = self._topic_id(directory)
-        if found is None:
+        found_id = self._topic_id(directory)
+        if found_id is None:
             return _DirectoryOwner.WITHOUT_ID
-        if found == topic_id:
+        if found_id == topic_id:
             return _DirectoryOwner.OURS
         target = directory.with_name(f"{directory.name}.{unique_hex()}{STRAY_SUFFIX}")
         logger.warning("%s belongs to another topic; it is renamed to %s", directory, target.name)

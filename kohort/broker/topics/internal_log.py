@@ -41,9 +41,9 @@ class InternalLog:
     def leader_epoch(self, partition: int) -> int:
         """Return the leader epoch with which batches are appended."""
         topic = self._found or self._find()
-        found = None if topic is None else topic.partitions.peek(partition)
-        found = found or self.on_disk(partition)
-        return FIRST_LEADER_EPOCH if found is None else found.leader_epoch
+        opened = None if topic is None else topic.partitions.peek(partition)
+        opened = opened or self.on_disk(partition)
+        return FIRST_LEADER_EPOCH if opened is None else opened.leader_epoch
 
     def append(self, partition: int, batch: SealedBatch, *, wall_ms: int) -> Awaitable[None] | None:
         """Append a batch; None if it is durable already.
@@ -55,19 +55,19 @@ class InternalLog:
         topic = self._found or self._find()
         if topic is None:
             return self._create_and_append(partition, batch, wall_ms)
-        found = topic.partitions[partition]
+        opened = topic.partitions[partition]
         made, header = batch
         # Batches that the broker writes for a producer have no sequence numbers of their own.
-        appended = found.append(made, header, wall_ms=wall_ms, is_numbered=False)
-        if found.high_watermark >= appended.next_offset:
+        appended = opened.append(made, header, wall_ms=wall_ms, is_numbered=False)
+        if opened.high_watermark >= appended.next_offset:
             return None
-        return found.wait_committed(appended.next_offset)
+        return opened.wait_committed(appended.next_offset)
 
     def read(self, partition: int) -> Iterator[Record]:
         """Yield all durable records, in order. Raises KafkaError if the rest cannot be read."""
-        found = self.on_disk(partition)
-        if found is not None:
-            yield from read_records(found, found.log.log_start_offset)
+        opened = self.on_disk(partition)
+        if opened is not None:
+            yield from read_records(opened, opened.log.log_start_offset)
 
     def prepare(self) -> Awaitable[None] | None:
         """Create the topic if it does not exist; None if it exists.

@@ -202,10 +202,10 @@ class TopicManager:
 
     async def _recover(self) -> None:
         """Verify all partitions after an unclean shutdown, before any client is served."""
-        found = await self.disk.run(self.disk.data.to_recover, self.all())
-        if found:
-            logger.info("the last stop was not clean; partitions to verify: %d", len(found))
-        chunks = (found[start::RECOVERY_THREADS] for start in range(RECOVERY_THREADS))
+        unverified = await self.disk.run(self.disk.data.to_recover, self.all())
+        if unverified:
+            logger.info("the last stop was not clean; partitions to verify: %d", len(unverified))
+        chunks = (unverified[start::RECOVERY_THREADS] for start in range(RECOVERY_THREADS))
         await asyncio.gather(*(self.disk.run(_open_all, chunk) for chunk in chunks if chunk))
 
 

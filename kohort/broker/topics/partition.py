@@ -270,8 +270,8 @@ class Partition:
         self.check_online()
         if epoch == self.leader_epoch:
             return epoch, self.high_watermark
-        found = self.log.end_offset_for_epoch(epoch)
-        return None if found is None else (found[0], min(found[1], self.high_watermark))
+        end = self.log.end_offset_for_epoch(epoch)
+        return None if end is None else (end[0], min(end[1], self.high_watermark))
 
     async def wait_committed(self, next_offset: int) -> None:
         """Return once the high watermark covers everything below ``next_offset``.

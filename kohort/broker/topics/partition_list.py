@@ -43,7 +43,7 @@ class PartitionList(Sequence[Partition]):
     def __getitem__(self, index: slice) -> list[Partition]: ...
     def __getitem__(self, index: int | slice) -> Partition | list[Partition]:
         if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
+            return [self[position] for position in range(*index.indices(len(self)))]
         partition = self._partitions[index]
         if partition is None:
             index %= len(self)

@@ -185,17 +185,17 @@ class PartitionReads:
 
         The search runs in another thread. Raises KafkaError like `read`.
         """
-        found = await self._look_up(lambda: self._log.detached_offset_for_timestamp(timestamp))
-        if found is None or found.offset >= self._partition.high_watermark:
+        entry = await self._look_up(lambda: self._log.detached_offset_for_timestamp(timestamp))
+        if entry is None or entry.offset >= self._partition.high_watermark:
             return None
-        return found.offset, found.timestamp
+        return entry.offset, entry.timestamp
 
     async def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the record with the highest timestamp, None for an empty
         log; otherwise like `offset_for_timestamp`.
         """
-        found = await self._look_up(self._log.detached_max_timestamp)
-        return None if found is None else (found.offset, found.timestamp)
+        entry = await self._look_up(self._log.detached_max_timestamp)
+        return None if entry is None else (entry.offset, entry.timestamp)
 
     def _committed_end(self, offset: int) -> int:
         """Return the end offset of a committed read from an offset."""

@@ -76,13 +76,13 @@ class Rebuilding:
 
     def rebuild(self, salvaged: Content, *, was_damaged: bool) -> Content:
         """Complete the content salvaged from the databases. Raises OSError."""
-        found = self._partitions()
+        by_topic = self._partitions()
         topics = []
         for topic in salvaged.topics:
-            indexes = [] if topic.deleted else found.pop(topic.name, [])
+            indexes = [] if topic.deleted else by_topic.pop(topic.name, [])
             count = max([topic.partition_count, *(index + 1 for index in indexes)])
             topics.append(replace(topic, partition_count=count))
-        proven = [self._proven(name, indexes) for name, indexes in sorted(found.items())]
+        proven = [self._proven(name, indexes) for name, indexes in sorted(by_topic.items())]
         if not was_damaged and not proven:
             return salvaged
         self._log_result(salvaged, proven)
@@ -99,15 +99,15 @@ class Rebuilding:
 
     def _partitions(self) -> dict[str, list[int]]:
         """Return the partitions that have directories, by topic."""
-        found: dict[str, list[int]] = {}
+        by_topic: dict[str, list[int]] = {}
         for entry in self._files.entries(str(self._root)):
             parsed = parse_partition_directory(entry.name) if entry.is_directory else None
             if parsed is None or name_problem(parsed[0]) or parsed[0] == CLUSTER_METADATA:
                 continue
             name, index = parsed
             if self._is_partition(entry.name) and index < self._config.kohort_max_partitions:
-                found.setdefault(name, []).append(index)
-        return found
+                by_topic.setdefault(name, []).append(index)
+        return by_topic
 
     def _is_partition(self, directory: str) -> bool:
         """Whether a directory with such a name (it may be "backup-20260101") contains a log."""

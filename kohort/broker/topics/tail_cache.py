@@ -25,10 +25,10 @@ class TailCache:
 
     def get(self, key: Hashable) -> bytes | memoryview | None:
         """Return the result stored under ``key``, or None."""
-        found = self._entries.get(key)
-        if found is not None:
+        data = self._entries.get(key)
+        if data is not None:
             self._entries.move_to_end(key)
-        return found
+        return data
 
     def put(self, key: Hashable, data: bytes | memoryview) -> None:
         """Store ``data`` under ``key`` unless it is empty or too large."""

@@ -81,10 +81,10 @@ class PartitionMarkers:
     ) -> Deferred[ErrorCode] | ErrorCode:
         """See `MarkerWriter`."""
         try:
-            log = self._find(topic, partition)
-            if log is None:
+            opened = self._find(topic, partition)
+            if opened is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            appended = log.append_marker(
+            appended = opened.append_marker(
                 producer_id,
                 producer_epoch,
                 result,
@@ -95,28 +95,28 @@ class PartitionMarkers:
         except KafkaError as error:
             return error.code
         is_commit = result is ControlType.COMMIT
-        if log.high_watermark >= appended.next_offset:
+        if opened.high_watermark >= appended.next_offset:
             self._end_offsets(topic, partition, producer_id, is_commit=is_commit)
             return ErrorCode.NONE
         return Deferred.from_coroutine(
-            self._wait(log, appended.next_offset, producer_id, is_commit=is_commit),
+            self._wait(opened, appended.next_offset, producer_id, is_commit=is_commit),
             self._tasks,
-            name=f"marker in {log!r}",
+            name=f"marker in {opened!r}",
         )
 
     def may_wait(self, topic: str, partition: int) -> bool:
         """See `MarkerWriter`."""
-        log = self._find(topic, partition)
-        return log is not None and log.may_wait
+        opened = self._find(topic, partition)
+        return opened is not None and opened.may_wait
 
     async def _wait(
-        self, log: Partition, next_offset: int, producer_id: int, *, is_commit: bool
+        self, opened: Partition, next_offset: int, producer_id: int, *, is_commit: bool
     ) -> ErrorCode:
         try:
-            await log.wait_committed(next_offset)
+            await opened.wait_committed(next_offset)
         except KafkaError as error:
             return error.code
-        self._end_offsets(log.topic_name, log.index, producer_id, is_commit=is_commit)
+        self._end_offsets(opened.topic_name, opened.index, producer_id, is_commit=is_commit)
         return ErrorCode.NONE
 
     def _end_offsets(

@@ -31,12 +31,12 @@ def host_text(ip: str) -> str:
         return ip
     address, percent, zone = ip.partition("%")
     try:
-        found = IPv6Address(address)
+        parsed = IPv6Address(address)
     except ValueError:
         return ip
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    groups = found.exploded.split(":")
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    groups = parsed.exploded.split(":")
     return ":".join(f"{int(group, 16):x}" for group in groups) + percent + zone
 
 

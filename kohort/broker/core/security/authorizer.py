@@ -163,8 +163,8 @@ class Authorizer:
 
     def _forget(self) -> None:
         decisions, self._decisions = self._decisions, {}
-        for one in decisions.values():
-            one.forget()
+        for decision in decisions.values():
+            decision.forget()
         self._answer_count = 0
 
     def _is_allowed(
@@ -192,9 +192,11 @@ class Authorizer:
         """The same decision with its reason, never from the cache."""
         who = str(principal)
         if who not in self.super_users and not self._is_suspended:
-            found = self._index.decide(who, host, operation, kind, name)
-            if found is not None:
-                return Explanation(found.permission is Permission.ALLOW, str(found.rule(kind)))
+            deciding = self._index.decide(who, host, operation, kind, name)
+            if deciding is not None:
+                return Explanation(
+                    deciding.permission is Permission.ALLOW, str(deciding.rule(kind))
+                )
         allowed = self._is_allowed(principal, host, operation, kind, name)
         return Explanation(allowed, self._reason(principal, kind, name))
 

@@ -96,25 +96,25 @@ def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
             # The flag that says whether it is critical.
             _, content, _ = element(rest)
         _, names, _ = element(content)
-        found = []
+        attributes = []
         while names:
             _, _, rest = element(names)
-            found.append(bytes(names[: len(names) - len(rest)]))
+            attributes.append(bytes(names[: len(names) - len(rest)]))
             names = rest
-        return frozenset(found)
+        return frozenset(attributes)
     return frozenset()
 
 
 def hosts_of(fields: CertificateFields) -> list[str]:
     """Names and addresses of hosts that a certificate is for, sorted."""
-    found = []
+    hosts = []
     for encoded in fields.alternative_names:
         tag, content, _ = element(memoryview(encoded))
         if tag == _DNS_NAME:
-            found.append(bytes(content).decode("ascii", "replace"))
+            hosts.append(bytes(content).decode("ascii", "replace"))
         elif tag == _IP_ADDRESS and len(content) in {4, 16}:
-            found.append(str(ip_address(bytes(content))))
-    return sorted(found)
+            hosts.append(str(ip_address(bytes(content))))
+    return sorted(hosts)
 
 
 def is_for(host: str, hosts: Iterable[str]) -> bool:
@@ -124,7 +124,7 @@ def is_for(host: str, hosts: Iterable[str]) -> bool:
     except ValueError:
         host = host.lower().removesuffix(".")
         parent = host.partition(".")[2]
-        return any(one.lower() in {host, f"*.{parent}"} for one in hosts)
+        return any(name.lower() in {host, f"*.{parent}"} for name in hosts)
     return host in hosts
 
 

@@ -51,7 +51,7 @@ def subject_of(certificate: bytes) -> str:
     if len(subject) > SUBJECT_BYTES_MAX:
         raise DerError(f"the subject has {len(subject)} bytes, above {SUBJECT_BYTES_MAX}")
     try:
-        parts = ["+".join(_attributes(one)) for one in members(subject, SET)]
+        parts = ["+".join(_attributes(relative_name)) for relative_name in members(subject, SET)]
     except IndexError as error:
         raise DerError("the certificate's subject is truncated") from error
     return ",".join(reversed(parts))

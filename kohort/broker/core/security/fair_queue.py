@@ -33,7 +33,7 @@ class FairQueue(Generic[K, T]):
         mine = self._waiting.get(owner, {})
         dropped: T | None = None
         if self.count >= self._most:
-            longest = max(self._waiting, key=lambda one: len(self._waiting[one]))
+            longest = max(self._waiting, key=lambda owner: len(self._waiting[owner]))
             if len(self._waiting[longest]) <= len(mine) + 1:
                 # An exchange would only make another owner worse off.
                 return item

@@ -42,8 +42,8 @@ class MappingRules:
 
     def __init__(self, text: str) -> None:
         """Parse the setting. Raises RulesError."""
-        texts = [found["rule"] for found in _IN_LIST.finditer(text.strip())]
-        self._rules = [_read(one) for one in texts if one]
+        texts = [match["rule"] for match in _IN_LIST.finditer(text.strip())]
+        self._rules = [_read(text) for text in texts if text]
 
     def name_for(self, subject: str) -> str:
         """The name of the principal. Raises NoRuleError."""
@@ -58,22 +58,22 @@ class MappingRules:
 
 
 def _read(text: str) -> _Rule:
-    found = _RULE.match(text)
-    if found is None or found.end() != len(text):
+    match = _RULE.match(text)
+    if match is None or match.end() != len(text):
         raise RulesError(f"{text[:100]!r} is not a rule")
-    if found["default"]:
+    if match["default"]:
         return _Rule(None, "", "")
     # Java writes named groups without the P, and classes like \\w match ASCII only.
-    pattern = _JAVA_GROUP.sub(r"(?P<\1>", found["pattern"])
+    pattern = _JAVA_GROUP.sub(r"(?P<\1>", match["pattern"])
     try:
-        return _Rule(re.compile(pattern, re.ASCII), found["to"], found["case"])
+        return _Rule(re.compile(pattern, re.ASCII), match["to"], match["case"])
     except re.error as error:
-        raise RulesError(f"the pattern {found['pattern']!r} cannot be read: {error}") from error
+        raise RulesError(f"the pattern {match['pattern']!r} cannot be read: {error}") from error
 
 
-def _filled(replacement: str, found: re.Match[str]) -> str:
+def _filled(replacement: str, match: re.Match[str]) -> str:
     """The replacement of a match. Raises NoRuleError for one that Kafka cannot fill."""
-    count = found.re.groups
+    count = match.re.groups
     unknown = 0
 
     def group(reference: re.Match[str]) -> str:
@@ -81,14 +81,14 @@ def _filled(replacement: str, found: re.Match[str]) -> str:
         escaped, name, digits = reference.groups()
         if escaped is not None:
             return str(escaped)
-        if name is not None and name in found.re.groupindex:
-            return found[name] or ""
+        if name is not None and name in match.re.groupindex:
+            return match[name] or ""
         if digits is None:
             raise NoRuleError(f"the replacement {replacement!r} refers to an unknown group")
         # Digits belong to the number as long as such a group exists; the rest is text.
         end = next((end for end in range(len(digits), 1, -1) if int(digits[:end]) <= count), 1)
         if int(digits[:end]) <= count:
-            return (found[int(digits[:end])] or "") + digits[end:]
+            return (match[int(digits[:end])] or "") + digits[end:]
         unknown += 1
         if not count or unknown > 1:
             # Kafka takes the first such reference as text if the pattern has groups.

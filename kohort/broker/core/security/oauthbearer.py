@@ -46,13 +46,13 @@ class TokenRules(NamedTuple):
 
 def read_message(data: bytes) -> Claimed:
     """The token in a client's first message. Raises SaslFailure."""
-    found = _MESSAGE.fullmatch(data)
-    if found is None or found["scheme"].lower() != b"bearer":
+    match = _MESSAGE.fullmatch(data)
+    if match is None or match["scheme"].lower() != b"bearer":
         raise SaslFailure("not an OAUTHBEARER message")
-    if len(found["token"]) > TOKEN_CHARACTERS_MAX:
+    if len(match["token"]) > TOKEN_CHARACTERS_MAX:
         raise SaslFailure("the token is too long")
-    authzid = (found["authzid"] or b"").decode("ascii")
-    return Claimed(authzid, found["token"].decode("ascii"))
+    authzid = (match["authzid"] or b"").decode("ascii")
+    return Claimed(authzid, match["token"].decode("ascii"))
 
 
 def checked_subject(
@@ -91,8 +91,8 @@ def _is_text(value: str) -> bool:
 
 def _audiences(claims: Mapping[str, object]) -> list[str]:
     given = claims.get("aud")
-    found = given if isinstance(given, list) else [given]
-    return [one for one in found if isinstance(one, str)]
+    values = given if isinstance(given, list) else [given]
+    return [value for value in values if isinstance(value, str)]
 
 
 def _time(claims: Mapping[str, object], name: str) -> float:

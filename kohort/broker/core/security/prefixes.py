@@ -81,10 +81,10 @@ class Prefixes:
             return united
         for length in lengths:
             # Inlined from `_looked_up`: every decision that is not remembered does this.
-            found = get(name[:length])
-            if found is not None:
-                united |= found
-                if found & enough:
+            bits = get(name[:length])
+            if bits is not None:
+                united |= bits
+                if bits & enough:
                     return united
         return united
 
@@ -155,25 +155,25 @@ class _Order:
         """The prefixes of a name, among `known`."""
         self._put_in_order()
         order, lengths = self._sorted, self._lengths
-        found = []
+        prefixes = []
         at = bisect_right(order, name)
         looks = 0
         while at:
             before = order[at - 1]
             if name.startswith(before):
                 if before not in self._gone:
-                    found.append(before)
+                    prefixes.append(before)
                 at -= 1
                 continue
             shared = _shared(before, name)
             left = bisect_right(lengths, shared)
             looks += 1
             if not left:
-                return found
+                return prefixes
             if (left <= LENGTHS and lengths[left - 1] <= LONG) or looks > _LOOKS_MAX:
-                return found + _looked_up(name, lengths[:left], known)
+                return prefixes + _looked_up(name, lengths[:left], known)
             at = bisect_right(order, name[:shared], 0, at)
-        return found
+        return prefixes
 
     def _put_in_order(self) -> None:
         order = self._sorted

@@ -169,10 +169,10 @@ class Quotas:
         try:
             return self._of_clients[user, kept]
         except KeyError:
-            found = [self.account(key, user, client_id) for key in _OF_REQUESTS]
+            by_key = [self.account(key, user, client_id) for key in _OF_REQUESTS]
             if len(self._of_clients) >= HOLDING_MAX:
                 self._forget()
-            accounts = self._of_clients[user, kept] = Accounts(kept, *found)
+            accounts = self._of_clients[user, kept] = Accounts(kept, *by_key)
             return accounts
 
     def account(self, key: str, user: str, client_id: str) -> Account | None:
@@ -208,9 +208,9 @@ class Quotas:
             (Entity(None, client_id), ("", kept)),
             (Entity(None, DEFAULT), ("", kept)),
         ):
-            found = limits.get(entity)
-            if found is not None and key in found:
-                return found[key], account
+            quotas = limits.get(entity)
+            if quotas is not None and key in quotas:
+                return quotas[key], account
         return None
 
     def charge(self, key: str, user: str, client_id: str, amount: int, now_ms: int) -> int:
@@ -233,9 +233,9 @@ class Quotas:
     def connection_limit(self, ip: str) -> float | None:
         """The limit of new connections a second from an address; None without a limit."""
         for entity in (Entity(ip=ip), Entity(ip=DEFAULT)):
-            found = self.limits.get(entity, {}).get(CONNECTION)
-            if found is not None:
-                return found
+            quotas = self.limits.get(entity, {}).get(CONNECTION)
+            if quotas is not None:
+                return quotas
         return None
 
 

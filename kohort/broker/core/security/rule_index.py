@@ -38,7 +38,7 @@ _DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation 
 """The bits of rules that deny an operation, by operation."""
 _ALLOWING: Final = {
     operation: sum(
-        {1 << one for one in (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))}
+        {1 << implying for implying in (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))}
     )
     << _ALLOWED
     for operation in Operation
@@ -112,10 +112,10 @@ class _Owned:
 
     def matching(self, name: str, literal: str | None) -> Iterator[_Entry]:
         """The entries that apply to a name; for `literal`, see `_OfType.literal_of`."""
-        for one in (WILDCARD,) if literal is None else (literal, WILDCARD):
-            bits = self.literal.get(one)
+        for resource in (WILDCARD,) if literal is None else (literal, WILDCARD):
+            bits = self.literal.get(resource)
             if bits is not None:
-                yield _LITERAL, one, bits
+                yield _LITERAL, resource, bits
         if self.prefixed is not None:
             for prefix in self.prefixed.matching(name):
                 yield _PREFIXED, prefix, self.prefixed[prefix]
@@ -267,8 +267,8 @@ class RuleIndex:
         """
         of_type = self._types[kind]
         get = of_type.owned.get
-        found = map(get, _applying(principal, host))
-        applying = [owned for owned in found if owned is not None]
+        entries = map(get, _applying(principal, host))
+        applying = [owned for owned in entries if owned is not None]
         denied = 0
         for owned in applying:
             denied |= owned.denied
@@ -301,15 +301,15 @@ class RuleIndex:
         of_type = self._types[kind]
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
         literal = of_type.literal_of(name)
-        found: DecidingRules | None = None
+        deciding: DecidingRules | None = None
         for whose, owned in of_type.matching(principal, host):
             for pattern, named, bits in owned.matching(name, literal):
                 if bits & denying:
                     return DecidingRules(_DENY, whose, pattern, named, bits & denying)
-                if found is None and bits & allowing:
+                if deciding is None and bits & allowing:
                     allowed = (bits & allowing) >> _ALLOWED
-                    found = DecidingRules(_ALLOW, whose, pattern, named, allowed)
-        return found
+                    deciding = DecidingRules(_ALLOW, whose, pattern, named, allowed)
+        return deciding
 
     def matches(self, kind: ResourceType, name: str) -> bool:
         """Whether a name matches any pattern at all, including patterns of other principals."""
@@ -350,4 +350,4 @@ class RuleIndex:
                     return True
             return any(name[:end] in prefixed for end in lengths if end <= len(name))
 
-        return not all(is_covered(*one) for one in allowed)
+        return not all(is_covered(*pattern) for pattern in allowed)

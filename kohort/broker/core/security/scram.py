@@ -99,13 +99,13 @@ class ScramExchange:
         return self._final(text, self._credential)
 
     def _first(self, text: str) -> Challenge:
-        found = _FIRST.fullmatch(text)
-        if found is None:
+        match = _FIRST.fullmatch(text)
+        if match is None:
             raise SaslFailure("the first message is not a SCRAM message")
-        self.user = _unescaped(found["name"])
-        if ",tokenauth=true" in found["extensions"].lower():
+        self.user = _unescaped(match["name"])
+        if ",tokenauth=true" in match["extensions"].lower():
             raise SaslFailure("delegation tokens are not supported")
-        authzid = _unescaped(found["authzid"] or "") if found["authzid"] else ""
+        authzid = _unescaped(match["authzid"] or "") if match["authzid"] else ""
         if authzid and authzid != self.user:
             raise SaslFailure(
                 "the authorization id differs from the user name",
@@ -113,29 +113,29 @@ class ScramExchange:
                 " from username",
             )
         credential = self._credential = self._find(self.user)
-        self._nonce = found["nonce"] + self._nonce
+        self._nonce = match["nonce"] + self._nonce
         salt = base64.b64encode(credential.salt).decode()
         first = f"r={self._nonce},s={salt},i={credential.iterations}"
-        self._said = f"{found['bare']},{first}"
+        self._said = f"{match['bare']},{first}"
         return Challenge(first.encode())
 
     def _final(self, text: str, credential: Credential) -> Done:
-        found = _FINAL.fullmatch(text)
-        if found is None:
+        match = _FINAL.fullmatch(text)
+        if match is None:
             raise SaslFailure("the final message is not a SCRAM message")
         try:
-            proof = base64.b64decode(found["proof"], validate=True)
+            proof = base64.b64decode(match["proof"], validate=True)
         except ValueError:
             raise SaslFailure("the proof is not base64") from None
-        said = f"{self._said},c={found['binding']},r={found['nonce']}".encode()
+        said = f"{self._said},c={match['binding']},r={match['nonce']}".encode()
         stored_key, server_key = credential.keys
         signed = signature(self._hash_name, stored_key, said)
         is_of_length = len(proof) == len(signed)
         key = xor(proof if is_of_length else signed, signed)
         is_proved = hmac.compare_digest(hashlib.new(self._hash_name, key).digest(), stored_key)
-        if found["binding"] != BINDING:
+        if match["binding"] != BINDING:
             raise SaslFailure("channel binding is not supported")
-        if not hmac.compare_digest(found["nonce"].encode(), self._nonce.encode()):
+        if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
             raise SaslFailure("the nonce differs (librdkafka before 2.6.1 repeats its own)")
         if not is_proved or not is_of_length or credential.is_made_up:
             # For every user, so that the time taken does not reveal which users exist.
@@ -162,7 +162,7 @@ def made_up(
 
 
 def _unescaped(name: str) -> str:
-    plain = _ESCAPE.sub(lambda one: {"2C": ",", "3D": "="}.get(one[1], "\0"), name)
+    plain = _ESCAPE.sub(lambda escape: {"2C": ",", "3D": "="}.get(escape[1], "\0"), name)
     if not plain or "\0" in plain:
         raise SaslFailure("the user name is empty or escaped incorrectly")
     return plain

@@ -121,7 +121,7 @@ def _decode_rare(value: bytes) -> TransactionLogValue:
 
 def by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:
     """Group partition indexes by topic, both in the order of first occurrence."""
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for topic, index in partitions:
-        found.setdefault(topic, []).append(index)
-    return found
+        indexes.setdefault(topic, []).append(index)
+    return indexes

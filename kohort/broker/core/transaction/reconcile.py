@@ -59,46 +59,46 @@ Repair: TypeAlias = Leave | AddLost | WriteMarker
 _COMPLETE = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
-def decide_repair(record: TransactionRecord | None, found: OpenInPartition) -> Repair:
+def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> Repair:
     """Decide what to do about a transaction that is open in a partition after an unclean stop.
 
     Args:
         record: record of the id whose producer this is, or was until its epoch was exhausted; None
             if there is none.
     """
-    epoch = found.producer_epoch
+    epoch = opened.producer_epoch
     abort = WriteMarker(ControlType.ABORT, epoch, ClientVersion.V1, is_guess=True)
     if record is None:
         return abort
     if record.state is TransactionState.ONGOING and record.producer_epoch == epoch:
-        is_own = record.producer_id == found.producer_id
+        is_own = record.producer_id == opened.producer_id
         if not is_own:
             return abort
-        return Leave() if found.place in record.partitions else AddLost()
+        return Leave() if opened.place in record.partitions else AddLost()
     if record.state.is_prepared:
-        is_decided = found.place in record.partitions and _is_prepared_for(record, found)
+        is_decided = opened.place in record.partitions and _is_prepared_for(record, opened)
         return Leave() if is_decided else abort
     if record.state in _COMPLETE and record.client_version is ClientVersion.V2:
-        marker_epoch = _marker_epoch(record, found)
+        marker_epoch = _marker_epoch(record, opened)
         if marker_epoch == epoch + 1:
             return WriteMarker(record.result, marker_epoch, ClientVersion.V2, is_guess=False)
     return abort
 
 
-def _is_prepared_for(record: TransactionRecord, found: OpenInPartition) -> bool:
+def _is_prepared_for(record: TransactionRecord, opened: OpenInPartition) -> bool:
     """Whether the open transaction is the decided one, as far as epochs tell: not an earlier one,
     whose marker was lost, nor a later one, which the coordinator has lost.
     """
     raised_by = int(record.client_version is ClientVersion.V2)
     own = record.producer_id, record.producer_epoch - raised_by
-    return own == (found.producer_id, found.producer_epoch)
+    return own == (opened.producer_id, opened.producer_epoch)
 
 
-def _marker_epoch(record: TransactionRecord, found: OpenInPartition) -> int | None:
+def _marker_epoch(record: TransactionRecord, opened: OpenInPartition) -> int | None:
     """Return the epoch in the markers of an id's last complete transaction; None if the producer
     had another id then.
     """
-    if found.producer_id == record.producer_id:
+    if opened.producer_id == record.producer_id:
         return record.producer_epoch
-    is_replaced = found.producer_id == record.previous_producer_id and record.producer_epoch == 0
-    return EPOCH_MAX if is_replaced and found.producer_epoch == EXHAUSTED_EPOCH else None
+    is_replaced = opened.producer_id == record.previous_producer_id and record.producer_epoch == 0
+    return EPOCH_MAX if is_replaced and opened.producer_epoch == EXHAUSTED_EPOCH else None

@@ -101,7 +101,9 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState | Non
 def is_legal(previous: TransactionState | None, *states: TransactionState) -> bool:
     """Whether these states may follow one another, the first one after `previous`."""
     path = (previous, *states)
-    return all(one in LEGAL_PREVIOUS[state] for one, state in zip(path, states, strict=False))
+    return all(
+        previous in LEGAL_PREVIOUS[state] for previous, state in zip(path, states, strict=False)
+    )
 
 
 STORED_STATES: Final[Mapping[int, TransactionState]] = MappingProxyType(
