@@ -1,4 +1,4 @@
-"""The queue of complete rebalances that wait for their record."""
+"""The queue of complete rebalances that are to be recorded."""
 
 import logging
 from collections import deque
@@ -10,7 +10,7 @@ from kohort.groups.history.fold import Closed
 logger = logging.getLogger(__name__)
 
 WEIGHT_MAX: Final = 500_000
-"""Limit for the members of all waiting rebalances; beyond it rebalances get no record."""
+"""Maximum members of all waiting rebalances; further rebalances are not recorded."""
 
 
 SMALL_WEIGHT: Final = 40
@@ -19,7 +19,7 @@ record."""
 
 
 class Waiting:
-    """A complete rebalance; or a running one that is to be recorded as such; or, without facts, the
+    """A complete rebalance, a running one that is to be recorded as running, or (without facts) the
     removal of a group.
     """
 
@@ -44,7 +44,7 @@ class Waiting:
 
 
 class ClosingQueue:
-    """First in, first out; rebalances beyond the limit are dropped, logged once and counted."""
+    """A FIFO queue; rebalances beyond the limit are dropped, logged once and counted."""
 
     def __init__(self) -> None:
         self._queue: deque[Waiting] = deque()
@@ -65,7 +65,7 @@ class ClosingQueue:
         self._queue.append(waiting)
 
     def add_end(self, group_id: str) -> None:
-        """Queue the end of a group. Always fits: there are no more ends than groups."""
+        """Enqueue the removal of a group, regardless of the limit: groups limit its number."""
         self.weight += 10
         self._queue.append(Waiting(group_id, None, 0))
 

@@ -1,9 +1,9 @@
 """The rebalance history: observes all groups, keeps the latest records of each, and stores them.
 
-Within a step of a group, `observe` only files the event. When a rebalance is complete, its facts
-wait in a queue for this module's one task, which creates the record in slices, passes it to
-listeners and to the log, keeps it, and writes it to the topic together with others. So neither a
-group of five thousand nor a failing disk delays any group.
+Within a step of a group, `observe` only stores the event. When a rebalance is complete, its facts
+are queued for this module's only task, which creates the record in slices, passes it to listeners
+and to the log, stores it, and writes it to the topic together with others. So neither a group of
+five thousand members nor a failing disk delays any group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kohort.groups.requests import Now
 from kohort.groups.steps import Steps, at_once
 
 if TYPE_CHECKING:
-    # Not needed at a start; see `RebalanceHistory._making`.
+    # Not needed at startup; see `RebalanceHistory._making`.
     from kohort.broker.history.record_maker import RecordMaker
     from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 
@@ -44,38 +44,38 @@ SIZE_DEFAULT: Final = 100
 MEMORY_BYTES_DEFAULT: Final = 64 << 20
 
 LOOK_EVERY_MS: Final = 1_000
-"""How often rebalances that run, or whose record is incomplete, are checked."""
+"""The interval between checks of rebalances that are running or whose record is incomplete."""
 
 LONG_RUNNING_MS: Final = 5_000
-"""A rebalance that has run this long is recorded as running, so that it is not lost in a crash.
-Most take a heartbeat interval, 3 s, and need only one record."""
+"""A rebalance that has lasted this long is recorded as running, so that a crash does not lose it.
+Most take one heartbeat interval, 3 s, and need only one record."""
 
 ANNOUNCED_AT_ONCE: Final = 20
-"""Rebalances recorded as running in one check; others follow a little later."""
+"""Rebalances recorded as running in one check; further ones follow after a short delay."""
 
 MEMBERS_AS_ONE: Final = 250
-"""Members of a group that count as one more rebalance in that limit, because their data is
+"""This number of members counts as one more rebalance in that limit, because their data is
 copied."""
 
 MORE_AFTER_MS: Final = 100
-"""The delay until the next check in that case."""
+"""The delay before the next check in that case."""
 
 CLOSE_WAIT_S: Final = 5.0
-"""How long stopping waits for records still to be written."""
+"""How long a shutdown waits for records to be written."""
 
 
 class HistoryLimits(NamedTuple):
-    """How much history is kept."""
+    """Limits of the history."""
 
     size: int = SIZE_DEFAULT
     """Records per group."""
     memory_bytes: int = MEMORY_BYTES_DEFAULT
     removed_retention_ms: int = 30 * 86_400_000
-    """How long the records of a removed group are kept; negative: as long as there is room."""
+    """How long the records of a removed group are kept; negative: until their memory is needed."""
 
 
 class RebalanceHistory:
-    """Observes all groups and keeps the latest records of each. An observer of the coordinator."""
+    """Observes all groups and stores the latest records of each."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class RebalanceHistory:
         self._clock = clock or SystemClock()
         self._background_tasks = background_tasks or BackgroundTasks(self._clock)
         self._time_slice = Slice(self._clock)
-        """The present slice for creating records."""
+        """The time slice for creating records."""
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
         self._folds: dict[str, GroupFold] = {}
         self._under_way: dict[str, bool] = {}
@@ -98,8 +98,8 @@ class RebalanceHistory:
         self._recorded: RecordedGenerations | None = None
         """The generations of groups that have a record; None once the groups are loaded."""
         self._cut_short: dict[str, Entry] = {}
-        """Records of rebalances that ran when the last process ended; empty once the groups are
-        loaded."""
+        """Records of rebalances that were running when the last process ended; empty once the
+        groups are loaded."""
         self._entries: list[Entry] = []
         """Entries to be written to the topic."""
         self._listeners: list[Listener] = []
@@ -154,7 +154,7 @@ class RebalanceHistory:
     # Observing.
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """File an event; takes a few microseconds."""
+        """Store an event for the task; takes a few microseconds."""
         kind = event.__class__
         fold = self._folds.get(group_id)
         if fold is None:
@@ -198,7 +198,7 @@ class RebalanceHistory:
         missing = recorded.missing(event.generations)
         if not missing:
             return
-        from kohort.broker.history.record_maker import (  # noqa: PLC0415 - seldom needed.
+        from kohort.broker.history.record_maker import (  # noqa: PLC0415 - rarely needed.
             completed_text,
             recovered_text,
         )
@@ -260,15 +260,15 @@ class RebalanceHistory:
         return newest
 
     def stored_records(self, group_id: str) -> list[StoredRecord]:
-        """Return the complete records of a group, oldest first; compressed, so that a caller with
-        other work in between decompresses only as much as it needs at a time.
+        """Return the complete records of a group, oldest first; compressed, so that a caller can
+        decompress one at a time, with other work in between.
         """
         ring = self._rings.get(group_id)
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """Return the same as `open_record`, as JSON and in steps: a group of thousands takes tens
-        of milliseconds. It shows the state at the time of the call.
+        """Return the same as `open_record`, as JSON and in steps, because a group of thousands of
+        members takes tens of milliseconds. It shows the state at the time of the call.
         """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
@@ -278,7 +278,7 @@ class RebalanceHistory:
 
     def open_record(self, group_id: str) -> RebalanceRecord | None:
         """Return the rebalance in progress, or one that has just ended and whose members are still
-        fetching their assignment; in its present state, with at most a hundred members.
+        fetching their assignment; in its current state, with at most a hundred members.
         """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
@@ -329,7 +329,7 @@ class RebalanceHistory:
         return self._made
 
     async def _go_through(self, steps: Steps[T], *, is_small: bool) -> T:
-        """Run the steps in slices, unless there are too few."""
+        """Run the steps in slices; if there are few, at once."""
         return at_once(steps) if is_small else await run(steps, self._time_slice)
 
     async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
@@ -351,7 +351,7 @@ class RebalanceHistory:
 
     async def _work(self) -> None:
         assert self._wake is not None
-        # What a failure has left waits without another call.
+        # After a failure, the rest of the queue needs no further trigger.
         self._wake.set()
         while not self._is_closing or self._queue or self._entries:
             await self._wake.wait()
@@ -361,7 +361,7 @@ class RebalanceHistory:
             self._time_slice.begin()
             while self._queue:
                 await self._close_next()
-                # Written between slices, because an append takes the time of the disk.
+                # Written between slices, because an append may wait for the disk.
                 await self._time_slice.pause(between=self._write)
             await self._write()
 
@@ -469,12 +469,12 @@ class RebalanceHistory:
             fold.settle()
             self._take_closed(group_id, fold)
         except Exception:
-            # One group's error must not end the look at all others.
+            # An error in one group must not end the check of the others.
             logger.exception("Internal error: the history of group %r is restarted", group_id)
             self._start_over(group_id, fold)
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
-        """Have the rebalance recorded as running."""
+        """Enqueue the rebalance to be recorded as running."""
         self._under_way[group_id] = True
         now_ms = self._clock.monotonic_ms()
         self._queue.add(Waiting(group_id, copy_of(facts), now_ms, is_running=True))
@@ -490,6 +490,6 @@ class RebalanceHistory:
 
 
 def _import_making() -> type[RecordMaker]:
-    from kohort.broker.history.record_maker import RecordMaker  # noqa: PLC0415 - 30 ms that a start saves.
+    from kohort.broker.history.record_maker import RecordMaker  # noqa: PLC0415 - saves 30 ms at startup.
 
     return RecordMaker

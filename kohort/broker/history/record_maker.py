@@ -1,4 +1,4 @@
-"""Creates records. A separate module that is imported with the first record, to speed up starts."""
+"""Creates records. Imported with the first record, to speed up startup."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ _WITH_GENERATION: Final = frozenset({RebalanceOutcome.STABLE, RebalanceOutcome.E
 
 
 class RecordMaker:
-    """Creates the records of all groups; remembers what the previous record implies for the
-    next.
-    """
+    """Creates the records of all groups; keeps the facts that each group's next record needs."""
 
     def __init__(self, clock: Clock) -> None:
         self.lines = RebalanceLog(clock)
@@ -63,7 +61,7 @@ class RecordMaker:
         return at_once(self.record_steps(waiting))
 
     def snapshot(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> RebalanceRecord:
-        """Create the record of a rebalance in its present state."""
+        """Create the record of a rebalance in its current state."""
         return at_once(self._snapshot_steps(group_id, facts, now_ms))[0]
 
     def open_text_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[bytes]:
@@ -112,8 +110,8 @@ def recovered_text(stored: GroupRecord, begun: StoredCause, sequence: int) -> by
 
 
 def completed_text(text: bytes, stored: GroupRecord, begun: StoredCause) -> bytes | None:
-    """Complete the record of a running rebalance with its outcome; None if the record is of another
-    one.
+    """Complete the record of a running rebalance with its outcome; None if it belongs to another
+    rebalance.
     """
     record = parse_text(text)
     if not isinstance(record, RebalanceRecord) or record.started_at_ms != begun.started_at_ms:

@@ -1,8 +1,8 @@
-"""Rebalances that are in the groups' log but missing in the history, found at a start.
+"""Finds rebalances at startup that are in the groups' log but missing in the history.
 
 A generation is in the group's log before any member gets its assignment. Its history record follows
 when all members have it, so a process that is killed in between leaves a generation without a
-record. A start compares the two while it loads the groups, and writes the missing records.
+record. Startup compares the two while it loads the groups, and writes the missing records.
 
 Only the end of the history is read. Generations older than that are ignored: they have their
 records, unless thousands of others were written within the seconds between.
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecordedGenerations:
-    """The generations with records at the end of the history."""
+    """Generations that have records in the tail of the history, the part read at startup."""
 
     def __init__(self, *, is_whole: bool = False) -> None:
         self.is_whole = is_whole
@@ -37,7 +37,7 @@ class RecordedGenerations:
             self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
 
     def missing(self, generations: Iterable[GroupRecord]) -> list[tuple[GroupRecord, StoredCause]]:
-        """Return the generations of one group without a record, in order."""
+        """Return the generations of a group that have no record, in order."""
         found: list[tuple[GroupRecord, StoredCause]] = []
         for stored in generations:
             if stored.begun is None or self._has(stored):
@@ -55,7 +55,7 @@ class RecordedGenerations:
         return found
 
     def _has(self, stored: GroupRecord) -> bool:
-        """Whether there is a record, or may be one before the part that was read.
+        """Whether the record exists, or may exist before the part that was read.
 
         A deleted group counts its generations from 1 again: a record written before this generation
         was stored belongs to an earlier group.

@@ -1,6 +1,6 @@
-"""Restores the history from its topic at a start.
+"""Restores the history from its topic at startup.
 
-Texts are put into the rings without being parsed. Only a rebalance recorded as running, with no
+Texts are added to the rings unparsed. Only a rebalance recorded as running, with no
 record after it, is parsed: the broker stopped before it ended, so it becomes unfinished.
 """
 
@@ -59,7 +59,7 @@ def _take(entry: Entry, rings: Rings, running: dict[str, Entry]) -> None:
 
 def _unfinished(running: dict[str, Entry]) -> Iterator[Entry]:
     for entry in running.values():
-        from kohort.broker.history.record_maker import unfinished  # noqa: PLC0415 - seldom needed.
+        from kohort.broker.history.record_maker import unfinished  # noqa: PLC0415 - rarely needed.
 
         try:
             text = unfinished(entry.text)

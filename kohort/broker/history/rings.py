@@ -1,10 +1,10 @@
 """The latest records of every group, in bounded memory.
 
 Records are kept as the JSON texts in which they are stored and shown, so that a record costs what
-its text takes: half a kilobyte per member, less where `pack` has compressed it. The texts are on a
-separate store (`kohort.broker.history.store`); a ring itself is small. When all records together
-are too large, the oldest ones are dropped, of the group that has been quiet the longest, removed
-groups first.
+its text takes: half a kilobyte per member, less where `pack` has compressed it. The texts are in a
+separate store (`kohort.broker.history.store`); a ring itself is small. Above the limit for all
+records, the oldest records are dropped, first those of removed groups, then those of the groups
+without a rebalance for the longest time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 from kohort.broker.history.store import HistoryStore, Packed, StoredRecord
 
 PACKED_FROM_BYTES: Final = 8 * 1024
-"""Smaller texts are not compressed: nearly all, and reading them costs nothing."""
+"""Smaller texts, which are nearly all, are not compressed, so reading them costs nothing."""
 
 RECORD_OVERHEAD_BYTES: Final = 90
 """Memory for a record's location, and for the store's own lists."""
 GROUP_OVERHEAD_BYTES: Final = 400
-"""A ring with its list, the id, and its entries in the two tables."""
+"""Memory for a ring: its list, the id, and its entries in the two tables."""
 
 FORGOTTEN_AT_ONCE: Final = 20
 """Removed groups that are forgotten in one call: with fifty records each a millisecond."""
@@ -60,7 +60,7 @@ class Rings:
         self._size = size
         self._memory_bytes_max = memory_bytes_max
         self._rings: OrderedDict[str, Ring] = OrderedDict()
-        """Rings by group, in the order in which they will be dropped."""
+        """Rings by group, in the order in which their records are dropped."""
         self._removed: OrderedDict[str, int] = OrderedDict()
         """Removed groups, and since when (wall-clock time)."""
         self._store = HistoryStore()
@@ -118,9 +118,7 @@ class Rings:
             self._removed[group_id] = wall_ms
 
     def forget_removed(self, before_wall_ms: int) -> None:
-        """Drop some of the groups that were removed before that time; further calls drop the
-        others.
-        """
+        """Drop some of the groups that were removed before this time; further calls drop more."""
         for group_id, removed_ms in list(islice(self._removed.items(), FORGOTTEN_AT_ONCE)):
             if removed_ms >= before_wall_ms:
                 break

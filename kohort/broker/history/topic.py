@@ -1,5 +1,4 @@
-"""The internal topic __rebalance_history, in which records outlive the process and are open to
-other readers.
+"""The internal topic __rebalance_history, which stores records durably and for other readers.
 
 One partition; the key is the group id, the value the JSON text, and headers allow sorting records
 without parsing them: `schema`, `kind` (rebalance, avoided, or running for a long rebalance that has
@@ -31,20 +30,19 @@ from kohort.protocol.records.record import Record
 logger = logging.getLogger(__name__)
 
 RESTORE_BYTES: Final = 4 * 1024 * 1024
-"""How much a start reads: the latest segments up to this total, including the one that exceeds
-it."""
+"""Startup reads the latest segments up to this total size, including the one that exceeds it."""
 
 BATCH_BYTES: Final = 256 * 1024
-"""Size of values per batch, unless a single one is larger."""
+"""Maximum total size of the values in a batch; a larger value gets a batch of its own."""
 
 COMPRESSED_FROM_BYTES: Final = 8 * 1024
 
 SLOW_FROM_BYTES: Final = 64 * 1024
-"""Larger batches are compressed in the executor, since that would block the event loop for
+"""Larger batches are compressed in the executor: on the event loop, they would block it for
 milliseconds."""
 
 RETRY_CREATION_MS: Final = 10_000
-"""The wait after the topic could not be created."""
+"""The delay before the next attempt, after the topic could not be created."""
 
 RUNNING: Final = "running"
 
@@ -58,14 +56,14 @@ class Entry(NamedTuple):
     text: bytes
     wall_ms: int
     generation: int | None = None
-    """Generation of a rebalance that ended with one."""
+    """The generation of a rebalance; None if it ended without one."""
 
 
 class HistoryLog(Protocol):
     """The log that entries are written to."""
 
     lost_count: int
-    """Entries that could not be written since the start."""
+    """Number of entries that could not be written since startup."""
 
     async def append(self, entries: Sequence[Entry]) -> None:
         """Write the entries, or count them as lost; never raises."""
@@ -76,7 +74,7 @@ class HistoryLog(Protocol):
         ...
 
     def is_whole(self) -> bool:
-        """Whether that is everything that was ever written."""
+        """Whether it reads everything ever written."""
         ...
 
 
@@ -199,7 +197,7 @@ def _entry_of(record: Record) -> Entry | None:
 
 
 def _tail_offset(partition: Partition) -> int:
-    """Return where the latest segments begin that together have `RESTORE_BYTES`."""
+    """Return the base offset of the latest segments that together have `RESTORE_BYTES`."""
     segments = partition.log.segments
     size_bytes = 0
     for segment in reversed(segments):
