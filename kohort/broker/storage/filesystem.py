@@ -370,14 +370,16 @@ class OsFileSystem:
         return file
 
     def entries(self, directory: str) -> list[DirectoryEntry]:
-        found = []
+        content = []
         with os.scandir(directory) as entries:
             for entry in entries:
                 status = entry.stat(follow_symlinks=False)
                 is_directory = stat.S_ISDIR(status.st_mode)
                 modified_ms = status.st_mtime_ns // 1_000_000
-                found.append(DirectoryEntry(entry.name, status.st_size, is_directory, modified_ms))
-        return found
+                content.append(
+                    DirectoryEntry(entry.name, status.st_size, is_directory, modified_ms)
+                )
+        return content
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

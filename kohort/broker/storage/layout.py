@@ -46,8 +46,8 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 def offset_in(name: str, suffix: str) -> int | None:
     """Return the offset in a file name with exactly this suffix; None for any other name."""
-    found = split_file_name(name)
-    return found[0] if found is not None and found[1] == suffix else None
+    parts = split_file_name(name)
+    return parts[0] if parts is not None and parts[1] == suffix else None
 
 
 def split_file_name(name: str) -> tuple[int, str] | None:

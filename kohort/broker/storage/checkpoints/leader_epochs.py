@@ -108,8 +108,8 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end_offset
         number = bisect_right(self._starts, epoch, key=lambda start: start.epoch)
-        found = self._starts[number - 1].epoch if number else epoch
-        return found, self._starts[number].start_offset
+        largest = self._starts[number - 1].epoch if number else epoch
+        return largest, self._starts[number].start_offset
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that `epoch` starts at `start_offset`, unless it is known already.

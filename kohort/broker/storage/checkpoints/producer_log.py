@@ -180,7 +180,7 @@ class ProducerLog:
         """Add to a snapshot's state, which has only the last batch of each producer, the batches
         before it: a client may retry all batches that were in flight when the segment was rolled.
         """
-        segment = next((one for one, end in self._with_ends() if end == offset), None)
+        segment = next((segment for segment, end in self._with_ends() if end == offset), None)
         if segment is None:
             return
         position, expected = 0, segment.base_offset
@@ -258,7 +258,7 @@ class ProducerLog:
         there is none.
         """
         state = ProducerState()
-        for offset in [one for one in self._snapshots if one <= up_to_offset][::-1]:
+        for offset in [start for start in self._snapshots if start <= up_to_offset][::-1]:
             try:
                 state.restore(self._read_snapshot(offset))
             except CorruptFileError as error:

@@ -97,14 +97,14 @@ def plan_compaction(
 def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSegment]:
     """Return the segments from the start that are sealed, decided and old enough."""
     youngest = wall_ms - log.config.min_compaction_lag_ms
-    found: list[LogSegment] = []
+    dirty: list[LogSegment] = []
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
         if following.base_offset > up_to_offset or segment.is_damaged:
             break
         if log.config.min_compaction_lag_ms > 0 and not _is_older(segment, youngest):
             break
-        found.append(segment)
-    return found
+        dirty.append(segment)
+    return dirty
 
 
 def _is_older(segment: LogSegment, wall_ms: int) -> bool:

@@ -113,7 +113,7 @@ def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -
             return marked
         if len(kept) == len(spans):
             return bytes(batch)
-    # Copies of a part of what fitted into a batch always fit.
+    # A subset of a batch's records always fits into a batch.
     payload = b"".join(bytes(block[span.start : span.stop]) for span in kept)
     latest = header.base_timestamp + max(span.timestamp_delta for span in kept)
     return _assembled(header, len(kept), latest, payload)

@@ -25,10 +25,10 @@ class AbortedRanges:
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         """`aborted`: all with records in the range of the run, even if their marker is after it."""
-        self._by_marker = {one.last_offset: one for one in aborted}
+        self._by_marker = {transaction.last_offset: transaction for transaction in aborted}
         self._by_producer: dict[int, list[AbortedTransaction]] = {}
-        for _, one in sorted(self._by_marker.items()):
-            self._by_producer.setdefault(one.producer_id, []).append(one)
+        for _, transaction in sorted(self._by_marker.items()):
+            self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
 
     def holds(self, header: BatchHeader) -> bool:
         """Whether a batch of records belongs to one of them."""
@@ -38,7 +38,9 @@ class AbortedRanges:
         if of_producer is None:
             return False
         # A producer's transactions do not overlap: find the first that ends after the batch.
-        number = bisect_right(of_producer, header.base_offset, key=lambda one: one.last_offset)
+        number = bisect_right(
+            of_producer, header.base_offset, key=lambda transaction: transaction.last_offset
+        )
         return number < len(of_producer) and of_producer[number].first_offset <= header.base_offset
 
     def marked_at(self, offset: int) -> AbortedTransaction | None:

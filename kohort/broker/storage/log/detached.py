@@ -43,6 +43,6 @@ class Detached(Generic[T]):
         return any(segment.is_deleted for segment, _ in self._twins)
 
     def take_over(self) -> None:
-        """Pass what was learnt on to the log; not to be called if it is void."""
+        """Merge the knowledge gained into the log. Do not call it if this is void."""
         for segment, twin in self._twins:
             segment.learn_from(twin)

@@ -341,8 +341,8 @@ class PartitionLog:
         state = self._state
         state.check_usable()
         with state.errors_as("timestamps cannot be read"):
-            found = first_at_or_after(state.segments, timestamp, state.start_offset)
-        return found if found is not None and found.offset < up_to_offset else None
+            entry = first_at_or_after(state.segments, timestamp, state.start_offset)
+        return entry if entry is not None and entry.offset < up_to_offset else None
 
     def max_timestamp(self) -> TimestampOffset | None:
         """Return the first record with the latest timestamp; None if no record has one.

@@ -1,4 +1,4 @@
-"""Detects missing batches: what proves that they existed, and which offsets they had.
+"""Detects missing batches: the proof that they existed, and their offsets.
 
 A .log that is missing, empty or truncated between two batches looks like an intact log. Other data
 proves otherwise: the recovery point and the log start offset (there was a log up to both), the name
@@ -46,7 +46,7 @@ def proven_end(
 
 
 def is_short(content: DirectoryContent, noted_bytes: int | None) -> bool:
-    """Whether there are fewer bytes than a clean shutdown recorded, if it did."""
+    """Whether a segment has fewer bytes than a clean shutdown recorded."""
     return noted_bytes is not None and (
         sum(segment.size_bytes for segment in content.segments) < noted_bytes
     )
@@ -59,7 +59,7 @@ def lost_inside(
     up_to_offset: int,
     may_have_gaps: bool,
 ) -> list[LostOffsets]:
-    """Return what is missing before any segment that starts at or below `up_to_offset`. Raises
+    """Return the missing ranges before any segment that starts at or below `up_to_offset`. Raises
     OSError.
 
     Examines the end of each of these segments.
@@ -89,17 +89,17 @@ def lost_inside(
 def report(directory: str, lost: Sequence[LostOffsets], orphans: Iterable[int]) -> None:
     """Log one line for each range, and for each missing .log that is in none of them."""
     for offset in orphans:
-        if not any(one.start <= offset < one.stop for one in lost):
+        if not any(hole.start <= offset < hole.stop for hole in lost):
             logger.error(
                 "%s: the .log of the segment at %d is missing; the loss is unknown",
                 directory,
                 offset,
             )
-    for one in lost:
+    for hole in lost:
         logger.error(
             "%s: offsets %d to %d are lost: the files next to the log prove that they"
             " existed, but their batches are missing",
             directory,
-            one.start,
-            one.stop - 1,
+            hole.start,
+            hole.stop - 1,
         )

@@ -138,9 +138,11 @@ def detached_time_lookup(state: LogState, timestamp: int) -> Detached[TimestampO
 
 def detached_latest(state: LogState) -> Detached[TimestampOffset | None]:
     """Return `PartitionLog.max_timestamp` for another thread."""
-    known = [one for one in state.segments if one.max_timestamp is not None]
-    best = max(known, key=lambda one: one.max_timestamp or 0, default=None)
-    asked = [one for one in state.segments if one is best or one.max_timestamp is None]
+    known = [segment for segment in state.segments if segment.max_timestamp is not None]
+    best = max(known, key=lambda segment: segment.max_timestamp or 0, default=None)
+    asked = [
+        segment for segment in state.segments if segment is best or segment.max_timestamp is None
+    ]
     return Detached(state.directory, asked, latest_record)
 
 

@@ -100,7 +100,7 @@ class LogState:
                 self._sync_snapshots(files.written)
                 self.loaded_producers = producers
                 self.flusher.note_name(self.directory)
-                self.has_aborted = any(one.aborted is not None for one in self.segments)
+                self.has_aborted = any(segment.aborted is not None for segment in self.segments)
                 self.try_note_checksums()
         return self.loaded_producers
 
@@ -295,7 +295,7 @@ class LogState:
             if not keeps_snapshot and segment.base_offset in self.snapshots:
                 self.snapshots.remove(segment.base_offset)
         segment = cleaned.put_in_place()
-        segment.created_ms = max(one.created_ms for one in replaced)
+        segment.created_ms = max(segment.created_ms for segment in replaced)
         segment.following_offset = self.segments[behind].base_offset
         self.segments = (*self.segments[:first], segment, *self.segments[behind:])
         self.rewrite_count += 1

@@ -156,18 +156,18 @@ class AbortedSearch:
         """Search in steps; results and errors count only if the search is not `is_void`
         afterwards.
         """
-        found: list[AbortedTransaction] = []
+        aborted: list[AbortedTransaction] = []
         with self._state.errors_as(_UNREADABLE):
             for segment in self._segments:
                 index = _checked_index(self._state, segment)
                 if index is None:
                     continue
                 overlapping = yield from index.search(self._offset, self._end_offset)
-                found += overlapping.transactions
+                aborted += overlapping.transactions
                 if overlapping.is_all:
                     break
                 yield
-        return found
+        return aborted
 
     @property
     def is_void(self) -> bool:
@@ -211,7 +211,7 @@ class IndexRepair:
         self._right = right
 
     def take_over(self) -> None:
-        """Put the new index in place, unless the log has got another one meanwhile.
+        """Install the new index, unless the log has another one meanwhile.
 
         Raises StorageError.
         """
@@ -272,14 +272,14 @@ class AbortedReading:
 
     def read(self) -> list[AbortedTransaction]:
         """Return the result. Raises OSError."""
-        found: list[AbortedTransaction] = []
+        aborted: list[AbortedTransaction] = []
         for segment, rebuilding in self._segments:
             index = segment.aborted
             if index is None:
                 continue  # Rebuilt meanwhile, without entries.
             try:
                 if rebuilding is not None and not index.check_in_thread():
-                    found += [
+                    aborted += [
                         entry
                         for entry in rebuilding.run().entries
                         if entry.last_offset >= self._offset
@@ -291,10 +291,10 @@ class AbortedReading:
                 if segment.is_deleted:
                     continue
                 raise
-            found += overlapping.transactions
+            aborted += overlapping.transactions
             if overlapping.is_all:
                 break
-        return found
+        return aborted
 
 
 def _segments_from(state: LogState, offset: int) -> tuple[LogSegment, ...]:

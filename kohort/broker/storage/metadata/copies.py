@@ -34,8 +34,8 @@ class Rebuild(Protocol):
     """Creates the content if neither database is sound. May raise OSError."""
 
     def __call__(self, salvaged: Content, *, was_damaged: bool) -> Content:
-        """Create it from what was salvaged of both; empty and not damaged if there are no
-        databases.
+        """Build the content from the data salvaged from the two databases. If there are none,
+        `salvaged` is empty and `was_damaged` false.
         """
         ...
 
@@ -112,13 +112,15 @@ def _started_over(
     first: _Copy, second: _Copy, rebuild: Rebuild | None
 ) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
     """Start over because neither copy is sound: a new directory, or both are damaged."""
-    problems = [one.problem for one in (first, second) if one.problem is not None]
+    problems = [copy.problem for copy in (first, second) if copy.problem is not None]
     for problem in problems:
         if isinstance(problem, UnreadableError):
             raise problem
     if problems and rebuild is None:
         raise MetadataError("; ".join(map(str, problems)))
-    salvaged = _merged(*(salvage(one.path) for one in (first, second) if one.problem is not None))
+    salvaged = _merged(
+        *(salvage(copy.path) for copy in (first, second) if copy.problem is not None)
+    )
     content = rebuild(salvaged, was_damaged=bool(problems)) if rebuild else salvaged
     properties = content.properties | {CHANGES: str(content.changes + 1)}
     content = Content(content.topics, properties)
@@ -137,7 +139,7 @@ def _merged(*salvaged: Content) -> Content:
     """Return all rows; of two that differ, the one from the database with more changes."""
     topics: dict[bytes, TopicRecord] = {}
     properties: dict[str, str] = {}
-    for content in sorted(salvaged, key=lambda one: one.changes):
+    for content in sorted(salvaged, key=lambda copy: copy.changes):
         topics.update((topic.topic_id, topic) for topic in content.topics)
         properties.update(content.properties)
     return Content(sorted(topics.values(), key=lambda topic: topic.name), properties)

@@ -412,12 +412,12 @@ def _decoded(row: Sequence[Any]) -> tuple[Any, ...] | None:
     is_property = len(row) == _PROPERTY_COLUMNS
     texts = columns if is_property else columns[1:]
     # A text that has become bytes still has its checksum, but is a different key.
-    if any(type(one) is bytes for one in texts):
+    if any(type(value) is bytes for value in texts):
         return None
     if not is_property and isinstance(columns[0], _Text):
         return None
     try:
-        decoded = tuple(one.decode() if isinstance(one, _Text) else one for one in columns)
+        decoded = tuple(value.decode() if isinstance(value, _Text) else value for value in columns)
     except UnicodeDecodeError:
         return None
     return (*decoded, checksum) if checksum_of(decoded) == checksum else None

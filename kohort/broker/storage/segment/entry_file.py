@@ -135,11 +135,11 @@ class EntryFile:
         if high > _BLOCK_ENTRIES:
             near = min(self._near, high)
             stop = min(near + _NEAR_ENTRIES, high)
-            found = near + self._count_up_to(self._read(near, stop - near), column, limit)
-            if found == near:
+            number = near + self._count_up_to(self._read(near, stop - near), column, limit)
+            if number == near:
                 high = near
-            elif found < stop:
-                low = high = found
+            elif number < stop:
+                low = high = number
             else:
                 low = stop
         while high - low > _BLOCK_ENTRIES:
@@ -164,14 +164,16 @@ class EntryFile:
             if self._file is None or not count:
                 return None
             data = self._file.pread_cached(count * size, near * size)
-            found = self._count_up_to(data, column, limit)
+            count_found = self._count_up_to(data, column, limit)
             # At the end of what was read, a later entry may be the right one.
-            if found == 0 or (found * size > len(data) - size and near + found < self._saved):
+            if count_found == 0 or (
+                count_found * size > len(data) - size and near + count_found < self._saved
+            ):
                 return None
-            self._near = near + found - 1
+            self._near = near + count_found - 1
         else:
-            found = self._count_up_to(data, column, limit)
-        return self._entry_of(data, found - 1)
+            count_found = self._count_up_to(data, column, limit)
+        return self._entry_of(data, count_found - 1)
 
     def _read(self, number: int, count: int) -> bytes:
         """Read as many whole entries as there are."""

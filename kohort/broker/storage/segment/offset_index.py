@@ -55,8 +55,8 @@ class OffsetIndex(SegmentIndex):
 
         Raises OSError if it is not in memory.
         """
-        found = self._entries.last_cached(_POSITION, position)
-        return None if found is None else IndexEntry(self._base_offset + found[0], found[1])
+        entry = self._entries.last_cached(_POSITION, position)
+        return None if entry is None else IndexEntry(self._base_offset + entry[0], entry[1])
 
     def replace_all(self, entries: Iterable[IndexEntry]) -> None:
         """Rewrite the file. Raises OSError, having changed nothing."""

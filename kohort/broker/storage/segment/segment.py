@@ -374,7 +374,7 @@ class LogSegment:
         return twin
 
     def learn_from(self, twin: LogSegment) -> None:
-        """Take over what was found out while reading from a twin."""
+        """Merge the knowledge that a twin gained while reading."""
         self._verified.add_all(twin._verified)
         self._is_compared = self._is_compared or twin._is_compared
         if twin._hints:

@@ -75,8 +75,8 @@ def complete_swaps(files: FileSystem, directory: str) -> list[int]:
     decided ones. Raises OSError.
     """
     names = [entry.name for entry in files.entries(directory)]
-    found = [offset_in(name, LOG_SUFFIX + SWAP_SUFFIX) for name in names]
-    decided = [base_offset for base_offset in found if base_offset is not None]
+    offsets = [offset_in(name, LOG_SUFFIX + SWAP_SUFFIX) for name in names]
+    decided = [base_offset for base_offset in offsets if base_offset is not None]
     prefixes = tuple(file_name(base_offset, ".") for base_offset in decided)
     for name in names:
         if name.endswith(SWAP_SUFFIX) and not name.startswith(prefixes):

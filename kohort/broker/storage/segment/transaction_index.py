@@ -266,7 +266,7 @@ class TransactionIndex:
         """Search in steps of `STEP_ENTRIES`. Entries appended meanwhile are left out."""
         with self._lock:
             saved, pending = self._saved, list(self._pending)
-        found: list[AbortedTransaction] = []
+        aborted: list[AbortedTransaction] = []
         number, count = self._first_from(offset, saved), _BLOCK_ENTRIES
         while number < saved:
             if self._is_beyond(number, end_offset):
@@ -279,19 +279,19 @@ class TransactionIndex:
             is_all = block[-1][_STABLE] >= end_offset
             if is_all:
                 del block[bisect_left(block, end_offset, key=itemgetter(_STABLE)) + 1 :]
-            found += [_transaction(one) for one in block if one[_FIRST] < end_offset]
+            aborted += [_transaction(entry) for entry in block if entry[_FIRST] < end_offset]
             if is_all:
-                return Overlapping(found, is_all=True)
+                return Overlapping(aborted, is_all=True)
             number += len(block)
             # The next step ends where the remembered ones do.
             count = STEP_ENTRIES - number % STEP_ENTRIES
             yield
         for entry in pending:
             if entry.last_offset >= offset and entry.first_offset < end_offset:
-                found.append(entry)
+                aborted.append(entry)
             if entry.last_offset >= offset and entry.last_stable_offset >= end_offset:
-                return Overlapping(found, is_all=True)
-        return Overlapping(found, is_all=False)
+                return Overlapping(aborted, is_all=True)
+        return Overlapping(aborted, is_all=False)
 
     def extent(self, offset: int, end_offset: int) -> Extent:
         """Return how many entries such a search has to examine, by binary search."""
@@ -330,7 +330,7 @@ class TransactionIndex:
 
     def _note_bounds(self, number: int, block: list[tuple[int, int, int, int]]) -> None:
         if len(block) == STEP_ENTRIES and number % STEP_ENTRIES == 0:
-            self._bounds[number] = min(one[_FIRST] for one in block), block[-1][_STABLE]
+            self._bounds[number] = min(entry[_FIRST] for entry in block), block[-1][_STABLE]
 
     def _first_from(self, offset: int, saved: int) -> int:
         """Return the index of the first entry in the file whose marker is at or after an offset."""
