@@ -209,7 +209,7 @@ def test_an_end_that_is_gone_is_told_though_nothing_tells_how_far_it_reached(
     stopped.files.file(path).truncate(0)
     stopped.end = stopped.bases[2]
     assert stopped.opened(clean=False).log_end_offset == stopped.bases[2]
-    assert f"the .log of the segment at {stopped.bases[2]} is gone" in caplog.text
+    assert f"the .log of the segment at {stopped.bases[2]} is missing" in caplog.text
 
 
 @pytest.mark.parametrize(
