@@ -10,8 +10,8 @@ def loop_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """The process's monotonic clock, for what is shared with other threads: membership, heartbeats
-    and their statistics.
+    """The process's monotonic clock, for data shared with other threads: membership, heartbeats and
+    their statistics.
     """
     return time.monotonic_ns() // 1_000_000
 

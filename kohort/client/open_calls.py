@@ -1,4 +1,4 @@
-"""Application calls that are waiting for the cluster; closing the consumer ends them."""
+"""Tracks application calls that wait for the cluster; closing the consumer ends them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class OpenCalls:
             if task in self._ended:
                 self._ended.discard(task)
                 if task.uncancel() == 0:
-                    raise ConsumerClosedError("this consumer was closed meanwhile") from None
+                    raise ConsumerClosedError("this consumer was closed during the call") from None
             raise
         finally:
             self._leave(task)
 
     def end(self, *, but: asyncio.Task[object] | None) -> None:
-        """End all calls except those of one task: a running callback may use the consumer until it
-        returns.
+        """End all calls except those of the task `but`: a running callback may use the consumer
+        until it returns.
         """
         for task in list(self._open):
             if task is not but and task is not asyncio.current_task() and task not in self._ended:
@@ -53,6 +53,6 @@ class OpenCalls:
             return
         del self._open[task]
         if task in self._ended:
-            # The call completed in the same moment in which it was cancelled.
+            # The call completed just before its cancellation was delivered.
             self._ended.discard(task)
             task.uncancel()

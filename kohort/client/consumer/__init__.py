@@ -1,1 +1,1 @@
-"""The Consumer, and the parts of its interface."""
+"""`Consumer` and the parts of its interface."""

@@ -1,6 +1,6 @@
-"""The consumer: reads topics, alone or as a member of a group, on one asyncio loop.
+"""The consumer: reads topics, alone or as a group member, on one asyncio loop.
 
-Methods have aiokafka's names where they do the same job. Use a consumer only from the event loop
+Methods that do the same as aiokafka's have the same names. Use a consumer only from the event loop
 that started it, never from another thread.
 """
 
@@ -48,7 +48,7 @@ _numbers: Final = itertools.count(1)
 
 
 class Consumer(TypedConstructor[K, V]):
-    """Reads records. It must be closed: use `async with`, or call `start` and `stop`.
+    """Reads records. Must be closed: use `async with`, or call `start` and `stop`.
 
     Type checkers infer the types of keys and values from the deserialisers: `Consumer("orders",
     value_deserializer=Order.parse)` is a `Consumer[Any, Order]`.
@@ -89,9 +89,8 @@ class Consumer(TypedConstructor[K, V]):
     async def stop(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
         """Commit (with auto commit), notify the listener, leave the group, disconnect.
 
-        Calls of other tasks that are waiting for the cluster end with a ConsumerClosedError; `async
-        for` simply ends. If `stop` itself is cancelled it releases everything at once and skips the
-        steps that are still outstanding.
+        Other tasks' calls in progress raise a ConsumerClosedError; `async for` simply ends. If
+        `stop` is cancelled it skips the remaining steps and releases everything at once.
 
         Args:
             timeout: seconds for all steps together. A callback that has not returned after four
@@ -131,7 +130,7 @@ class Consumer(TypedConstructor[K, V]):
 
         Args:
             timeout: seconds to wait for the first record. Rebalances, position lookups and
-                connecting take place within it; the time that callbacks take comes on top.
+                connecting take place within it; the run time of callbacks is added.
                 Cancelling a poll loses nothing: a running callback continues, and the next poll
                 waits for it.
             max_records: upper bound; defaults to max_poll_records.
@@ -161,13 +160,13 @@ class Consumer(TypedConstructor[K, V]):
         return await engine.poll_only(partitions, timeout_ms / 1000, count)
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """Return the next record, waiting as long as it takes; only of these partitions if any are
-        given, even while other tasks read others. Raises as `poll`.
+        """Wait for the next record and return it; only of these partitions if any are given, even
+        while other tasks read others. Raises as `poll`.
         """
         if not partitions:
             return await self._next()
-        found = await self._running().poll_only(partitions, None, 1)
-        return next(iter(found.values()))[0]
+        records = await self._running().poll_only(partitions, None, 1)
+        return next(iter(records.values()))[0]
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Iterate over records until another task stops the consumer. Raises as `poll`."""
@@ -178,7 +177,7 @@ class Consumer(TypedConstructor[K, V]):
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         engine = self._lifecycle.engine
-        if engine is not None and time.monotonic() < engine.duties.due_s:
+        if engine is not None and time.monotonic() < engine.housekeeping.due_s:
             record = engine.fetcher.next_record()
             if record is not None:
                 return record
@@ -189,9 +188,9 @@ class Consumer(TypedConstructor[K, V]):
 
     async def _next(self) -> ConsumerRecord[K, V]:
         engine = self._running()
-        found = await engine.poll(None, engine.fetcher.next_record)
-        assert found is not None
-        return found
+        record = await engine.poll(None, engine.fetcher.next_record)
+        assert record is not None
+        return record
 
     # Handling records.
 
@@ -202,14 +201,13 @@ class Consumer(TypedConstructor[K, V]):
     ) -> None:
         """Handle every record at least once, and commit what is handled, until `stop` or `end_run`.
 
-        Afterwards the consumer's positions are behind the records that were handled without gaps,
-        and it can be read further. Cancelling cancels the handlers, whose records are not
-        committed.
+        Afterwards the positions are after the records that were handled without gaps, so reading
+        can continue. Cancelling cancels the handlers, whose records are not committed.
 
         Args:
             handler: called with each record, usually a coroutine function. A plain function must be
                 quick, because it blocks the event loop.
-            options: how many handlers run at once, in which order, and what happens when one fails;
+            options: how many handlers run at once, in which order, and what happens if one fails;
                 see `RunOptions`.
 
         Raises:
@@ -223,7 +221,7 @@ class Consumer(TypedConstructor[K, V]):
         await self._runs.run(self._running(), handler, options_from(options))
 
     def end_run(self) -> None:
-        """Make `run` return once the running handlers have finished. Handlers may call it, too."""
+        """Make `run` return once the running handlers have finished. Handlers may call this too."""
         self._runs.end()
 
     # Subscription and assignment.
@@ -237,8 +235,8 @@ class Consumer(TypedConstructor[K, V]):
         """Share these topics with the other members of the group; replaces any earlier
         subscription.
 
-        Without a group_id the consumer reads all partitions of the topics itself, from where
-        auto_offset_reset says; partitions added later are read from their beginning.
+        Without a group_id the consumer reads all partitions of the topics itself, from the position
+        that auto_offset_reset sets; partitions added later are read from their beginning.
 
         Args:
             pattern: instead of names, a regular expression; all topics whose whole name matches are
@@ -293,8 +291,8 @@ class Consumer(TypedConstructor[K, V]):
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
         """Make the group rebalance (KIP-568): the next poll rejoins. Sends nothing by itself.
 
-        A rebalance that is already under way absorbs the request: check the assignment afterwards,
-        and call again if it does not reflect what changed.
+        A rebalance in progress absorbs the request: check the assignment afterwards, and call again
+        if it does not reflect the change.
 
         Args:
             reason: recorded in the broker's log and history (KIP-800); of several calls the last
@@ -327,10 +325,10 @@ class Consumer(TypedConstructor[K, V]):
                 default_api_timeout_ms.
         """
         engine = self._running()
-        found = engine.positions.position(partition)
-        if found is None:
-            found = await engine.find_position(partition)
-        return found
+        position = engine.positions.position(partition)
+        if position is None:
+            position = await engine.find_position(partition)
+        return position
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Continue reading from this offset.
@@ -465,8 +463,8 @@ class Consumer(TypedConstructor[K, V]):
         """Return the offset that the group has committed, or None.
         Raises as `committed_offsets`.
         """
-        found = (await self.committed_offsets([partition]))[partition]
-        return None if found is None else found.offset
+        committed = (await self.committed_offsets([partition]))[partition]
+        return None if committed is None else committed.offset
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition]
@@ -477,7 +475,7 @@ class Consumer(TypedConstructor[K, V]):
             OperationTimedOutError: no success within default_api_timeout_ms.
             IllegalStateError: there is no group_id.
         """
-        wanted = [TopicPartition(*one) for one in partitions]
+        wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._running().group_commits().committed(wanted)
 
     def store_offsets(
@@ -535,7 +533,7 @@ class Consumer(TypedConstructor[K, V]):
     # State of the consumer.
 
     def health(self) -> Health:
-        """Report whether the consumer makes progress, and if not, why. Takes microseconds."""
+        """Return whether the consumer makes progress, and if not, why. Takes microseconds."""
         return health_of(
             self.config,
             self._subscription,

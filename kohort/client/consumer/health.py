@@ -1,8 +1,8 @@
 """Whether a consumer works, and if not, why: for probes, logs and people.
 
 `Consumer.health()` creates a `Health` without any I/O, so it can be called at any time, also from a
-web server's handler on the same loop. The verdict uses the consumer's own settings; a program that
-needs a different one has all the figures.
+web server's handler on the same loop. The verdict uses the consumer's own settings; programs with
+other criteria can use the fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kohort.client.processing.figures import RunFigures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """The settings that the verdict compares with, in milliseconds."""
+    """The settings that the verdict depends on, in milliseconds."""
 
     session_timeout_ms: int
     max_poll_interval_ms: int
@@ -109,9 +109,7 @@ class Health:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the consumer does what it was asked to, or is about to. For alerts, and for
-        people.
-        """
+        """Whether the consumer is working as configured, or about to. For alerts and dashboards."""
         return self.problem is None
 
     @property
@@ -129,7 +127,7 @@ class Health:
 
     @property
     def problem(self) -> str | None:
-        """Why it is not healthy, in a sentence; None if it is."""
+        """Why it is not healthy, as a sentence; None if it is."""
         if end := self._end_of_it():
             return end
         if problem := self._run_problem():
@@ -146,13 +144,14 @@ class Health:
 
     @property
     def unready(self) -> str | None:
-        """Why it does not read all its assigned partitions, in a sentence; None if it does."""
+        """Why it does not read all its assigned partitions, as a sentence; None if it does."""
         if problem := self.problem:
             return problem
         if self.last_poll_seconds_ago is None:
             return "It has not been polled yet."
         if self.is_subscribed and self.member_state is not MemberState.STABLE:
-            return f"It is no settled member of its group: it is at '{self.rebalance_phase.value}'."
+            phase = self.rebalance_phase.value
+            return f"It is not a settled member of its group; rebalance phase: '{phase}'."
         return self._unfetched()
 
     def _unfetched(self) -> str | None:
@@ -178,15 +177,15 @@ class Health:
         values["run"] = None if self.run is None else self.run.as_dict()
         values["partitions"] = [
             {
-                "topic": one.topic,
-                "partition": one.partition,
+                "topic": partition.topic,
+                "partition": partition.partition,
                 "lag": lag,
-                "is_paused": one in self.paused,
-                "last_fetch_seconds_ago": self.last_fetch_seconds_ago.get(one),
-                "unanswered_seconds": self.unanswered_seconds.get(one),
-                "unread": _plain(self.unread.get(one)),
+                "is_paused": partition in self.paused,
+                "last_fetch_seconds_ago": self.last_fetch_seconds_ago.get(partition),
+                "unanswered_seconds": self.unanswered_seconds.get(partition),
+                "unread": _plain(self.unread.get(partition)),
             }
-            for one, lag in sorted(self.lag.items())
+            for partition, lag in sorted(self.lag.items())
         ]
         return values
 
@@ -206,7 +205,7 @@ class Health:
         if self.is_closed:
             return "The consumer is closed."
         if self.error is not None:
-            return f"The consumer cannot go on: {self.error}"
+            return f"The consumer cannot continue: {self.error}"
         if not (self.is_subscribed or self.is_assigned):
             return None
         limit_ms = self.limits.max_poll_interval_ms
@@ -226,19 +225,19 @@ class Health:
             )
         if ago * 1000 < limit_ms:
             return None
-        others = ": others get its partitions" if self.is_subscribed else ""
+        others = ", so other members get its partitions" if self.is_subscribed else ""
         return (
-            f"There was no poll for {ago:.0f} seconds, max_poll_interval_ms is {limit_ms}{others}."
-            " Poll more often, process less at a time, or set it higher."
+            f"The last poll was {ago:.0f} seconds ago, max_poll_interval_ms is {limit_ms}{others}."
+            " Poll more often, process fewer records per poll, or raise max_poll_interval_ms."
         )
 
     def _raised_problem(self) -> str | None:
         limit_ms = self.limits.session_timeout_ms
         for partition, failing in self.unread.items():
             if failing.lasts(limit_ms):
-                return f"{_name(partition)} cannot be read on, {_times(failing)}"
+                return f"{_name(partition)} cannot be read further, {_times(failing)}"
         if self.poll_failure is not None and self.poll_failure.lasts(limit_ms):
-            return f"Polls raise, {_times(self.poll_failure)}"
+            return f"Polls raise errors, {_times(self.poll_failure)}"
         return None
 
     def _membership_problem(self) -> str | None:
@@ -247,14 +246,14 @@ class Health:
             return None
         if self.coordinator is None:
             limit_ms = self.limits.session_timeout_ms
-            why = "the broker that coordinates its group is not known, or does not answer"
+            why = "the group's coordinator is unknown or does not answer"
         else:
             # A rebalance may take this long: the group waits for its slowest member.
             limit_ms = self.limits.max_poll_interval_ms
-            why = f"it is at '{self.rebalance_phase.value}'"
+            why = f"rebalance phase '{self.rebalance_phase.value}'"
         if seconds * 1000 < limit_ms:
             return None
-        last = f"; the last error was {self.group_error}" if self.group_error else ""
+        last = f"; last error: {self.group_error}" if self.group_error else ""
         return (
             f"It has not been a settled member of its group for {seconds:.0f} seconds: {why}{last}."
         )
@@ -272,17 +271,17 @@ class Health:
         failing = self.commit_failure
         if failing is None or not failing.lasts(self.limits.session_timeout_ms):
             return None
-        return f"Positions are not stored, {_times(failing)}"
+        return f"Commits fail, {_times(failing)}"
 
     def _fetch_problem(self) -> str | None:
         limit_ms = self.limits.session_timeout_ms
-        late = [one for one, s in self.unanswered_seconds.items() if s * 1000 >= limit_ms]
+        late = [tp for tp, s in self.unanswered_seconds.items() if s * 1000 >= limit_ms]
         if not late:
             return None
         seconds = max(self.unanswered_seconds.values())
         return (
             f"No broker has answered for {len(late)} of {len(self.lag)} partitions for up to"
-            f" {seconds:.0f} seconds, {_name(min(late))} the first of them."
+            f" {seconds:.0f} seconds, {_name(min(late))} among them."
         )
 
 

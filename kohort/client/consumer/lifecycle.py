@@ -1,4 +1,4 @@
-"""Starts the engine of a consumer and stops it, each at most once, whichever tasks call."""
+"""Starts and stops a consumer's engine, each at most once, even if several tasks call."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Lifecycle:
     ) -> None:
         self.config = config
         self.engine: Engine | None = None
-        """The engine, from when it has connected; it stays when it is closed."""
+        """The engine, set once connected and kept after closing."""
         self._subscription = subscription
         self._runs = runs
         self._listener: RebalanceListener = listener_from(None)
         self._starting: asyncio.Task[None] | None = None
         self._is_given_up = False
-        """Stopped before there was an engine."""
+        """Whether it was stopped before it had an engine."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be read any more."""
+        """Whether the consumer is closed."""
         engine = self.engine
-        return self._is_given_up or (engine is not None and engine.ending.is_closed)
+        return self._is_given_up or (engine is not None and engine.shutdown.is_closed)
 
     def check_open(self) -> None:
         """Raise a ConsumerClosedError if the consumer is closed."""
@@ -51,11 +51,11 @@ class Lifecycle:
         """
         self.check_open()
         if self.engine is None:
-            raise IllegalStateError("start() the consumer first, or use it with async with")
+            raise IllegalStateError("start() the consumer first, or use it in `async with`")
         return self.engine
 
     def listen(self, listener: RebalanceListener) -> None:
-        """Notify `listener` of rebalances, and no other."""
+        """Set the listener that is notified of rebalances."""
         self._listener = listener
         if self.engine is not None:
             self.engine.rebalance.listener = listener
@@ -63,7 +63,7 @@ class Lifecycle:
     async def start(self) -> None:
         """Implements `Consumer.start`."""
         if self.is_closed:
-            raise ConsumerClosedError("a closed consumer cannot be started again; make a new one")
+            raise ConsumerClosedError("a closed consumer cannot be restarted; create a new one")
         if self.engine is not None:
             return
         if self._starting is None:
@@ -74,7 +74,9 @@ class Lifecycle:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
             if starting.cancelled() and self.is_closed:
-                raise ConsumerClosedError("this consumer was closed meanwhile") from None
+                raise ConsumerClosedError(
+                    "this consumer was closed while it was starting"
+                ) from None
             starting.cancel()
             raise
         finally:
@@ -87,13 +89,11 @@ class Lifecycle:
         self.engine = engine
 
     async def _ready_config(self) -> ConsumerConfig:
-        """Load the system's trusted certificate authorities once, for all connections to share."""
+        """Load the system's CAs once, for all connections."""
         config = self.config
         is_given = config.ssl_context is not None or config.security.files is not None
         if config.security.uses_tls and not is_given:
-            context = await run_in_thread(
-                ssl.create_default_context, "read the system's authorities"
-            )
+            context = await run_in_thread(ssl.create_default_context, "load the system's CAs")
             config = self.config = dataclasses.replace(config, ssl_context=context)
         return config
 

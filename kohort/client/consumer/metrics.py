@@ -1,5 +1,4 @@
-"""A consumer's health and statistics for Prometheus, under the names of the Java consumer's
-metrics.
+"""Exports a consumer's health and statistics to Prometheus, under the Java consumer's metric names.
 
 The names are those that the Prometheus JMX exporter gives to a Java consumer's MBeans without any
 rules, and also Strimzi's metrics reporter:
@@ -36,7 +35,7 @@ OWN: Final = "kohort_consumer_"
 
 
 class Measured(Protocol):
-    """The interface that the collector needs of a consumer. Neither method waits."""
+    """The methods of a consumer that the collector uses. Neither waits."""
 
     def health(self) -> Health: ...
 
@@ -45,43 +44,44 @@ class Measured(Protocol):
 
 
 class Figure(NamedTuple):
-    """One of the coordinator metrics."""
+    """A coordinator metric."""
 
     name: str
-    """Java's name of it."""
+    """Its Java name."""
     text: str
 
 
 FIGURES: Final = (
-    Figure("heartbeat-rate", "Heartbeats answered per second, recently."),
-    Figure("heartbeat-total", "Heartbeats answered."),
-    Figure("heartbeat-response-time-max", "Longest wait for a heartbeat's answer recently, ms."),
-    Figure("last-heartbeat-seconds-ago", "Seconds since a heartbeat was last answered; -1: never."),
-    Figure("join-time-avg", "Average wait for the answer to JoinGroup recently, ms."),
+    Figure("heartbeat-rate", "Recent heartbeat responses per second."),
+    Figure("heartbeat-total", "Heartbeat responses."),
+    Figure("heartbeat-response-time-max", "Longest recent heartbeat response time, ms."),
+    Figure("last-heartbeat-seconds-ago", "Seconds since the last heartbeat response; -1: never."),
+    Figure("join-time-avg", "Average recent JoinGroup response time, ms."),
     Figure("join-time-max", "Longest such wait recently, ms."),
-    Figure("join-rate", "JoinGroups answered per second, recently."),
-    Figure("join-total", "JoinGroups answered."),
-    Figure("sync-time-avg", "Average wait for the answer to SyncGroup recently, ms."),
+    Figure("join-rate", "Recent JoinGroup responses per second."),
+    Figure("join-total", "JoinGroup responses."),
+    Figure("sync-time-avg", "Average recent SyncGroup response time, ms."),
     Figure("sync-time-max", "Longest such wait recently, ms."),
-    Figure("sync-rate", "SyncGroups answered per second, recently."),
-    Figure("sync-total", "SyncGroups answered."),
+    Figure("sync-rate", "Recent SyncGroup responses per second."),
+    Figure("sync-total", "SyncGroup responses."),
     Figure(
-        "rebalance-latency-avg", "Average rebalance recently, from JoinGroup to assignment, ms."
+        "rebalance-latency-avg",
+        "Average recent rebalance duration, from JoinGroup to assignment, ms.",
     ),
-    Figure("rebalance-latency-max", "Longest rebalance recently, ms."),
+    Figure("rebalance-latency-max", "Longest recent rebalance, ms."),
     Figure("rebalance-latency-total", "Total time of all rebalances, ms."),
     Figure("rebalance-total", "Rebalances that ended with an assignment."),
     Figure("rebalance-rate-per-hour", "The same per hour, recently."),
-    Figure("failed-rebalance-total", "Attempts to join that failed."),
+    Figure("failed-rebalance-total", "Failed attempts to join."),
     Figure("failed-rebalance-rate-per-hour", "The same per hour, recently."),
     Figure("last-rebalance-seconds-ago", "Seconds since the last rebalance completed; -1: never."),
-    Figure("commit-latency-avg", "Average wait for the answer to OffsetCommit recently, ms."),
+    Figure("commit-latency-avg", "Average recent OffsetCommit response time, ms."),
     Figure("commit-latency-max", "Longest such wait recently, ms."),
-    Figure("commit-rate", "Successful commits per second, recently."),
+    Figure("commit-rate", "Recent successful commits per second."),
     Figure("commit-total", "Successful commits."),
     Figure("assigned-partitions", "Partitions that the consumer reads."),
 )
-"""All figures in the order of their exposition; recently means the last 30 to 60 seconds, as in
+"""All coordinator metrics in exposition order; recent means the last 30 to 60 seconds, as in
 Java."""
 
 
@@ -92,7 +92,7 @@ class ConsumerCollector(Collector):
     Series are distinguished by `client_id`, so give each consumer its own. Per-partition series can
     be left out where there are many partitions. A closed consumer is reported as such until it is
     removed. Nothing is locked: scraping from another thread than the consumer's event loop may give
-    figures that are a moment old.
+    slightly outdated values.
     """
 
     def __init__(self, *consumers: Measured, partitions: bool = True) -> None:
@@ -106,7 +106,7 @@ class ConsumerCollector(Collector):
 
     def remove(self, consumer: Measured) -> None:
         """Stop exporting this consumer; unknown ones are ignored."""
-        self._consumers = [one for one in self._consumers if one is not consumer]
+        self._consumers = [exported for exported in self._consumers if exported is not consumer]
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, so that registering does not query the consumers."""
@@ -128,7 +128,7 @@ class ConsumerCollector(Collector):
     def _lags(self, seen: list[Health]) -> Iterator[Metric]:
         highest = GaugeMetricFamily(
             f"{FETCH}records_lag_max",
-            "Lag of the partition that is furthest behind, in records.",
+            "Largest lag of any partition, in records.",
             labels=["client_id"],
         )
         single = GaugeMetricFamily(
@@ -164,39 +164,39 @@ def _figures(seen: list[tuple[Health, Figures]]) -> Iterator[Metric]:
 def _own(seen: list[Health]) -> Iterator[Metric]:
     healthy = GaugeMetricFamily(
         f"{OWN}healthy",
-        "1 if the consumer does its work; health() says why not.",
+        "1 if the consumer is healthy; health() says why not.",
         labels=["client_id"],
     )
     generation = GaugeMetricFamily(
         f"{OWN}generation",
-        "The group's generation, as this member knows it; -1: none.",
+        "The generation that this member is in; -1: none.",
         labels=["client_id"],
     )
     state = GaugeMetricFamily(
         f"{OWN}member_state",
-        "1 for the state that the member is in.",
+        "1 for the member's current state.",
         labels=["client_id", "state"],
     )
     phase = GaugeMetricFamily(
         f"{OWN}rebalance_phase",
-        "1 for the phase that the rebalance under way is in; none: there is none.",
+        "1 for the current rebalance phase; none: no rebalance.",
         labels=["client_id", "phase"],
     )
     ready = GaugeMetricFamily(
-        f"{OWN}ready", "1 if it reads all its partitions at this moment.", labels=["client_id"]
+        f"{OWN}ready", "1 if the consumer is reading all its partitions.", labels=["client_id"]
     )
     silent = GaugeMetricFamily(
         f"{OWN}unanswered_seconds_max",
-        "The longest time that no broker has answered for a partition; 0: all answer.",
+        "Longest time that fetches of a partition have gone unanswered; 0: all answered.",
         labels=["client_id"],
     )
     unread = GaugeMetricFamily(
         f"{OWN}unread_partitions",
-        "Partitions that cannot be read until the application seeks past the cause.",
+        "Partitions that cannot be read until the application seeks.",
         labels=["client_id"],
     )
     failed = CounterMetricFamily(
-        f"{OWN}failed_commits_total", "Attempts to commit that failed.", labels=["client_id"]
+        f"{OWN}failed_commits_total", "Failed commit attempts.", labels=["client_id"]
     )
     for health in seen:
         failed.add_metric([health.client_id], health.failed_commits)
@@ -205,14 +205,14 @@ def _own(seen: list[Health]) -> Iterator[Metric]:
         silent.add_metric([health.client_id], max(health.unanswered_seconds.values(), default=0))
         unread.add_metric([health.client_id], len(health.unread))
         generation.add_metric([health.client_id], health.generation)
-        for one in MemberState:
-            state.add_metric([health.client_id, one.value], one is health.member_state)
+        for option in MemberState:
+            state.add_metric([health.client_id, option.value], option is health.member_state)
         for each in RebalancePhase:
             phase.add_metric([health.client_id, each.value], each is health.rebalance_phase)
     yield from (healthy, ready, generation, state, phase, silent, unread, failed)
     yield _seconds(
         f"{OWN}rebalance_seconds",
-        "Seconds since the current rebalance began; -1: there is none.",
+        "Seconds since the current rebalance began; -1: none.",
         [(health, health.rebalance_seconds) for health in seen],
     )
 

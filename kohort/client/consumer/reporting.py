@@ -1,4 +1,4 @@
-"""Collects the state that a consumer reports about itself.
+"""Collects a consumer's state for `health`, `metrics` and `group_metadata`.
 
 Nothing here waits, and all of it works before the consumer has started and after it has closed.
 """
@@ -81,24 +81,22 @@ def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) 
     """The fields about polls and partitions."""
     positions, state = engine.positions, engine.fetcher.state
     failures = state.failures
-    partitions = [one for one in sorted(assigned) if positions.find(one) is not None]
+    partitions = [tp for tp in sorted(assigned) if positions.find(tp) is not None]
     commits = (
         OngoingFailures() if engine.member is None else engine.member.statistics.commit_failures
     )
     return {
         "started_seconds_ago": _since_s(engine.started_s, now_ms),
-        "last_poll_seconds_ago": _since_s(engine.duties.done_s, now_ms),
+        "last_poll_seconds_ago": _since_s(engine.housekeeping.done_s, now_ms),
         "poll_failure": engine.poll_failures.now(now_ms),
-        "lag": dict.fromkeys(sorted(assigned)) | {one: positions.lag(one) for one in partitions},
+        "lag": dict.fromkeys(sorted(assigned)) | {tp: positions.lag(tp) for tp in partitions},
         "commit_failure": commits.now(now_ms),
         "failed_commits": commits.total,
         "missing": engine.metadata.missing(now_ms),
         "paused": frozenset(positions.paused()),
         "unread": failures.unread(now_ms),
         "unanswered_seconds": state.unanswered(now_ms),
-        "last_fetch_seconds_ago": {
-            one: _since(failures.answered_ms(one), now_ms) for one in assigned
-        },
+        "last_fetch_seconds_ago": {tp: _since(failures.answered_ms(tp), now_ms) for tp in assigned},
     }
 
 

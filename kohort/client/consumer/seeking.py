@@ -1,4 +1,4 @@
-"""Positions that the application sets itself, and offsets that it looks up."""
+"""Positions set by the application, and offset lookups."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ async def seek_to_committed(
     engine: Engine, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     """Implements `Consumer.seek_to_committed`."""
-    asked = {one: engine.positions.state(one) for one in _chosen(engine, partitions)}
-    found = await engine.group_commits().committed(list(asked))
-    for partition, committed in found.items():
+    states = {tp: engine.positions.state(tp) for tp in _chosen(engine, partitions)}
+    committed_offsets = await engine.group_commits().committed(list(states))
+    for partition, committed in committed_offsets.items():
         # A partition that was revoked and reassigned meanwhile starts at its group's newer offset.
-        if committed is not None and engine.positions.find(partition) is asked[partition]:
+        if committed is not None and engine.positions.find(partition) is states[partition]:
             engine.positions.seek(partition, committed.offset, committed.leader_epoch)
     engine.wake()
-    return found
+    return committed_offsets
 
 
 async def ends(
     engine: Engine, partitions: Iterable[TopicPartition], spec: OffsetSpec
 ) -> dict[TopicPartition, int]:
     """Look up one end of each partition."""
-    found = await offsets_for(engine, {TopicPartition(*one): spec for one in partitions})
-    return {partition: one.offset for partition, one in found.items() if one is not None}
+    offsets = await offsets_for(engine, {TopicPartition(*tp): spec for tp in partitions})
+    return {partition: offset.offset for partition, offset in offsets.items() if offset is not None}
 
 
 async def offsets_for(
@@ -66,4 +66,4 @@ async def offsets_for(
 def _chosen(engine: Engine, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
     """Return these partitions, which must be assigned, or all assigned ones if none are given."""
     engine.check_assigned(partitions)
-    return [TopicPartition(*one) for one in partitions] or list(engine.positions.assigned)
+    return [TopicPartition(*tp) for tp in partitions] or list(engine.positions.assigned)

@@ -1,5 +1,5 @@
-"""What an application lets its consumer read: checked, noted in the subscription, and applied by
-the engine, if there is one yet.
+"""Subscription and manual assignment: checked, stored in `Subscription`, and applied by the engine
+if the consumer has started.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Subscribing:
         names = [topics] if isinstance(topics, str) else list(topics)
         for name in names:
             if not isinstance(name, str):
-                raise TypeError(f"{name!r} is not the name of a topic; give names one by one")
+                raise TypeError(f"{name!r} is not a topic name; pass each name as one argument")
         if bool(names) == (pattern is not None):
-            raise ValueError("subscribe() takes topics or a pattern, one of the two")
+            raise ValueError("subscribe() takes either topics or a pattern")
         self._check_may_subscribe()
         if self._lifecycle.config.group_id is None and listener is not None:
             raise IllegalStateError("without a group_id there are no rebalances to listen to")
@@ -48,22 +48,22 @@ class Subscribing:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Implements `Consumer.assign`."""
         self._check_may_subscribe()
-        self._subscription.assign(TopicPartition(*one) for one in partitions)
+        self._subscription.assign(TopicPartition(*tp) for tp in partitions)
         self._apply()
 
     def assign_more(self, partitions: Iterable[TopicPartition]) -> None:
         """Implements `Consumer.incremental_assign`."""
         self._check_may_subscribe()
-        added = (TopicPartition(*one) for one in partitions)
+        added = (TopicPartition(*tp) for tp in partitions)
         self.assign({*self._assigned_by_hand(), *added})
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Implements `Consumer.incremental_unassign`."""
         self._check_may_subscribe()
-        gone = {TopicPartition(*one) for one in partitions}
+        gone = {TopicPartition(*tp) for tp in partitions}
         assigned = self._assigned_by_hand()
-        for one in sorted(gone - assigned):
-            raise IllegalStateError(f"{one.topic}-{one.partition} was not assigned by hand")
+        for tp in sorted(gone - assigned):
+            raise IllegalStateError(f"{tp.topic}-{tp.partition} was not assigned manually")
         self.assign(assigned - gone)
 
     async def unsubscribe(self, timeout_s: float) -> None:
@@ -76,7 +76,7 @@ class Subscribing:
     def _check_may_subscribe(self) -> None:
         self._lifecycle.check_open()
         if self._lifecycle.engine is not None:
-            self._lifecycle.engine.ending.check_not_unsubscribing()
+            self._lifecycle.engine.shutdown.check_not_unsubscribing()
 
     def _apply(self) -> None:
         if self._lifecycle.engine is not None:

@@ -1,1 +1,1 @@
-"""The engine of a consumer: its parts wired together, polled and ended."""
+"""The engine of a consumer: wires its parts together, polls and shuts down."""

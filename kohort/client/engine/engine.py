@@ -1,6 +1,6 @@
 """The engine behind a `Consumer`: wires its components together and runs polls.
 
-`PollDuties` holds what a poll does besides returning records; `Ending` closes the consumer.
+`PollHousekeeping` does everything in a poll but returning records; `Shutdown` closes the consumer.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import EARLIEST, OffsetAndMetadata
 from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.engine.ending import Ending
-from kohort.client.engine.poll_duties import PollDuties
+from kohort.client.engine.housekeeping import PollHousekeeping
+from kohort.client.engine.shutdown import Shutdown
 from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.fetch.position_lookups import PositionLookups
 from kohort.client.group.commits import Commits
@@ -45,12 +45,12 @@ from kohort.client.open_calls import OpenCalls
 T = TypeVar("T")
 
 CALM_MS: Final = 10_000
-"""Poll errors are considered resolved after this long without one. A persisting error recurs
-sooner: it is retried after at most retry_backoff_max_ms."""
+"""A poll error counts as resolved after this long without another. A persisting one recurs sooner,
+because retries are at most retry_backoff_max_ms apart."""
 
 YIELD_EVERY_S: Final = 0.001
-"""How long polls that find records may follow each other without yielding to the event loop, which
-needs to receive further records."""
+"""How long polls that return records at once may run without yielding to the event loop, which has
+to receive further records."""
 
 
 class Engine:
@@ -81,7 +81,7 @@ class Engine:
             on_metadata_wanted=self.metadata.want,
         )
         self.calls = OpenCalls()
-        """Application calls that are waiting for the cluster."""
+        """Application calls in progress that wait for the cluster."""
         self._coordinator: Coordinator | None = None
         self.commits: Commits | None = None
         if config.group_id is not None:
@@ -108,16 +108,16 @@ class Engine:
             retry_backoff_ms=config.retry_backoff_ms,
             on_done=self.wake,
         )
-        self.duties = PollDuties(
+        self.housekeeping = PollHousekeeping(
             self.metadata, self.lookups, self.rebalance, commits=self.commits, member=self.member
         )
-        self.ending = Ending(self)
+        self.shutdown = Shutdown(self)
         self.started_s: float | None = None
         """When it connected, on the monotonic clock."""
         self.poll_failures = OngoingFailures()
         """Errors raised by polls that do not concern a single partition."""
         self._reader: asyncio.Task[Any] | None = None
-        """The task that handles records, if there is a run: only it reads and commits."""
+        """The task of `Consumer.run`, the only one that may read and commit during a run."""
         self._next_yield_s = 0.0
 
     def _commits_with(self, coordinator: Coordinator) -> Commits:
@@ -190,7 +190,7 @@ class Engine:
             if self.commits is not None and self.positions.assigned:
                 self.commits.begin()
             self.rebalance.own(self.subscription.assigned)
-            if any(one.topic not in self.cluster.topics for one in self.subscription.assigned):
+            if any(tp.topic not in self.cluster.topics for tp in self.subscription.assigned):
                 self.metadata.want()
         elif kind is SubscriptionKind.PATTERN:
             self.metadata.want()
@@ -203,8 +203,8 @@ class Engine:
         """
         if not self.subscription.is_alone:
             return
-        owned = {one for one in self.subscription.assigned if self.subscription.wants(one.topic)}
-        had = {one.topic for one in owned}
+        owned = {tp for tp in self.subscription.assigned if self.subscription.wants(tp.topic)}
+        had = {tp.topic for tp in owned}
         partitions = self.cluster.partition_counts(self.subscription.topics)
         for topic, count in partitions.items():
             owned.update(TopicPartition(topic, index) for index in range(count))
@@ -212,15 +212,15 @@ class Engine:
             return
         added = owned - self.subscription.assigned
         self.rebalance.own(frozenset(owned))
-        for one in added:
-            if one.topic in had:
-                self.positions.seek_to(one, EARLIEST)
+        for partition in added:
+            if partition.topic in had:
+                self.positions.seek_to(partition, EARLIEST)
 
     def _wanted_topics(self) -> Collection[str] | None:
         if self.subscription.kind is SubscriptionKind.PATTERN:
             return None
         wanted = set(self.subscription.topics)
-        wanted.update(one.topic for one in self.subscription.assigned)
+        wanted.update(tp.topic for tp in self.subscription.assigned)
         if self.member is not None:
             wanted.update(self.member.watched_topics)
         return wanted
@@ -248,11 +248,11 @@ class Engine:
         self.wake()
 
     def wake(self) -> None:
-        """Make the next poll run its duties, and wake a waiting one."""
-        self.duties.due_s = 0.0
+        """Make the next poll run the housekeeping, and wake a waiting poll."""
+        self.housekeeping.due_s = 0.0
         self.fetcher.wake()
 
-    # Records handled by a runner.
+    # Runs.
 
     @contextmanager
     def handed_to(
@@ -285,7 +285,9 @@ class Engine:
         reader.
         """
         if self._reader is not None and asyncio.current_task() is not self._reader:
-            raise IllegalStateError("run() reads this consumer; only its handlers get records")
+            raise IllegalStateError(
+                "run() is reading this consumer, so only its handlers receive records"
+            )
 
     # Polls.
 
@@ -295,7 +297,7 @@ class Engine:
         take: Callable[[], T],
         only: frozenset[TopicPartition] | None = None,
     ) -> T | None:
-        """Wait until `take` finds something, and return it; None on timeout.
+        """Wait until `take` returns something, and return that; None on timeout.
 
         `only`: the partitions that `take` takes from, if not all.
         """
@@ -306,7 +308,7 @@ class Engine:
             self.fetcher.wake()
         try:
             with self.calls.call():
-                found = await self._poll(timeout_s, take, only)
+                result = await self._poll(timeout_s, take, only)
             self.poll_failures.calm(monotonic_ms(), CALM_MS)
         except (IllegalStateError, PartitionError):
             raise
@@ -314,7 +316,7 @@ class Engine:
             self.poll_failures.failed(error, monotonic_ms())
             raise
         else:
-            return found
+            return result
         finally:
             if self.positions.end_reading(only):
                 self.fetcher.wake()
@@ -356,27 +358,27 @@ class Engine:
             self._next_yield_s = time.monotonic() + YIELD_EVERY_S
         deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            if self.subscription.kind is SubscriptionKind.NONE and not self.ending.is_closing:
+            if self.subscription.kind is SubscriptionKind.NONE and not self.shutdown.is_closing:
                 raise IllegalStateError("there is nothing to read: subscribe() or assign() first")
             self._check_open()
-            await self.duties.run(deadline_s)
+            await self.housekeeping.run(deadline_s)
             # Records returned after this would be committed as processed by the final commit.
             self._check_open()
-            if found := take():
-                return found
+            if result := take():
+                return result
             now_s = time.monotonic()
             left_s = deadline_s - now_s
             if left_s <= 0:
                 return None
-            if self.duties.due_s:
-                # Waiting counts as polling; the heartbeat thread has to be told regularly.
-                shown_s = self.config.max_poll_interval_ms / 3000
-                idle_s = max(min(shown_s, self.duties.idle_s(now_s)), 0.001)
+            if self.housekeeping.due_s:
+                # Waiting counts as polling, so report it to the heartbeat thread regularly.
+                report_s = self.config.max_poll_interval_ms / 3000
+                idle_s = max(min(report_s, self.housekeeping.idle_s(now_s)), 0.001)
                 await self.fetcher.wait(min(left_s, idle_s), only)
 
     def _check_open(self) -> None:
-        self.duties.check_caller()
-        if self.ending.is_closing:
+        self.housekeeping.check_caller()
+        if self.shutdown.is_closing:
             raise ConsumerClosedError("this consumer is closed")
 
     # Closing.
@@ -388,7 +390,7 @@ class Engine:
         of its own: first the listener is notified, then the group.
         """
         self._check_open()
-        await self.ending.unsubscribe(timeout_s)
+        await self.shutdown.unsubscribe(timeout_s)
 
     async def close(
         self, timeout_s: float, *, leaves: bool | None, commits_all: bool = True
@@ -405,8 +407,8 @@ class Engine:
         Raises:
             Exception: whatever a callback raises, after everything has been closed.
         """
-        self.duties.check_caller()
-        await self.ending.close(timeout_s, leaves=leaves, commits_all=commits_all)
+        self.housekeeping.check_caller()
+        await self.shutdown.close(timeout_s, leaves=leaves, commits_all=commits_all)
 
     async def close_parts(self, timeout_s: float) -> None:
         """Close all connections and end all tasks; leaving the group may take up to `timeout_s`."""
@@ -426,7 +428,7 @@ class Engine:
     def group_commits(self) -> Commits:
         """The group's commits. Raises an IllegalStateError if there is no group."""
         if self.commits is None:
-            raise IllegalStateError("committed positions belong to a group; set group_id")
+            raise IllegalStateError("committed positions need a group; set group_id")
         return self.commits
 
     async def find_position(self, partition: TopicPartition) -> int:
@@ -448,7 +450,9 @@ class Engine:
 
 
 class _OffsetsObserver:
-    """Passes on what happens to commits. The member is made after them, so it is looked up."""
+    """Reports commit events to the other parts. Looks `member` up, which is created after the
+    commits.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

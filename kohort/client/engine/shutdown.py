@@ -1,7 +1,7 @@
-"""How a consumer stops reading: `unsubscribe`, after which it may continue, and `close`.
+"""Stops a consumer: `unsubscribe`, after which it can subscribe again, and `close`.
 
-Waiting for callbacks and the network is bounded in time, and cancelling the caller does not leave
-the work half done.
+All waits for callbacks and the network have time limits, and cancelling the caller does not
+interrupt the work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from kohort.client.core.errors import IllegalStateError
 from kohort.client.core.group.subscription import Subscription
-from kohort.client.engine.poll_duties import PollDuties
+from kohort.client.engine.housekeeping import PollHousekeeping
 from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.fetch.position_lookups import PositionLookups
 from kohort.client.group.callbacks import GRACE_S
@@ -25,14 +25,14 @@ from kohort.client.open_calls import OpenCalls
 logger = logging.getLogger(__name__)
 
 GROUP_SHARE: Final = 0.2
-"""The share of the close timeout reserved for leaving the group."""
+"""Share of the close timeout reserved for leaving the group."""
 
 COMMIT_SHARE: Final = 0.5
-"""The share of the close timeout that the last commit may take, so that callbacks have time too."""
+"""Share of the close timeout for the final commit; the rest is for callbacks and leaving."""
 
 
 class EngineParts(Protocol):
-    """The parts of a consumer's engine that its end needs."""
+    """The parts of the engine that `Shutdown` uses."""
 
     subscription: Subscription
     fetcher: Fetcher
@@ -41,10 +41,10 @@ class EngineParts(Protocol):
     commits: Commits | None
     member: MembershipShell | None
     rebalance: Rebalance
-    duties: PollDuties
+    housekeeping: PollHousekeeping
 
     def wake(self) -> None:
-        """Make the next poll run its duties, and wake a waiting one."""
+        """Make the next poll run the housekeeping, and wake a waiting poll."""
         ...
 
     def subscribed(self) -> None:
@@ -56,19 +56,18 @@ class EngineParts(Protocol):
         ...
 
 
-class Ending:
+class Shutdown:
     """Runs `unsubscribe` and `close` for one consumer."""
 
     def __init__(self, engine: EngineParts) -> None:
-        """`engine` is the engine to stop, with all of its parts."""
         self._engine = engine
         self.is_closing = False
-        """Whether closing has begun: polls are refused, callbacks may still commit."""
+        """Whether closing has begun: polls are rejected, but callbacks may still commit."""
         self.is_closed = False
         self._unsubscribing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._timeout: asyncio.Timeout | None = None
-        """The remaining time limit of a running `close`."""
+        """The time limit of a running `close`."""
 
     async def unsubscribe(self, timeout_s: float) -> None:
         """Implements `Engine.unsubscribe`."""
@@ -76,10 +75,10 @@ class Ending:
         deadline_s = time.monotonic() + timeout_s
         if self._unsubscribing is None:
             try:
-                async with engine.duties.alone():
+                async with engine.housekeeping.alone():
                     await self._commit_last(deadline_s, commits_all=True)
             except asyncio.CancelledError:
-                engine.wake()  # Nothing was given up: continue reading.
+                engine.wake()  # No partition was given up: continue reading.
                 raise
             self._unsubscribing = asyncio.create_task(
                 self._unsubscribe(deadline_s), name="unsubscribe a consumer"
@@ -88,18 +87,18 @@ class Ending:
         engine.rebalance.raise_error()
 
     def check_not_unsubscribing(self) -> None:
-        """Raise an IllegalStateError while an unsubscribe is in progress; a new subscription would
-        be lost.
+        """Raise an IllegalStateError while an unsubscribe is in progress: it would drop a new
+        subscription.
         """
         if self._unsubscribing is not None:
-            raise IllegalStateError("unsubscribe() is not over yet; wait for it")
+            raise IllegalStateError("unsubscribe() is still in progress; await it first")
 
     async def close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
         """Implements `Engine.close`."""
         engine = self._engine
         if self._closing is None:
-            # Set before anything else: the caller has processed its records, and no more may be
-            # returned.
+            # Set first: no more records may be returned, because the final commit would include
+            # them.
             self.is_closing = True
             engine.wake()
             self._closing = asyncio.create_task(
@@ -120,7 +119,7 @@ class Ending:
 
     async def _unsubscribe(self, deadline_s: float) -> None:
         engine = self._engine
-        async with engine.duties.alone():
+        async with engine.housekeeping.alone():
             try:
                 await self._leave("the consumer unsubscribed", deadline_s, leaves=None)
             finally:
@@ -149,7 +148,7 @@ class Ending:
     async def _close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
         engine = self._engine
         deadline_s = time.monotonic() + timeout_s
-        # Leaves time to tell the group even if a callback does not return.
+        # Leaves time for the LeaveGroup request even if a callback does not return.
         callbacks_end_s = deadline_s - GROUP_SHARE * timeout_s
         engine.rebalance.callbacks.end_by(callbacks_end_s)
         engine.calls.end(but=engine.rebalance.callbacks.task)
@@ -157,17 +156,20 @@ class Ending:
         try:
             async with asyncio.timeout(timeout_s + GRACE_S) as self._timeout:
                 await engine.fetcher.stop_fetching()
-                async with engine.duties.alone():
+                async with engine.housekeeping.alone():
                     await engine.lookups.close()
                     commit_end_s = deadline_s - (1 - COMMIT_SHARE) * timeout_s
                     await self._commit_last(commit_end_s, commits_all=commits_all)
                     await self._leave("the consumer is closed", deadline_s, leaves=leaves)
         except TimeoutError:
-            logger.warning("the consumer was closed before all was done that is done at the end")
+            logger.warning(
+                "the consumer was closed before its final commit, callbacks and LeaveGroup had"
+                " completed"
+            )
         finally:
             self._timeout = None
             self.is_closed = True
-            # Calls that a cancelled callback still has in progress serve no purpose any more.
+            # Also end calls that a cancelled callback has in progress.
             engine.calls.end(but=None)
             engine.rebalance.callbacks.close()
             await engine.close_parts(max(0.0, deadline_s - time.monotonic()))

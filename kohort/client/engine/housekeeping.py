@@ -1,8 +1,8 @@
-"""What a poll does besides returning records: findings of the heartbeat thread, rebalance actions,
-callbacks, commits, positions.
+"""Housekeeping of a poll: findings of the heartbeat thread, rebalance actions, callbacks, commits,
+missing positions.
 
-None of these waits for the network: such work runs in tasks of its own and wakes the poll when it
-is done. While nothing is due, polls return records immediately.
+Nothing here waits for the network: such work runs in separate tasks, which wake the poll when they
+are done. If nothing is due, a poll returns records immediately.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.metadata import MetadataKeeper
 
 EVERY_S: Final = 0.005
-"""How often the duties run while records are returned one by one."""
+"""Interval between runs while records are returned one by one."""
 
 
-class PollDuties:
-    """The duties of one consumer's polls; only one task performs them at a time."""
+class PollHousekeeping:
+    """Runs the housekeeping of one consumer, in one task at a time."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class PollDuties:
         self._commits = commits
         self._member = member
         self.done_s: float | None = None
-        """When the duties last ran, on the monotonic clock."""
+        """When housekeeping last ran, on the monotonic clock."""
         self.due_s = 0.0
-        """The monotonic time until which records are returned without running the duties; 0: run
-        them now."""
+        """The monotonic time until which polls return records without housekeeping; 0: run it
+        now."""
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[Any] | None = None
-        """The task that runs the duties at present; plain-function callbacks run in it."""
+        """The task that runs it at present; plain-function callbacks run in that task."""
 
     async def run(self, deadline_s: float) -> None:
         """Do what is due, including application callbacks.
@@ -64,7 +64,7 @@ class PollDuties:
             try:
                 await self._run(deadline_s)
             except BaseException:
-                # The failed duties stay due, before any more records are returned.
+                # Retry what failed before more records are returned.
                 self.due_s = 0.0
                 raise
             finally:
@@ -72,7 +72,7 @@ class PollDuties:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """A context in which no poll runs the duties."""
+        """A context in which no poll runs the housekeeping."""
         async with self._lock:
             self._task = asyncio.current_task()
             try:
@@ -81,20 +81,18 @@ class PollDuties:
                 self._task = None
 
     def check_caller(self) -> None:
-        """Raise an IllegalStateError inside a callback: the poll would wait for the callback and
-        vice versa.
+        """Raise an IllegalStateError inside a callback: poll and callback would wait for each
+        other.
         """
         caller = asyncio.current_task()
         callbacks = {self._task, self._rebalance.callbacks.task}
         if self._commits is not None:
             callbacks.add(self._commits.offsets.callbacks.task)
         if caller is not None and caller in callbacks:
-            raise IllegalStateError("a callback of a consumer cannot poll it")
+            raise IllegalStateError("a callback cannot poll its own consumer")
 
     def idle_s(self, now_s: float) -> float:
-        """Seconds until something is due, if nothing happens before; may be infinite,
-        or negative.
-        """
+        """Seconds until something is due if no event occurs before; may be infinite or negative."""
         until_s = float("inf")
         if self._member is not None and self._member.idle_until_ms is not None:
             until_s = self._member.idle_until_ms / 1000
@@ -107,7 +105,7 @@ class PollDuties:
     async def _run(self, deadline_s: float) -> None:
         now_s = time.monotonic()
         self.done_s = now_s
-        # Set first, so that events during the duties can bring the next run forward.
+        # Set first, so that events during this run can bring the next one forward.
         self.due_s = now_s + EVERY_S
         if self._member is not None:
             self._member.polled()
