@@ -51,7 +51,7 @@ _FILES: Final = {CAFILE: TRUST, CADATA: TRUSTED, CERTFILE: KEY, PASSWORD: KEY_PA
 """Names in the file by the client's names."""
 
 _WORDS: Final = (
-    (f"{SETTING} has raised TokenFetchError: ", ""),
+    (f"{SETTING} raised TokenFetchError: ", ""),
     (SETTING, "sasl.oauthbearer.token.endpoint.url"),
     ("sasl_plain_username and sasl_plain_password", f"username and password in {JAAS}"),
     ("the versions and ciphers of ssl_context", "the versions and ciphers of this Python"),
@@ -156,7 +156,7 @@ class _Settings:
             text = error.why
             for ours, kafkas in _FILES.items():
                 text = text.replace(ours, kafkas)
-            separator = " " if text.startswith("is given") else ": "
+            separator = " " if text.startswith("is set") else ": "
             raise self._wrong(name, f"{name}{separator}{text}") from error
 
     def _value(self, name: str) -> str | None:

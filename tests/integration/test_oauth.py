@@ -605,8 +605,8 @@ def test_a_request_does_not_wait_for_the_token_that_renews_its_session(
     wanted: Future[OAuthToken] = Future()
     monkeypatch.setattr(TokenSource, "ask", lambda *_: wanted)
     connection.call(m.MetadataRequest(topics=[]), 30)
-    assert "authenticated again" not in caplog.text
+    assert ": reauthenticated" not in caplog.text
     wanted.set_result(OAuthToken(token(), time.time() + 3_600))
     connection.call(m.MetadataRequest(topics=[]), 30)
-    assert "authenticated again" in caplog.text
+    assert ": reauthenticated" in caplog.text
     connection.close()

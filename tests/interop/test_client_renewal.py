@@ -87,7 +87,7 @@ async def test_new_certificates_on_both_sides_need_no_restart_of_the_consumer(
         # The old ones, which do not fit any more.
         with pytest.raises(CertificateError, match="ssl_cafile"):
             await one.getone()
-        assert "the certificates that were there before stay in use" in caplog.text
+        assert "still using the previous certificates" in caplog.text
         files.take(renewed)
         await asyncio.to_thread(fill, broker, topic, b"second")
         while True:
@@ -97,7 +97,7 @@ async def test_new_certificates_on_both_sides_need_no_restart_of_the_consumer(
                 continue
             assert record.value == b"second"
             break
-        assert "certificates have changed, and new connections use them" in caplog.text
+        assert "certificates have changed; new connections use them" in caplog.text
     await asyncio.to_thread(restart, broker, broker.authority)
 
 

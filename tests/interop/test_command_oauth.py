@@ -99,7 +99,7 @@ def test_a_token_in_a_file_is_enough(broker: Broker, config: Config, tmp_path: P
     token.write_text(broker.issuer.token("orders", -60)[0])
     expired = said_by_process("topics", "list", *given)
     assert expired.code == 3
-    assert "sasl.oauthbearer.token.endpoint.url: the token has expired 6" in expired.err
+    assert "sasl.oauthbearer.token.endpoint.url: the token expired 6" in expired.err
 
 
 def test_a_token_that_is_refused_is_told_in_the_brokers_words(

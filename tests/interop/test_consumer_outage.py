@@ -17,7 +17,7 @@ from tests.support.clients.model import Record
 RECORDS = 50
 
 SHORT_S, LONG_S = 3, 20
-ANSWERS_AGAIN = "the cluster answers again"
+ANSWERS_AGAIN = "the cluster is reachable again"
 
 SCENES = [
     pytest.param(KohortServer, False, SHORT_S, id="kohort stopped"),

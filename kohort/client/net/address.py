@@ -1,4 +1,4 @@
-"""Broker addresses, and parsing them."""
+"""Broker addresses."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def parse_bootstrap(
         ConfigError: no address, or an invalid one.
     """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
-    found = [_parse_address(text.strip(), setting) for text in texts if text.strip()]
-    if not found:
-        raise ConfigError(f"{setting} is empty; give it at least one host:port")
-    return found
+    addresses = [_parse_address(text.strip(), setting) for text in texts if text.strip()]
+    if not addresses:
+        raise ConfigError(f"{setting} is empty; set at least one host:port")
+    return addresses
 
 
 def _parse_address(text: str, setting: str) -> Address:
@@ -50,8 +50,8 @@ def _parse_address(text: str, setting: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether the host can be passed to the resolver, which raises other errors than OSError for
-    some texts.
+    """Whether the resolver accepts the host; for some texts it would raise errors other than
+    OSError.
     """
     try:
         return bool(text.encode("idna")) and "/" not in text

@@ -1,7 +1,7 @@
-"""A connection without an event loop: its calls block, with a timeout for each.
+"""A connection without an event loop: its calls block, each with a timeout.
 
-The heartbeat thread uses one, which shares nothing with the event loop's connections, because it
-must work while the loop is blocked. The command line uses it too, which saves importing asyncio.
+The heartbeat thread uses one that shares nothing with the event loop's connections, because it must
+work while the loop is blocked. The command line uses it too, which saves importing asyncio.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_requ
 logger = logging.getLogger(__name__)
 
 LARGE_BYTES: Final = 1 << 16
-"""The size from which the parts of a request are sent one by one: joining them would copy
+"""Requests of at least this size are sent in parts, because joining the parts would copy
 records."""
 
 
@@ -61,18 +61,18 @@ class BlockingConnection:
         self._frame_bytes_max = GREETING_BYTES_MAX
         self._session = Session()
         self._wanted: Future[OAuthToken] | None = None
-        """The token to authenticate with again, once it is wanted."""
+        """The token for reauthentication, once it has been requested."""
         self._is_untried = False
-        """Whether only the handshake has been answered so far."""
+        """Whether the broker has answered only the handshake so far."""
 
     def open(self, timeout_s: float) -> None:
-        """Connect to whichever of the host's addresses answers, and perform the handshake.
+        """Connect to the first of the host's addresses that answers, and perform the handshake.
 
         Raises:
             DisconnectedError: the broker is unreachable, the peer is not a broker, or `close` was
                 called.
             AuthenticationError: the broker rejects the credentials, or fails to prove its identity.
-            TokenError: there is no token to authenticate with.
+            TokenError: the provider returned no token.
         """
         try:
             self._open(time.monotonic() + timeout_s)
@@ -101,7 +101,7 @@ class BlockingConnection:
 
         Raises:
             DisconnectedError: the connection was lost, or there was no response in time.
-            TokenError: the session had to be renewed, and there is no token for that.
+            TokenError: the session had to be renewed, and the provider returned no token.
             UnsupportedVersionError: no version in common; the connection remains usable.
         """
         if version is None:
@@ -122,44 +122,45 @@ class BlockingConnection:
             yield
         except (OSError, DecodeError, ValueError) as error:
             if isinstance(error, ValueError) and not self._is_closed:
-                raise  # Otherwise it is the error of a TLS socket that another thread has closed.
+                raise  # A TLS socket that another thread has closed raises this too.
             self.close()
             text = str(error) or "no answer in time"
             if isinstance(error, ConnectionError) and self._is_untried:
                 text += "" if self._config.security.uses_sasl else SASL_HINT
             raise DisconnectedError(f"{self.address}: {text}") from error
         except ConsumerError:
-            # It cannot authenticate again.
+            # The session cannot be renewed.
             self.close()
             raise
         except KeyboardInterrupt:
-            # In the middle of a frame, for all that is known.
+            # The stream may be in the middle of a frame.
             self.close()
             raise
 
     def close(self) -> None:
         """Close the connection; a call in progress in another thread fails."""
         with self._lock:
-            found, self._socket = self._socket, None
+            open_socket, self._socket = self._socket, None
             self._is_closed = True
-        if found is not None:
+        if open_socket is not None:
             # Closing alone would not wake a thread that is reading.
             with contextlib.suppress(OSError):
-                found.shutdown(socket.SHUT_RDWR)
-            found.close()
+                open_socket.shutdown(socket.SHUT_RDWR)
+            open_socket.close()
 
     def _open(self, deadline_s: float) -> None:
         security = self._config.security
         try:
-            # First: a broker does not wait for long.
+            # Get the token first, because a broker closes a connection that does not authenticate
+            # soon.
             token = self._wanted_token(deadline_s)
-            found = self._connect(deadline_s)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            new_socket = self._connect(deadline_s)
+            new_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            new_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if (context := security.tls_context) is not None:
-                found.settimeout(_left_s(deadline_s))
+                new_socket.settimeout(_left_s(deadline_s))
                 wrapped = context.wrap_socket(
-                    found, server_hostname=self.address.host, do_handshake_on_connect=False
+                    new_socket, server_hostname=self.address.host, do_handshake_on_connect=False
                 )
                 self._hold(wrapped)
                 wrapped.do_handshake()
@@ -180,22 +181,22 @@ class BlockingConnection:
         infos = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         failure: OSError = OSError("the name has no address")
         for tried, (family, kind, proto, _, place) in enumerate(infos):
-            found = socket.socket(family, kind, proto)
-            self._hold(found)
+            new_socket = socket.socket(family, kind, proto)
+            self._hold(new_socket)
             left_s = _left_s(deadline_s)
             is_last = tried == len(infos) - 1
             limit_s = self._config.connect_timeout_ms / 1000
-            found.settimeout(min(left_s if is_last else left_s / 2, limit_s))
+            new_socket.settimeout(min(left_s if is_last else left_s / 2, limit_s))
             try:
-                found.connect(place)
+                new_socket.connect(place)
             except OSError as error:
                 failure = error
-                found.close()
+                new_socket.close()
             else:
-                return found
+                return new_socket
         raise failure
 
-    def _hold(self, found: socket.socket) -> None:
+    def _hold(self, new_socket: socket.socket) -> None:
         """Store the socket where `close` finds it.
 
         Raises:
@@ -203,9 +204,9 @@ class BlockingConnection:
         """
         with self._lock:
             if not self._is_closed:
-                self._socket = found
+                self._socket = new_socket
                 return
-        found.close()
+        new_socket.close()
         raise OSError("the connection is closed")
 
     def _greet(self, deadline_s: float, token: OAuthToken | None) -> None:
@@ -225,18 +226,18 @@ class BlockingConnection:
     def _follow(self, dialogue: Greeting, token: OAuthToken | None, deadline_s: float) -> Greeted:
         answer: object = None
         try:
-            while not isinstance(asked := advance(dialogue, answer), Greeted):
-                answer = self._call(asked.request, deadline_s, asked.version)
+            while not isinstance(step := advance(dialogue, answer), Greeted):
+                answer = self._call(step.request, deadline_s, step.version)
         except AuthenticationError:
             self._config.security.discard(token)
             raise
-        return asked
+        return step
 
     # The session (KIP-368).
 
     def _renew_session(self, deadline_s: float) -> None:
-        """Authenticate again if it is time. As long as the session lasts, this does not wait for a
-        token: a later request finds it.
+        """Reauthenticate if due. While the session lasts this does not wait for a token: a later
+        request uses it.
         """
         now_s = time.monotonic()
         if not self._session.is_due(now_s):
@@ -250,7 +251,7 @@ class BlockingConnection:
         except TokenError as error:
             if is_over:
                 raise
-            logger.warning("%s: the session is not renewed yet: %s", self.address, error)
+            logger.warning("%s: the session could not be renewed yet: %s", self.address, error)
             self._session.postpone(now_s)
             return
         time.sleep(min(pause_s, _left_s(deadline_s)))
@@ -264,14 +265,14 @@ class BlockingConnection:
         try:
             greeted = self._follow(dialogue, token, deadline_s)
         except AuthenticationError as error:
-            # Another connection may be let in: as another user, or it tells what is wrong.
+            # A new connection may succeed, for example as another user; if not, its error says why.
             logger.warning("%s", error)
             raise DisconnectedError(str(error)) from error
         self._session.begin(greeted.session_lifetime_ms, time.monotonic())
-        logger.debug("%s: authenticated again", self.address)
+        logger.debug("%s: reauthenticated", self.address)
 
     def _is_token_there(self, deadline_s: float) -> bool:
-        """Whether there is a token, or none is needed; if not, ask for one."""
+        """Whether a token is available or none is needed; requests one otherwise."""
         tokens = self._config.security.tokens
         if tokens is None:
             return True
@@ -280,7 +281,7 @@ class BlockingConnection:
         return self._wanted.done()
 
     def _wanted_token(self, deadline_s: float) -> OAuthToken | None:
-        """Return the token, waiting for it. Raises TokenError."""
+        """Wait for the token. Raises TokenError."""
         wanted, self._wanted = self._wanted, None
         tokens = self._config.security.tokens
         if tokens is None:
@@ -296,28 +297,28 @@ class BlockingConnection:
         parts, expected = encode_request(
             request, version, self._next_correlation_id, self._config.client_id
         )
-        found = self._open_socket()
-        found.settimeout(_left_s(deadline_s))
+        open_socket = self._open_socket()
+        open_socket.settimeout(_left_s(deadline_s))
         if sum(map(len, parts)) < LARGE_BYTES:
-            found.sendall(b"".join(parts))
+            open_socket.sendall(b"".join(parts))
         else:
             for part in parts:
-                found.sendall(part)
+                open_socket.sendall(part)
         return expected
 
     def _receive(self, expected: ExpectedAnswer, deadline_s: float) -> Any:  # noqa: ANN401
-        found = self._open_socket()
+        open_socket = self._open_socket()
         try:
-            size = checked_size(_receive(found, 4, deadline_s), self._frame_bytes_max)
+            size = checked_size(_receive(open_socket, 4, deadline_s), self._frame_bytes_max)
         except ValueError as error:
             raise DecodeError(str(error)) from None
-        return decode_response(_receive(found, size, deadline_s), expected)
+        return decode_response(_receive(open_socket, size, deadline_s), expected)
 
     def _open_socket(self) -> socket.socket:
-        found = self._socket
-        if found is None:
+        open_socket = self._socket
+        if open_socket is None:
             raise OSError("the connection is closed")
-        return found
+        return open_socket
 
 
 def _receive(connection: socket.socket, count: int, deadline_s: float) -> bytes:

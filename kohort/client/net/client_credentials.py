@@ -1,7 +1,8 @@
-"""Tokens of an issuer that gives them to a client with a secret (RFC 6749, section 4.4), and tokens
-from a file: what Kafka's own clients have (KIP-768).
+"""Token providers: OAuth client credentials (RFC 6749, section 4.4) and tokens from a file, as in
+Kafka's own clients (KIP-768).
 
-Both block, as plain providers may: they are called in a thread, also while the loop is blocked.
+Both block, as plain functions may: they run in a thread, so they work even while the loop is
+blocked.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
-"""The limit for each part of the exchange, and for all of the answer's body. Waiting for a token
-has a limit of its own."""
+"""Time limit of each step of the exchange, and of reading the whole response body. Waiting for a
+token has its own limit."""
 
 
 class TokenFetchError(Exception):
-    """No token: why, without any secret."""
+    """No token could be fetched; the message contains no secret."""
 
 
 class ClientCredentials:
-    """A provider that asks an issuer's token endpoint by a client's id and secret."""
+    """A provider that requests tokens from an issuer's endpoint with a client id and secret."""
 
     def __init__(
         self,
@@ -48,38 +49,37 @@ class ClientCredentials:
         ssl_context: ssl.SSLContext | None = None,
         url_encodes: bool = False,
     ) -> None:
-        """Check the settings; nothing is asked yet.
+        """Check the settings; sends no request yet.
 
         Args:
-            url: `https://...`; `http://...` only if the host is a loopback address.
-            scope: what is asked for, if the issuer wants to know.
-            extensions: sent to the broker with the token (KIP-342).
-            ssl_context: by default one that trusts the system's authorities.
-            url_encodes: whether id and secret are URL-encoded before they are sent, as RFC 6749
-                has it and most issuers do not.
+            url: `https://...`; `http://...` only if the host is a loopback address. scope: the
+                requested scope, if the issuer needs one. extensions: sent to the broker with the
+                token (KIP-342). ssl_context: by default one that trusts the system's CAs.
+                url_encodes: whether to URL-encode id and secret, which RFC 6749 requires but most
+                issuers do not support.
 
         Raises:
-            ValueError: the URL is not one of these.
+            ValueError: the URL has none of these forms.
         """
         parts = urlsplit(url)
         if parts.scheme != "https" and not (
             parts.scheme == "http" and _is_loopback(parts.hostname)
         ):
-            raise ValueError("it has to be https://..., or http:// on this machine alone")
+            raise ValueError("it must be https://..., or http:// with a loopback address")
         if not parts.hostname:
             raise ValueError("it has no host")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("no user and no password may stand in it")
+            raise ValueError("it must not contain a user or password")
         self.url = url
         self._is_local = parts.scheme == "http"
         if url_encodes:
             client_id, client_secret = quote_plus(client_id), quote_plus(client_secret)
         credentials = f"{client_id}:{client_secret}".encode()
         self._authorization = f"Basic {base64.b64encode(credentials).decode()}"
-        asked = {"grant_type": "client_credentials"}
+        form = {"grant_type": "client_credentials"}
         if scope:
-            asked["scope"] = scope
-        self._body = urlencode(asked).encode()
+            form["scope"] = scope
+        self._body = urlencode(form).encode()
         self._extensions = dict(extensions or {})
         self._ssl_context = ssl_context
 
@@ -87,8 +87,8 @@ class ClientCredentials:
         return f"ClientCredentials({self.url!r})"
 
     def token(self) -> OAuthToken:
-        """Ask for a token. Raises TokenFetchError."""
-        # Imported only by those who ask an issuer.
+        """Request a token. Raises TokenFetchError."""
+        # Imported only if a token is requested from an issuer.
         import http.client  # noqa: PLC0415
         from urllib.error import HTTPError  # noqa: PLC0415
         from urllib.request import Request  # noqa: PLC0415
@@ -125,7 +125,7 @@ class ClientCredentials:
         )
 
         class NoRedirect(HTTPRedirectHandler):
-            """Follows none: the secret is for this address alone."""
+            """Refuse redirects: the secret must go only to the configured address."""
 
             def redirect_request(self, *_: object, **__: object) -> None:
                 return None
@@ -137,11 +137,13 @@ class ClientCredentials:
 
     def _parsed(self, data: bytes, now_s: float) -> OAuthToken:
         if len(data) > ANSWER_BYTES_MAX:
-            raise TokenFetchError(f"{self.url} answers with more than {ANSWER_BYTES_MAX} bytes")
+            raise TokenFetchError(
+                f"{self.url} sent a response of more than {ANSWER_BYTES_MAX} bytes"
+            )
         answer = _object(data)
         value = answer.get("access_token")
         if not isinstance(value, str) or not value:
-            raise TokenFetchError(f"{self.url} answers without an access_token")
+            raise TokenFetchError(f"{self.url} sent a response without an access_token")
         lasts_s = answer.get("expires_in")
         if isinstance(lasts_s, str) and lasts_s.isascii() and lasts_s.isdecimal():
             lasts_s = int(lasts_s[:18])
@@ -151,7 +153,7 @@ class ClientCredentials:
 
 
 class TokenFile:
-    """A provider that reads a token from a file, each time: somebody else renews it."""
+    """A provider that reads the token from a file on each call; another process renews the file."""
 
     def __init__(self, path: str | Path, extensions: Mapping[str, str] | None = None) -> None:
         self.path = Path(path)
@@ -171,12 +173,14 @@ class TokenFile:
         try:
             value = data.decode("ascii").strip()
         except UnicodeDecodeError:
-            raise TokenFetchError(f"{str(self.path)!r} is no token: it is not ASCII") from None
+            raise TokenFetchError(
+                f"{str(self.path)!r} does not contain a token: it is not ASCII"
+            ) from None
         return OAuthToken(value, expiry_of(value), self._extensions)
 
 
 def path_of(url: str) -> Path | None:
-    """The path of `file:///...`; None for a URL of another kind.
+    """Return the path of a `file:///...` URL; None for other schemes.
 
     Raises:
         ValueError: it names a host, or no path.
@@ -185,13 +189,13 @@ def path_of(url: str) -> Path | None:
     if parts.scheme != "file":
         return None
     if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
-        raise ValueError("a file is written file:///path")
+        raise ValueError("a file URL has the form file:///path")
     return Path(unquote(parts.path))
 
 
 def expiry_of(value: str) -> float | None:
-    """When a token says that it expires; None if it is not a JWT that says so. Nothing is verified:
-    that is the broker's part.
+    """Return a JWT's expiry; None if it has none or is not a JWT. Verifies nothing; the broker does
+    that.
     """
     parts = value.split(".")
     if len(parts) != 3:
@@ -217,25 +221,25 @@ def _is_loopback(host: str | None) -> bool:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        claims = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def _read(answer: HTTPResponse) -> bytes:
-    """Read a body up to one byte too many. Raises TimeoutError."""
+    """Read a body, up to one byte more than allowed. Raises TimeoutError."""
     deadline_s = time.monotonic() + TIMEOUT_S
     data = bytearray()
     while len(data) <= ANSWER_BYTES_MAX and (part := answer.read1(1 << 16)):
         data += part
         if time.monotonic() > deadline_s:
-            raise TimeoutError("the answer takes too long")
+            raise TimeoutError("the response took too long")
     return bytes(data)
 
 
 def _said(error: HTTPError) -> str:
-    """What an issuer says about its refusal (RFC 6749, section 5.2)."""
+    """Return the issuer's description of an error (RFC 6749, section 5.2)."""
     try:
         answer = _object(error.read(64 * 1024))
     except OSError:

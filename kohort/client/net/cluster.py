@@ -43,7 +43,7 @@ UNKNOWN_EPOCH: Final = -1
 _UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 FETCHING: Final = "fetch"
-"""The purpose of connections for fetches, which the broker parks while there is no data."""
+"""Purpose of connections for fetches, which the broker delays while there is no data."""
 
 
 class ClusterConfig(NamedTuple):
@@ -107,7 +107,7 @@ class Cluster:
                 raise DisconnectedError("this client is closed")
             task = asyncio.create_task(self._open(address), name=f"connect to {address}")
             self._connections[key] = task
-        # A cancelled caller does not end the attempt for the others.
+        # If one caller is cancelled, the attempt continues for the others.
         return await asyncio.shield(task)
 
     def connected(self, address: Address, purpose: str = "") -> BrokerConnection | None:
@@ -126,8 +126,8 @@ class Cluster:
             BrokerUnreachableError: no broker answers.
         """
         addresses = self.addresses
-        connected = [one for one in addresses if self.connected(one) is not None]
-        others = [one for one in addresses if one not in connected]
+        connected = [address for address in addresses if self.connected(address) is not None]
+        others = [address for address in addresses if address not in connected]
         random.shuffle(others)
         failures: list[str] = []
         for address in (*connected, *others):
@@ -195,7 +195,7 @@ class Cluster:
         if code in {_UNKNOWN_TOPIC, ErrorCode.INVALID_TOPIC_EXCEPTION}:
             raise UnknownTopicError(f"no such topic: {topic}", code)
         if code is not ErrorCode.NONE:
-            raise error_for(code, f"asking for the partitions of {topic}")
+            raise error_for(code, f"requesting the partitions of {topic}")
         self._take(answer, is_complete=False)
         return _partitions(topic, answer)
 
@@ -203,7 +203,7 @@ class Cluster:
         connection = await self.any_connection()
         # Topics are requested by name; from version 10 on the response includes their ids.
         request = MetadataRequest(
-            topics=None if topics is None else [MetadataRequestTopic(name=one) for one in topics],
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=self.config.creates_topics,
         )
         answer: MetadataResponse = await connection.call(request)
@@ -219,10 +219,10 @@ class Cluster:
             is_complete=is_complete,
         )
 
-    def learn(self, found: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
-        """Take over the topics of a response; with `is_complete` there are no others."""
+    def learn(self, topics: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
+        """Apply the topics of a response; with `is_complete` all others are dropped."""
         self.version += 1
-        self._known.learn(found, is_complete=is_complete)
+        self._known.learn(topics, is_complete=is_complete)
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the partition counts of those topics that are known to exist."""
@@ -246,22 +246,27 @@ class Cluster:
 
 
 def _partitions(topic: str, answer: MetadataResponse) -> list[PartitionInfo]:
-    nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
+    nodes = {
+        broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in answer.brokers
+    }
 
     def named(ids: Iterable[int]) -> list[Node]:
         # An offline broker is not in the list of brokers.
-        return [nodes.get(one) or Node(one, "", -1) for one in ids]
+        return [nodes.get(node_id) or Node(node_id, "", -1) for node_id in ids]
 
     return [
         PartitionInfo(
             topic,
-            one.partition_index,
-            nodes.get(one.leader_id),
-            named(one.replica_nodes),
-            named(one.isr_nodes),
-            named(one.offline_replicas),
+            partition.partition_index,
+            nodes.get(partition.leader_id),
+            named(partition.replica_nodes),
+            named(partition.isr_nodes),
+            named(partition.offline_replicas),
         )
-        for one in sorted(answer.topics[0].partitions, key=lambda one: one.partition_index)
+        for partition in sorted(
+            answer.topics[0].partitions, key=lambda partition: partition.partition_index
+        )
     ]
 
 
@@ -273,18 +278,20 @@ def _info(topic: MetadataResponseTopic) -> TopicInfo:
         is_internal=topic.is_internal,
         error=ErrorCode(topic.error_code),
         leaders={
-            one.partition_index: Leader(one.leader_id, one.leader_epoch)
-            for one in partitions
-            if one.leader_id >= 0
+            partition.partition_index: Leader(partition.leader_id, partition.leader_epoch)
+            for partition in partitions
+            if partition.leader_id >= 0
         },
         partition_count=len(partitions),
         replicas={
-            one.partition_index: [node for node in one.replica_nodes if node not in offline]
-            if (offline := one.offline_replicas)
-            else one.replica_nodes
-            for one in partitions
+            partition.partition_index: [
+                node for node in partition.replica_nodes if node not in offline
+            ]
+            if (offline := partition.offline_replicas)
+            else partition.replica_nodes
+            for partition in partitions
         },
-        epochs={one.partition_index: one.leader_epoch for one in partitions},
+        epochs={partition.partition_index: partition.leader_epoch for partition in partitions},
     )
 
 

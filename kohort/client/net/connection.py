@@ -1,8 +1,7 @@
-"""One connection to one broker: pipelined requests, answered in order.
+"""One connection to one broker: pipelines requests, whose responses arrive in order.
 
-Waiting for a response ends in one of three ways: with the response, a `DisconnectedError`, or the
-caller's own timeout. After a timeout the connection is unusable, because the late response would
-come before all others.
+A wait for a response ends with the response, a `DisconnectedError`, or the caller's timeout. After
+a timeout the connection is unusable, because the late response would precede all others.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_requ
 logger = logging.getLogger(__name__)
 
 QUIET_ROUNDS: Final = 3
-"""Loop iterations without data after which nothing is considered pending. Event loops may handle
-timers before sockets or after them."""
+"""After this many event loop iterations without data, the socket counts as drained: a loop may
+handle timers before or after sockets."""
 
 
 class _Outgoing(NamedTuple):
-    """A request that is encoded, and the future of its response."""
+    """An encoded request, and the future of its response."""
 
     parts: Sequence[Buffer]
     expected: ExpectedAnswer
@@ -72,16 +71,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lost_by: Exception | None = None
         self._is_lost = asyncio.Event()
         self._is_untried = False
-        """Whether only the handshake has been answered so far."""
+        """Whether the broker has answered only the handshake so far."""
         self._session = Session()
         self._renewing: asyncio.Task[None] | None = None
-        """Authenticates again; None if there is no need."""
+        """Reauthenticates; None if that is not in progress."""
         self._held: deque[_Outgoing] | None = None
-        """Requests not sent yet, while it authenticates again; None: they are sent at once."""
+        """Requests held back during reauthentication; None: requests are sent at once."""
         self._is_negotiating = False
-        """Whether the held requests wait for the end of the authentication."""
+        """Whether the held requests wait until reauthentication is complete."""
         self._drained: asyncio.Future[None] | None = None
-        """A future that is done when no response is outstanding; None while no one waits for it."""
+        """Done when no response is outstanding; None if nothing waits for that."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_s = 0.0
         """When a request was last sent or answered, on the loop's clock."""
@@ -196,7 +195,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport.writelines(outgoing.parts)
 
     async def greet(self, token: OAuthToken | None = None) -> None:
-        """Negotiate versions and authenticate. To be called once, before all other requests.
+        """Negotiate versions and authenticate. Call it once, before all other requests.
 
         Args:
             token: for OAUTHBEARER.
@@ -225,18 +224,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._session.begin(greeted.session_lifetime_ms, asyncio.get_running_loop().time())
 
     async def _follow(self, dialogue: Greeting) -> Greeted:
-        """Send the requests of a handshake, at once."""
+        """Run a handshake, bypassing the held requests."""
         answer: object = None
         try:
-            while not isinstance(asked := await self._advance(dialogue, answer), Greeted):
-                kind = type(asked.request)
-                answer = await self.answer(self._sent_now(asked), kind)
+            while not isinstance(step := await self._advance(dialogue, answer), Greeted):
+                kind = type(step.request)
+                answer = await self.answer(self._sent_now(step), kind)
         except DecodeError as error:
             raise DisconnectedError(f"{self.address}: {error}") from error
-        return asked
+        return step
 
-    def _sent_now(self, asked: Ask) -> asyncio.Future[Any]:
-        outgoing = self._encoded(asked.request, asked.version)
+    def _sent_now(self, step: Ask) -> asyncio.Future[Any]:
+        outgoing = self._encoded(step.request, step.version)
         self._transmit(outgoing)
         return outgoing.future
 
@@ -246,19 +245,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         if answer is None or not self._config.security.uses_scram:
             return advance(dialogue, answer)
-        return await run_in_thread(lambda: advance(dialogue, answer), "prove a password")
+        return await run_in_thread(lambda: advance(dialogue, answer), "compute a SCRAM proof")
 
     # The session (KIP-368).
 
     def _renew(self, now_s: float) -> None:
-        """Begin to authenticate again. Until there is a token, and while the session lasts,
-        requests are sent one by one: what waited in the broker behind a parked one could come after
-        the end.
+        """Begin reauthentication. Until the token is available, and while the session lasts,
+        requests are sent one at a time: the broker might process one queued behind a delayed
+        request only after the session has ended.
         """
         self._held = deque()
         self._is_negotiating = self._session.is_over(now_s)
         self._renewing = asyncio.create_task(
-            self._authenticate_again(), name=f"authenticate again to {self.address}"
+            self._authenticate_again(), name=f"reauthenticate to {self.address}"
         )
 
     async def _authenticate_again(self) -> None:
@@ -267,7 +266,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             await asyncio.sleep(self._session.pause_s(loop.time()))
             token = await token_for(self._config.security, self._config.request_timeout_ms / 1000)
-            # The broker accepts nothing else in between, and the answers must not be confused.
+            # During reauthentication the broker accepts nothing else, and responses must not be
+            # mixed up.
             self._is_negotiating = True
             await self._wait_drained()
             dialogue = authentication(
@@ -278,15 +278,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 token=token,
             )
             self._session.begin((await self._follow(dialogue)).session_lifetime_ms, loop.time())
-            logger.debug("%s: authenticated again", self.address)
+            logger.debug("%s: reauthenticated", self.address)
         except TokenError as error:
             if self._session.is_over(loop.time()):
                 self.close(f"the session has ended: {error}")
             else:
-                logger.warning("%s: the session is not renewed yet: %s", self.address, error)
+                logger.warning("%s: the session could not be renewed yet: %s", self.address, error)
                 self._session.postpone(loop.time())
         except ConsumerError as error:
-            # Requests go on over another connection, whose authentication tells what is wrong.
+            # Requests continue over a new connection; if its authentication fails, that error says
+            # why.
             if isinstance(error, AuthenticationError):
                 self._config.security.discard(token)
                 logger.warning("%s", error)
@@ -300,24 +301,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     self._transmit(outgoing)
 
     def _send_held(self) -> None:
-        """Send the next held request, if nothing speaks against it."""
+        """Send the next held request, if that is allowed now."""
         now_s = asyncio.get_running_loop().time()
         is_free = not self._waiting and not self._is_negotiating
         if self._held and is_free and not self._session.is_over(now_s):
             self._transmit(self._held.popleft())
 
     async def _wait_drained(self) -> None:
-        """Wait for the responses to all requests that were sent. Those who wait for them have
-        timeouts of their own, a parked request longer ones than the handshake.
+        """Wait for the responses to all requests that were sent. Their callers have their own
+        timeouts; that of a delayed request is longer than the handshake's.
         """
         if self._waiting:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
     def _watch_idleness(self) -> None:
-        """Close the connection if it has been idle for too long; else check again when that may be
-        the case.
-        """
+        """Close the connection if it has been idle too long; otherwise schedule the next check."""
         max_idle_s = self._config.max_idle_ms / 1000
         if max_idle_s < 0 or self.is_closed:
             return
@@ -347,11 +346,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             for frame in self._frames.received(nbytes):
                 self._take(frame)
         except (ValueError, DecodeError) as error:
-            self.close(f"the broker sent what cannot be understood: {error}")
+            self.close(f"the broker sent an invalid response: {error}")
 
     def _take(self, frame: bytes | bytearray) -> None:
         if not self._waiting:
-            raise ValueError("an answer to no request")
+            raise ValueError("a response without a request")
         expected, future = self._waiting.popleft()
         try:
             message = decode_response(frame, expected)
@@ -390,7 +389,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for future in futures:
             if not future.done():
                 future.set_exception(DisconnectedError(f"{self.address}: {self._why_closed}"))
-                # Mark the exception as retrieved: the caller may not be waiting any more.
+                # Mark the exception as retrieved, because the caller may have stopped waiting.
                 future.exception()
 
 

@@ -18,9 +18,9 @@ class DisconnectedError(ConsumerError):
 
 def connect_error(address: str, error: OSError, security: SecurityConfig) -> ConsumerError:
     """Return the error for a connection that could not be made, with a hint at its likely cause."""
-    found = tls_error(address, error) if isinstance(error, ssl.SSLError) else None
-    if found is not None:
-        return found
+    failure = tls_error(address, error) if isinstance(error, ssl.SSLError) else None
+    if failure is not None:
+        return failure
     is_shut = isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError))
     hint = TLS_HINT if security.uses_tls and is_shut else ""
     return DisconnectedError(f"{address} cannot be reached: {error}{hint}")

@@ -12,7 +12,7 @@ _SCRATCH_BYTES: Final = 64 * 1024
 _SIZE_BYTES: Final = 4
 
 FRAME_BYTES_MAX: Final = 1 << 30
-"""Upper bound of any legitimate response; a larger size did not come from a broker."""
+"""Upper bound of any valid response; a larger size was not sent by a broker."""
 
 GREETING_BYTES_MAX: Final = 1 << 20
 """The bound before the peer has proved to be a broker; handshake responses have some hundred
@@ -32,7 +32,7 @@ def checked_size(head: bytes, bytes_max: int) -> int:
     if size <= bytes_max:
         return size
     if head.startswith(_TLS_ALERT):
-        raise ValueError("this listener wants TLS; security_protocol must be SSL or SASL_SSL")
+        raise ValueError("this listener requires TLS; set security_protocol to SSL or SASL_SSL")
     if head == b"HTTP":
         raise ValueError("this is a web server, not a broker")
     raise ValueError(f"a frame of {size} bytes")
@@ -51,7 +51,7 @@ class FrameReader:
         self._large: bytearray | None = None
         self._filled = 0
         self.bytes_max = GREETING_BYTES_MAX
-        """Limit for a frame; to be raised to FRAME_BYTES_MAX after the handshake."""
+        """Frame size limit; the caller raises it to FRAME_BYTES_MAX after the handshake."""
 
     def buffer(self) -> memoryview:
         """The buffer for the next bytes to receive; never empty."""
@@ -93,7 +93,7 @@ class FrameReader:
         self._begin = self._end = 0
 
     def _make_room(self) -> None:
-        """Move the unconsumed bytes to the start, so that the frame they begin will fit."""
+        """Move the unconsumed bytes to the start, to make room for the rest of their frame."""
         left = self._end - self._begin
         if self._begin:
             self._scratch[:left] = self._scratch[self._begin : self._end]

@@ -1,9 +1,8 @@
-"""The handshake of a connection: version negotiation, then SASL; the latter again before its
+"""The handshake of a connection: version negotiation, then SASL, which is repeated before the
 session ends.
 
-Written as a generator, so that the event loop's connections and the thread's share it: it yields
-requests, is sent the responses, and returns the result. Authentication follows KIP-152, and
-KIP-368 for the second time.
+A generator, so that asyncio and blocking connections share it: it yields requests, receives the
+responses, and returns the result. Authentication follows KIP-152, reauthentication KIP-368.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
 SOFTWARE_NAME: Final = "kohort-python"
 
 ROUNDS_MAX: Final = 4
-"""The most tokens that a client sends: PLAIN one, SCRAM two, OAUTHBEARER one or two."""
+"""Maximum number of tokens that a client sends: PLAIN one, SCRAM two, OAUTHBEARER one or two."""
 
 NONCE_BYTES: Final = 24
 
@@ -55,10 +54,10 @@ def greeting(
     nonce: str,
     token: OAuthToken | None = None,
 ) -> Greeting:
-    """Perform the handshake; to be driven by `advance`.
+    """Perform the handshake; drive it with `advance`.
 
     Args:
-        nonce: for SCRAM, as `mechanism` has it.
+        nonce: for SCRAM, see `mechanism`.
         token: for OAUTHBEARER.
 
     Raises:
@@ -80,7 +79,7 @@ def authentication(
     nonce: str,
     token: OAuthToken | None,
 ) -> Greeting:
-    """Authenticate for the first time, or again (KIP-368). Raises as `greeting` does."""
+    """Authenticate or reauthenticate (KIP-368). Raises as `greeting` does."""
     yield from _choose_mechanism(address, security, versions)
     rules = _rules(security, nonce, token)
     try:
@@ -116,7 +115,7 @@ def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]
     if answer.error_code:
         raise DecodeError(f"ApiVersions: {ErrorCode(answer.error_code).name}")
     return ApiVersionTable(
-        {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     )
 
 
@@ -136,11 +135,11 @@ def _choose_mechanism(
     try:
         version = versions.best(SaslHandshakeRequest)
     except UnsupportedVersionError:
-        # The listener would not understand any further request.
+        # The connection cannot be used for any further request.
         raise _without_sasl(address, security) from None
     if version < 1:
         raise UnsupportedVersionError(
-            f"{address}: the broker is too old: SASL needs Kafka 1.0 or later",
+            f"{address}: the broker is too old for SASL, which needs Kafka 1.0 or later",
             ErrorCode.UNSUPPORTED_VERSION,
         )
     answer = yield Ask(SaslHandshakeRequest(mechanism=name), version)
@@ -148,7 +147,7 @@ def _choose_mechanism(
     if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(sorted(answer.mechanisms)[:10]) or "none"
         raise UnsupportedMechanismError(
-            f"{address}: the broker does not offer {name} on this listener, but {offered};"
+            f"{address}: the broker does not offer {name} on this listener; it offers {offered};"
             " change sasl_mechanism, or the broker's sasl.enabled.mechanisms",
             code,
         )
@@ -171,20 +170,20 @@ def _authenticate(
         answer = yield Ask(SaslAuthenticateRequest(auth_bytes=token), version)
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
-            said = f" ({printable(answer.error_message)})" if answer.error_message else ""
+            detail = f" ({printable(answer.error_message)})" if answer.error_message else ""
             raise AuthenticationError(
-                f"{_attempt(address, security)} failed: {code.name}{said}; {_advice(security)}",
+                f"{_attempt(address, security)} failed: {code.name}{detail}; {_advice(security)}",
                 code,
             )
         lifetime_ms = max(answer.session_lifetime_ms, 0)
         token = rules.answer(answer.auth_bytes)
-    raise SaslError("the broker goes on asking")
+    raise SaslError("the broker asked for more tokens than the mechanism has")
 
 
 def _without_sasl(address: str, security: SecurityConfig) -> UnsupportedMechanismError:
     return UnsupportedMechanismError(
         f"{address}: this listener does not use SASL; security_protocol must be"
-        f" {'SSL' if security.uses_tls else 'PLAINTEXT'} there, or the address another one",
+        f" {'SSL' if security.uses_tls else 'PLAINTEXT'} for this address",
         ErrorCode.ILLEGAL_SASL_STATE,
     )
 

@@ -1,4 +1,4 @@
-"""Waits for tokens on an event loop, and runs there the coroutines that fetch them."""
+"""Waits for tokens on an event loop, and runs coroutine providers on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kohort.client.net.tokens import Attempt, TokenSource
 
 
 async def token_for(security: SecurityConfig, timeout_s: float) -> OAuthToken | None:
-    """Return a token if the mechanism needs one, for an authentication that begins now.
+    """Return a token for an authentication that begins now; None if the mechanism needs none.
 
     Raises:
-        TokenError: the provider has raised, has not answered within `timeout_s`, or its answer is
-            no token.
+        TokenError: the provider raised, did not return within `timeout_s`, or returned no valid
+            token.
     """
     return None if security.tokens is None else await token_of(security.tokens, timeout_s)
 
@@ -24,7 +24,7 @@ async def token_of(tokens: TokenSource, timeout_s: float) -> OAuthToken:
     """Return a token. Raises TokenError, as above."""
     attempt = tokens.ask(timeout_s, runner=_Loop(asyncio.get_running_loop()))
     waiting = asyncio.wrap_future(attempt)
-    # It may end after the wait for it.
+    # The call may complete after this wait has timed out.
     waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
     if not waiting.done():
         await asyncio.wait([waiting], timeout=tokens.wait_max_s(timeout_s))
@@ -32,12 +32,13 @@ async def token_of(tokens: TokenSource, timeout_s: float) -> OAuthToken:
 
 
 class _Loop:
-    """A loop as a `Runner`."""
+    """Runs coroutines on an event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._task: asyncio.Task[None] | None = None
-        """The present fetch; held here, since a loop holds its tasks only weakly."""
+        """The running call; referenced here, because a loop keeps only weak references to its
+        tasks."""
 
     @property
     def is_closed(self) -> bool:
@@ -46,7 +47,7 @@ class _Loop:
     def run(self, call: Callable[[], Awaitable[object]], attempt: Attempt) -> None:
         def start() -> None:
             attempt.begin()
-            self._task = self._loop.create_task(_awaited(call, attempt), name="ask for a token")
+            self._task = self._loop.create_task(_awaited(call, attempt), name="fetch a token")
 
         self._loop.call_soon_threadsafe(start)
 
@@ -57,7 +58,7 @@ async def _awaited(call: Callable[[], Awaitable[object]], attempt: Attempt) -> N
         async with limit:
             answer = await call()
     except asyncio.CancelledError as error:
-        # The loop ends, or the application's code cancels itself.
+        # The loop is shutting down, or the application's coroutine was cancelled.
         attempt.fail(error)
         raise
     except Exception as error:  # noqa: BLE001 - the application's; raised where it is waited for.

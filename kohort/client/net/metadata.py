@@ -1,4 +1,4 @@
-"""Keeps topic metadata fresh: refreshes it on demand and periodically.
+"""Refreshes topic metadata, on demand and periodically.
 
 Also detects topics subscribed to by name, and assigned partitions, that do not exist.
 """
@@ -82,7 +82,7 @@ class MetadataKeeper:
         """
         self._expected.expect(topics, partitions, loop_ms())
         self._error = None
-        names = {*topics, *(one.topic for one in partitions)}
+        names = {*topics, *(partition.topic for partition in partitions)}
         if any(topic not in self.cluster.topics for topic in names):
             self.want()
         else:
@@ -123,7 +123,7 @@ class MetadataKeeper:
     async def _run(self) -> None:
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
-        told: set[type[ConsumerError]] = set()
+        logged: set[type[ConsumerError]] = set()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._age_s):
@@ -132,10 +132,9 @@ class MetadataKeeper:
             try:
                 await self.refresh()
             except (DisconnectedError, BrokerUnreachableError) as error:
-                # Polls return nothing meanwhile, so the log must say why: once for a lost
-                # connection, and once for there being no broker.
-                level = logging.DEBUG if type(error) in told else logging.WARNING
-                told.add(type(error))
+                # Polls return nothing meanwhile, so the log must say why: once per kind of error.
+                level = logging.DEBUG if type(error) in logged else logging.WARNING
+                logged.add(type(error))
                 logger.log(level, "%s", error)
                 self._is_wanted.set()
                 await asyncio.sleep(backoff.fail() / 1000)
@@ -145,11 +144,11 @@ class MetadataKeeper:
                 await asyncio.sleep(backoff.fail() / 1000)
             else:
                 if backoff.failure_count:
-                    logger.warning("the cluster answers again")
+                    logger.warning("the cluster is reachable again")
                 backoff.succeed()
-                told.clear()
-                # Pauses between refreshes however often one is requested: a cluster in change must
-                # not be flooded.
+                logged.clear()
+                # Pause after each refresh, so that a cluster whose leaders change is not flooded
+                # with requests.
                 await asyncio.sleep(config.retry_backoff_ms / 1000)
 
     @property
@@ -163,7 +162,7 @@ class MetadataKeeper:
         missed, error = self._expected.compare(self.cluster.topics, loop_ms())
         if missed:
             logger.warning(
-                "%s: there is no such topic or partition; it is waited for", ", ".join(missed)
+                "%s: no such topic or partition; waiting for it to be created", ", ".join(missed)
             )
         if error is not None:
             self._error = error

@@ -1,9 +1,9 @@
-"""Tokens of OAUTHBEARER as values: what a provider may return, and how long a token is good.
+"""OAUTHBEARER tokens: what a provider may return, and how long a token is valid.
 
 Any common form of provider is accepted: a function without arguments, plain or a coroutine
-function; or an object with a method `token`, and perhaps `extensions`, as aiokafka and kafka-python
-want it. Either returns an `OAuthToken`, a tuple as confluent-kafka's oauth_cb does, or only the
-text of the token.
+function; or an object with a method `token`, and optionally `extensions`, as for aiokafka and
+kafka-python. Either returns an `OAuthToken`, a tuple as confluent-kafka's oauth_cb does, or just
+the token's text.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ SETTING: Final = "sasl_oauth_token_provider"
 """The name of the setting, for errors."""
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
-"""Kohort's broker takes 16 KiB; Kafka's default for the whole request is 512 KiB."""
+"""Kohort's broker accepts 16 KiB; Kafka's default for the whole request is 512 KiB."""
 
 RENEW_AT: Final = 0.8
-"""Share of a token's life after which another is asked for, as Kafka's
+"""Share of a token's lifetime after which it is renewed, as Kafka's
 sasl.login.refresh.window.factor."""
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
 _OWN_NAME: Final = "auth"
-"""The key under which the token itself is sent."""
+"""The key of the token itself in the client's message."""
 
 
 class NoTokenError(ValueError):
-    """A provider's answer is no token. The text does not contain it."""
+    """The provider did not return a valid token. The message does not contain the value."""
 
 
 class TokenObject(Protocol):
-    """A provider as aiokafka's AbstractTokenProvider; it may have a method `extensions`, too."""
+    """A provider like aiokafka's AbstractTokenProvider; it may also have a method `extensions`."""
 
     def token(self) -> Any:  # noqa: ANN401 - or a coroutine of it.
-        """Return a token in any of the forms."""
+        """Return a token in any of the accepted forms."""
 
 
 TokenProvider: TypeAlias = Callable[[], Any] | TokenObject
@@ -48,26 +48,26 @@ TokenProvider: TypeAlias = Callable[[], Any] | TokenObject
 
 @dataclass(frozen=True, slots=True)
 class OAuthToken:
-    """A token with what the client has to know about it."""
+    """A token, its expiry and its SASL extensions."""
 
     value: str = dataclasses.field(repr=False)
     """The token as it is sent, usually a JWT."""
     expires_s: float | None = None
-    """When it expires, as `time.time` counts. None: unknown, so that every authentication asks for
-    a token of its own."""
+    """Expiry, in seconds as `time.time`. None: unknown, so every authentication fetches a new
+    token."""
     extensions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """SASL extensions, sent with the token to the broker (KIP-342): names of letters, and text."""
 
 
 def token_from(given: object, now_s: float) -> OAuthToken:
-    """Return the token that a provider means by its answer.
+    """Convert a provider's return value to a token.
 
     Args:
         given: an OAuthToken, a text, or a tuple: token, expiry, principal, extensions, the latter
             two optional. The principal is not used: brokers find it in the token.
 
     Raises:
-        NoTokenError: it is no token, or none that can be used now.
+        NoTokenError: it is not a valid token, or it has expired.
     """
     match given:
         case OAuthToken():
@@ -80,35 +80,35 @@ def token_from(given: object, now_s: float) -> OAuthToken:
             token = OAuthToken(value, _seconds(expires_s), _texts(extensions or {}))
         case _:
             raise NoTokenError(
-                f"an object of type {type(given).__name__} is no token; return an OAuthToken, or"
-                " the token and when it expires (seconds, as time.time counts)"
+                f"an object of type {type(given).__name__} is not a token; return an OAuthToken,"
+                " or the token and its expiry (in seconds, as time.time)"
             )
     _check(token, now_s)
     return token
 
 
 def is_fresh(token: OAuthToken, fetched_s: float, now_s: float) -> bool:
-    """Whether a token that was fetched then can be used again without asking for another."""
+    """Whether a token fetched at `fetched_s` can be reused without fetching another."""
     if token.expires_s is None:
         return False
     return now_s < fetched_s + RENEW_AT * (token.expires_s - fetched_s)
 
 
 def is_good(token: OAuthToken, now_s: float) -> bool:
-    """Whether a token that has been used already still can be."""
+    """Whether a token that was used before has not expired yet."""
     return token.expires_s is not None and now_s < token.expires_s
 
 
 class Provider:
-    """What the application has given, in one form."""
+    """The application's provider, whatever its form."""
 
     def __init__(self, given: object) -> None:
-        """Raises ValueError if it is no provider."""
+        """Raises ValueError if it is not a provider."""
         token = getattr(given, "token", None)
         call = token if callable(token) else given
         if not callable(call) or isinstance(given, type):
             raise ValueError(  # noqa: TRY004 - as for all settings.
-                "it has to be a function without arguments, or an object with a method token()"
+                "it must be a function without arguments, or an object with a method token()"
             )
         self._call: Callable[[], Any] = call
         extensions = getattr(given, "extensions", None) if callable(token) else None
@@ -116,7 +116,7 @@ class Provider:
         self.is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
             type(call).__call__
         )
-        """Whether calling it only makes a coroutine, so that it does not block."""
+        """Whether calling it returns a coroutine, so that the call does not block."""
 
     def begin(self) -> Any:  # noqa: ANN401 - as the application has it.
         """Call it. Returns its answer, or an awaitable of it."""
@@ -138,13 +138,13 @@ def is_awaitable(answer: object) -> bool:
 
 def _check(token: OAuthToken, now_s: float) -> None:
     if not _TOKEN.fullmatch(token.value):
-        raise NoTokenError("a token is a text of printable ASCII without spaces")
+        raise NoTokenError("a token must be printable ASCII without spaces")
     if len(token.value) > TOKEN_BYTES_MAX:
         raise NoTokenError(
-            f"a token of {len(token.value)} bytes; {TOKEN_BYTES_MAX} at most are sent"
+            f"the token has {len(token.value)} bytes; at most {TOKEN_BYTES_MAX} are allowed"
         )
     if token.expires_s is not None and not _seconds(token.expires_s) > now_s:
-        raise NoTokenError(f"the token has expired {now_s - token.expires_s:.0f} s ago")
+        raise NoTokenError(f"the token expired {now_s - token.expires_s:.0f} s ago")
     if sum(map(len, _texts(token.extensions).values())) > TOKEN_BYTES_MAX:
         raise NoTokenError(f"extensions of more than {TOKEN_BYTES_MAX} bytes")
 
@@ -152,13 +152,13 @@ def _check(token: OAuthToken, now_s: float) -> None:
 def _seconds(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise NoTokenError(
-            f"its expiry is a {type(given).__name__}, not seconds as time.time counts"
+            f"its expiry is a {type(given).__name__}, not seconds as returned by time.time"
         )
     return given
 
 
 def _texts(given: object) -> Mapping[str, str]:
-    """Return extensions that can be sent."""
+    """Check the extensions; return them as text."""
     if not isinstance(given, Mapping):
         raise NoTokenError(f"its extensions are a {type(given).__name__}, not a dict")
     for name, value in given.items():

@@ -1,5 +1,5 @@
-"""Opens the event loop's connections: a token if one is needed, then TCP and TLS, then the
-handshake.
+"""Opens connections on the event loop: fetches a token if needed, connects by TCP and TLS, performs
+the handshake.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ async def open_connection(host: str, port: int, config: ConnectionConfig) -> Bro
     """Connect, negotiate versions and authenticate.
 
     Raises:
-        DisconnectedError: no response, or not that of a Kafka broker.
+        DisconnectedError: no response, or the peer is not a Kafka broker.
         AuthenticationError: the broker rejects the credentials, or fails to prove its identity.
-        TokenError: there is no token to authenticate with.
+        TokenError: the provider returned no token.
     """
     address = f"{host}:{port}"
     connection: BrokerConnection | None = None
-    # First: a broker does not wait for long.
+    # Get the token first, because a broker closes a connection that does not authenticate soon.
     token = await token_for(config.security, config.request_timeout_ms / 1000)
     try:
         async with asyncio.timeout(config.request_timeout_ms / 1000):
@@ -55,12 +55,12 @@ async def open_connection(host: str, port: int, config: ConnectionConfig) -> Bro
 
 async def _context(security: SecurityConfig) -> ssl.SSLContext | None:
     if security.files is not None:
-        return await run_in_thread(security.files.context, "look at certificates")
+        return await run_in_thread(security.files.context, "load certificates")
     return security.tls_context
 
 
 async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
-    """Connect to whichever of the host's addresses answers first (RFC 8305).
+    """Connect to the first of the host's addresses that answers (RFC 8305).
 
     Attempts start one after another, NEXT_ADDRESS_S apart, or as soon as the previous one has
     failed.
@@ -86,10 +86,10 @@ async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConn
                 timeout=NEXT_ADDRESS_S if places else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            for one in done:
-                attempts.remove(one)
+            for task in done:
+                attempts.remove(task)
                 try:
-                    return one.result()
+                    return task.result()
                 except OSError as error:
                     failure = error
     finally:
@@ -115,9 +115,9 @@ async def _connect_to(
             ssl=context,
             server_hostname=host if context is not None else None,
         )
-    found = transport.get_extra_info("socket")
-    if found is not None:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    raw_socket = transport.get_extra_info("socket")
+    if raw_socket is not None:
+        raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return connection
 
 

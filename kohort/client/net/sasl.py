@@ -1,4 +1,4 @@
-"""SASL mechanisms as pure rules: the broker's tokens in, the client's tokens out.
+"""SASL mechanisms, without I/O: the broker's tokens in, the client's tokens out.
 
 PLAIN (RFC 4616), SCRAM (RFC 5802; with SHA-256 RFC 7677), without channel binding, which Kafka
 does not support, and OAUTHBEARER (RFC 7628). As in Kafka's own clients and brokers, names and
@@ -19,11 +19,10 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
 ITERATIONS_MAX: Final = 1 << 17
-"""Kafka's maximum is 16,384. This many take about a tenth of a second, during which the loop is
-blocked."""
+"""Kafka's maximum is 16,384. This many iterations take about 0.1 s."""
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
-"""Upper bound; tokens of these mechanisms have one or two hundred bytes."""
+"""Upper bound; real tokens of these mechanisms have one or two hundred bytes."""
 
 
 class SaslError(Exception):
@@ -47,7 +46,7 @@ class Mechanism(Protocol):
 
 
 def mechanism(name: str, user: str, password: str, nonce: str) -> Mechanism:
-    """Create one of `MECHANISMS` that use a password.
+    """Create a mechanism that uses a password.
 
     Args:
         nonce: printable ASCII without commas, never used before; only SCRAM sends it.
@@ -72,7 +71,7 @@ class Plain:
 
 
 class OAuthBearer:
-    """OAUTHBEARER: sends a token that somebody has issued whom the broker trusts."""
+    """OAUTHBEARER: sends a token of an issuer that the broker trusts."""
 
     def __init__(self, token: OAuthToken) -> None:
         parts = [f"auth=Bearer {token.value}"]
@@ -84,11 +83,11 @@ class OAuthBearer:
         return self._token
 
     def answer(self, token: bytes) -> bytes | None:
-        """Return None for a token that was accepted. Why one is refused the broker tells in JSON;
-        the failure itself comes in the answer to an empty message.
+        """Return None if the token was accepted. If not, the broker sends the reason as JSON, and
+        fails the authentication in its response to an empty message.
         """
         if self._refusal is not None:
-            raise SaslError(f"the broker refuses the token: {self._refusal}")
+            raise SaslError(f"the broker rejected the token: {self._refusal}")
         if not token:
             return None
         self._refusal = printable(token.decode(errors="replace"))
@@ -128,10 +127,10 @@ class Scram:
         salted = scram.salted_password(name, self._password, salt, iterations)
         keys = scram.keys_of(name, salted)
         without_proof = f"c={scram.BINDING},r={nonce}"
-        said = f"{self._first_bare},{server_first},{without_proof}".encode()
-        signature = scram.signature(name, keys.stored_key, said)
+        auth_message = f"{self._first_bare},{server_first},{without_proof}".encode()
+        signature = scram.signature(name, keys.stored_key, auth_message)
         proof = scram.xor(scram.client_key(name, salted), signature)
-        self._server_signature = scram.signature(name, keys.server_key, said)
+        self._server_signature = scram.signature(name, keys.server_key, auth_message)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _parsed(self, server_first: str) -> tuple[str, bytes, int]:
@@ -139,7 +138,7 @@ class Scram:
         parts = server_first.split(",")
         # Optional extensions may follow. A mandatory one would come first (m=).
         if len(parts) < 3 or [part[:2] for part in parts[:3]] != ["r=", "s=", "i="]:
-            raise SaslError("the broker's first token is not one of SCRAM")
+            raise SaslError("the broker's first token is not a SCRAM message")
         nonce, iterations = parts[0][2:], parts[2][2:]
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslError("the broker's nonce does not continue ours")
@@ -148,7 +147,7 @@ class Scram:
             raise SaslError("the broker's iteration count is not a number")
         if not scram.ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
             raise SaslError(
-                f"the broker asks for {int(iterations)} iterations; {scram.ITERATIONS_MIN} to"
+                f"the broker requires {int(iterations)} iterations; {scram.ITERATIONS_MIN} to"
                 f" {ITERATIONS_MAX} are accepted"
             )
         return nonce, salt, int(iterations)
@@ -158,18 +157,22 @@ class Scram:
         if first.startswith("e="):
             raise SaslError(f"the broker answers {first[2:][:100]!r}")
         if not first.startswith("v="):
-            raise SaslError("the broker's last token is not one of SCRAM")
+            raise SaslError("the broker's last token is not a SCRAM message")
         if not hmac.compare_digest(_decoded(first[2:]), expected):
-            raise SaslError("the broker has not proved that it knows the password; who is it?")
+            raise SaslError(
+                "the broker did not prove that it knows the password; it may be an impostor"
+            )
 
 
 def printable(text: str) -> str:
-    """Shorten what a peer has said, for an error; it may go to a terminal or a log."""
-    return "".join(one if one.isprintable() else "?" for one in text[:300])
+    """Return a peer's text shortened and without control characters, for errors that go to
+    terminals and logs.
+    """
+    return "".join(char if char.isprintable() else "?" for char in text[:300])
 
 
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:  # binascii.Error is one.
-        raise SaslError("the broker's token is not base64 where it should be") from None
+        raise SaslError("the broker's token has invalid base64") from None

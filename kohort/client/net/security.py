@@ -26,20 +26,19 @@ _FILES: Final = {
     "ssl_password": None,
     "ssl_check_hostname": True,
 }
-"""The settings that make a context, and what they are by default."""
+"""The settings of certificate files and their defaults."""
 
 _NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
 )
-"""What OpenSSL, depending on its version, calls a response that is not TLS."""
+"""OpenSSL's reasons for a response that is not TLS, depending on its version."""
 
 TLS_HINT: Final = (
-    "; is this a listener with TLS? If it is not, security_protocol must be PLAINTEXT or"
-    " SASL_PLAINTEXT"
+    "; if this listener does not use TLS, set security_protocol to PLAINTEXT or SASL_PLAINTEXT"
 )
 SASL_HINT: Final = (
-    "; a listener that wants SASL, which this client does not use, does the same: then"
-    " security_protocol must be SASL_PLAINTEXT or SASL_SSL"
+    "; this may be a listener that requires SASL: then set security_protocol to"
+    " SASL_PLAINTEXT or SASL_SSL"
 )
 
 
@@ -51,11 +50,10 @@ class SecuritySettings:
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, matching the listener."""
     ssl_context: ssl.SSLContext | None = None
     """The TLS context; by default one with the system's trusted authorities that checks the host
-    name. To use what the settings below do not have, load it into one made by
-    `ssl.create_default_context`."""
+    name. For options that the settings below lack, create one with `ssl.create_default_context`."""
     ssl_cafile: str | None = None
-    """PEM file with the authorities to trust, instead of the system's. This file and the next two
-    may be renewed: a new connection uses what they say then."""
+    """PEM file with the CAs to trust, instead of the system's. This file and the next two may be
+    renewed: each new connection uses their current content."""
     ssl_cadata: str | None = dataclasses.field(default=None, repr=False)
     """The same as a text."""
     ssl_certfile: str | None = None
@@ -64,11 +62,11 @@ class SecuritySettings:
     ssl_password: str | None = dataclasses.field(default=None, repr=False)
     """The password of an encrypted private key."""
     ssl_check_hostname: bool = True
-    """Whether the broker's certificate has to name the host; False is for tests alone."""
+    """Whether the broker's certificate must name the host; False is for tests only."""
     sasl_mechanism: str = "PLAIN"
     """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     sasl_plain_username: str | None = None
-    """Used by all mechanisms that know passwords, not only PLAIN."""
+    """Used by all mechanisms with passwords, not only PLAIN."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
     sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
     """A function, or coroutine function, that returns a token and its expiry, for OAUTHBEARER; or
@@ -77,16 +75,16 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig(SecuritySettings):
-    """The settings, checked, with what all connections share."""
+    """The checked settings, and the state that all connections share."""
 
     tokens: TokenSource | None = dataclasses.field(
         default=None, init=False, repr=False, compare=False
     )
-    """The tokens of the provider; all connections share them."""
+    """The provider's tokens, shared by all connections."""
     files: RenewedContext | None = dataclasses.field(
         default=None, init=False, repr=False, compare=False
     )
-    """The context of the files above, if any are given."""
+    """The context of the files above, if any are set."""
 
     def __post_init__(self) -> None:
         """Check that the settings are valid and consistent.
@@ -96,7 +94,8 @@ class SecurityConfig(SecuritySettings):
         """
         if self.security_protocol not in PROTOCOLS:
             raise ConfigError(
-                f"security_protocol: {self.security_protocol!r} is none of {', '.join(PROTOCOLS)}"
+                f"security_protocol: {self.security_protocol!r} is not one of"
+                f" {', '.join(PROTOCOLS)}"
             )
         self._check_tls()
         self._check_sasl()
@@ -107,10 +106,10 @@ class SecurityConfig(SecuritySettings):
 
     @property
     def tls_context(self) -> ssl.SSLContext | None:
-        """The TLS context for a connection that is made now; None without TLS.
+        """The TLS context for a new connection; None without TLS.
 
-        Without an `ssl_context`, the first use loads all trusted authorities of the system. That
-        takes tens of milliseconds, so avoid it on an event loop; as with files, which are read.
+        Without an `ssl_context`, the first use loads all of the system's CAs, which takes tens of
+        milliseconds, and later ones may read changed files: avoid it on an event loop.
         """
         if self.files is not None:
             return self.files.context()
@@ -131,27 +130,27 @@ class SecurityConfig(SecuritySettings):
         return self.security_protocol.startswith("SASL_")
 
     def discard(self, token: OAuthToken | None) -> None:
-        """Make the next attempt with another token: what a broker has refused may be this one."""
+        """Use another token for the next attempt, because the broker may have rejected this one."""
         if token is not None and self.tokens is not None:
             self.tokens.discard(token)
 
     def _check_tls(self) -> None:
         if not self.uses_tls and self.ssl_context is not None:
             raise ConfigError(
-                f"ssl_context is given, but security_protocol is {self.security_protocol};"
-                " make it SSL or SASL_SSL, or leave ssl_context away"
+                f"ssl_context is set, but security_protocol is {self.security_protocol};"
+                " set it to SSL or SASL_SSL, or remove ssl_context"
             )
-        given = [name for name, default in _FILES.items() if getattr(self, name) != default]
-        if not given:
+        names = [name for name, default in _FILES.items() if getattr(self, name) != default]
+        if not names:
             return
         if not self.uses_tls:
             raise ConfigError(
-                f"{given[0]} is given, but security_protocol is {self.security_protocol}; make it"
-                f" SSL or SASL_SSL, or leave {given[0]} away"
+                f"{names[0]} is set, but security_protocol is {self.security_protocol}; set it to"
+                f" SSL or SASL_SSL, or remove {names[0]}"
             )
         if self.ssl_context is not None:
             raise ConfigError(
-                f"{given[0]} and ssl_context are given; leave one away, or load into ssl_context"
+                f"{names[0]} and ssl_context are both set; remove one, or load into ssl_context"
                 " what it should have"
             )
         files = TlsFiles(**{name.removeprefix("ssl_"): getattr(self, name) for name in _FILES})
@@ -162,44 +161,43 @@ class SecurityConfig(SecuritySettings):
         if not self.uses_sasl:
             if user is not None or password is not None:
                 raise ConfigError(
-                    "sasl_plain_username and sasl_plain_password are given, but security_protocol"
-                    f" is {self.security_protocol}, which does not use them; make it"
+                    "sasl_plain_username and sasl_plain_password are set, but security_protocol"
+                    f" is {self.security_protocol}, which does not use them; set it to"
                     " SASL_PLAINTEXT or SASL_SSL"
                 )
             if self.sasl_oauth_token_provider is not None:
                 raise ConfigError(
-                    f"{SETTING} is given, but security_protocol is {self.security_protocol}, which"
-                    " does not use it; make it SASL_SSL or SASL_PLAINTEXT"
+                    f"{SETTING} is set, but security_protocol is {self.security_protocol}, which"
+                    " does not use it; set it to SASL_SSL or SASL_PLAINTEXT"
                 )
             return
         if self.sasl_mechanism not in MECHANISMS:
             raise ConfigError(
-                f"sasl_mechanism: {self.sasl_mechanism!r} is none of {', '.join(MECHANISMS)}"
+                f"sasl_mechanism: {self.sasl_mechanism!r} is not one of {', '.join(MECHANISMS)}"
             )
         if self.uses_tokens:
             self._check_tokens()
             return
         if self.sasl_oauth_token_provider is not None:
             raise ConfigError(
-                f"{SETTING} is given, but sasl_mechanism is {self.sasl_mechanism}, not"
-                f" {OAUTHBEARER}"
+                f"{SETTING} is set, but sasl_mechanism is {self.sasl_mechanism}, not {OAUTHBEARER}"
             )
         if not user or not password:
             raise ConfigError(
                 f"security_protocol is {self.security_protocol}: sasl_plain_username and"
-                " sasl_plain_password must both be given"
+                " sasl_plain_password must both be set"
             )
         if "\0" in user + password:
-            raise ConfigError("user names and passwords cannot have a NUL in them")
+            raise ConfigError("user names and passwords must not contain NUL")
 
     def _check_tokens(self) -> None:
         if self.sasl_plain_username is not None or self.sasl_plain_password is not None:
             raise ConfigError(
-                "sasl_plain_username and sasl_plain_password are given, but sasl_mechanism is"
+                "sasl_plain_username and sasl_plain_password are set, but sasl_mechanism is"
                 f" {OAUTHBEARER}, which does not use them"
             )
         if self.sasl_oauth_token_provider is None:
-            raise ConfigError(f"sasl_mechanism is {OAUTHBEARER}: {SETTING} must be given")
+            raise ConfigError(f"sasl_mechanism is {OAUTHBEARER}: {SETTING} must be set")
         try:
             tokens = TokenSource(self.sasl_oauth_token_provider)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Runs blocking work in a thread of its own.
+"""Runs blocking work in a new thread.
 
 The loop's default executor is not used: it belongs to the application, which may have filled it.
 """

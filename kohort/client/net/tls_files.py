@@ -1,9 +1,9 @@
-"""TLS by certificate files, which somebody else may renew: new connections use what the files say
-then, without a restart.
+"""TLS contexts from certificate files that may be renewed: new connections use the current files,
+without a restart.
 
-The files are looked at when a connection is made: three calls of stat. What has changed is loaded
-into a new context, since to an old one authorities can only be added. If it cannot be loaded, for
-example because it is half written, the old one stays until the files change again.
+Each new connection checks the files with three calls of stat. Changed files are loaded into a new
+context, because CAs can only be added to an existing one. If loading fails, for example because a
+file is half written, the old context stays until the files change again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kohort.client.core.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 FILE_BYTES_MAX: Final = 16 << 20
-"""Bundles with all public authorities have 250 KB."""
+"""Bundles with all public CAs have 250 KB."""
 
 CAFILE: Final = "ssl_cafile"
 CADATA: Final = "ssl_cadata"
@@ -31,11 +31,11 @@ PASSWORD: Final = "ssl_password"  # noqa: S105 - the name of the setting.
 _MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 _Seen: TypeAlias = tuple[int, int, int, int]
-"""Inode, size, and the times of change; links are followed, so that their target counts."""
+"""Inode, size and change times; of a link's target."""
 
 
 class TlsFilesError(ConfigError):
-    """A file cannot be used; `setting` names it, and `why` says it without that name."""
+    """A file cannot be used; `setting` names it, `why` is the reason."""
 
     def __init__(self, setting: str, why: str) -> None:
         super().__init__(f"{setting}: {why}")
@@ -45,29 +45,29 @@ class TlsFilesError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a context is made of; None for what is not given."""
+    """The settings of a context; None if not set."""
 
     cafile: str | None = None
-    """PEM file with the authorities to trust, in place of the system's."""
+    """PEM file with the CAs to trust, instead of the system's."""
     cadata: str | None = None
     """The same as a text."""
     certfile: str | None = None
-    """PEM file with the client's certificate and those that lead to an authority."""
+    """PEM file with the client's certificate chain."""
     keyfile: str | None = None
-    """PEM file with its private key, if that is not in `certfile`."""
+    """PEM file with the private key, if `certfile` does not have it."""
     password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
 
     def check(self) -> None:
         """Raise a TlsFilesError for settings that contradict each other."""
         if self.cafile is not None and self.cadata is not None:
-            raise TlsFilesError(CADATA, f"{CAFILE} is given as well; one of them is enough")
+            raise TlsFilesError(CADATA, f"{CAFILE} is set as well; use one of them")
         for setting, given in ((KEYFILE, self.keyfile), (PASSWORD, self.password)):
             if given is not None and self.certfile is None:
-                raise TlsFilesError(setting, f"is given, but no {CERTFILE}")
+                raise TlsFilesError(setting, f"is set, but {CERTFILE} is not")
 
     def load(self) -> ssl.SSLContext:
-        """Make a context of what the files say now. Raises a TlsFilesError."""
+        """Create a context from the current files. Raises a TlsFilesError."""
         for setting, path in self._paths():
             _check_size(setting, path)
         try:
@@ -81,12 +81,12 @@ class TlsFiles:
         return context
 
     def _load_own(self, context: ssl.SSLContext, certfile: str) -> None:
-        asked = False
+        was_password_used = False
 
         def password() -> str:
-            nonlocal asked
-            asked = True
-            # Never asked for at the terminal, which OpenSSL would do by itself.
+            nonlocal was_password_used
+            was_password_used = True
+            # Without this, OpenSSL would prompt at the terminal.
             return self.password or ""
 
         try:
@@ -95,30 +95,30 @@ class TlsFiles:
             if getattr(error, "reason", None) in _MISMATCHES:
                 raise TlsFilesError(
                     CERTFILE,
-                    f"{certfile!r}: the private key is not that of the first certificate",
+                    f"{certfile!r}: the private key does not match the first certificate",
                 ) from error
-            if asked and self.password is None:
+            if was_password_used and self.password is None:
                 raise TlsFilesError(
                     CERTFILE, f"its private key is encrypted, and {PASSWORD} is not set"
                 ) from error
-            if asked:
-                raise TlsFilesError(PASSWORD, "it is not that of the private key") from error
-            what = "it has to have a private key and its certificates"
+            if was_password_used:
+                raise TlsFilesError(PASSWORD, "it does not decrypt the private key") from error
+            expected = "it must contain a private key and its certificates"
             if self.keyfile is not None:
-                what = f"{KEYFILE} {self.keyfile!r} has to have its private key"
-            raise TlsFilesError(CERTFILE, f"{_why(error, certfile)}; {what}") from error
+                expected = f"{KEYFILE} {self.keyfile!r} must contain its private key"
+            raise TlsFilesError(CERTFILE, f"{_why(error, certfile)}; {expected}") from error
 
     def seen(self) -> tuple[_Seen | None, ...]:
-        """What tells that a file has changed; None for one that is not there."""
+        """Return what identifies each file's version; None for a missing file."""
         return tuple(_seen(path) for _, path in self._paths())
 
     def _paths(self) -> list[tuple[str, str]]:
-        given = ((CAFILE, self.cafile), (CERTFILE, self.certfile), (KEYFILE, self.keyfile))
-        return [(setting, path) for setting, path in given if path is not None]
+        settings = ((CAFILE, self.cafile), (CERTFILE, self.certfile), (KEYFILE, self.keyfile))
+        return [(setting, path) for setting, path in settings if path is not None]
 
 
 class RenewedContext:
-    """The context for new connections; to be used from any thread."""
+    """The context for new connections; thread-safe."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Load the files. Raises a TlsFilesError."""
@@ -129,9 +129,9 @@ class RenewedContext:
         self._context = files.load()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a connection that is made now; reads files."""
+        """Return the context for a new connection; may read files."""
         with self._lock:
-            # Before loading: a change that comes meanwhile is seen next time.
+            # Before loading, so that a change during loading is noticed next time.
             seen = self._files.seen()
             if seen != self._seen:
                 self._seen = seen
@@ -142,23 +142,23 @@ class RenewedContext:
         try:
             self._context = self._files.load()
         except TlsFilesError as error:
-            logger.warning("%s; the certificates that were there before stay in use", error)
+            logger.warning("%s; still using the previous certificates", error)
         else:
-            logger.info("certificates have changed, and new connections use them")
+            logger.info("certificates have changed; new connections use them")
 
 
 def _seen(path: str) -> _Seen | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - Path would be made for each connection.
+        status = os.stat(path)  # noqa: PTH116 - Path would be made for each connection.
     except (OSError, ValueError):
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _check_size(setting: str, path: str) -> None:
     seen = _seen(path)
     if seen is not None and seen[1] > FILE_BYTES_MAX:
-        raise TlsFilesError(setting, f"{path!r} has {seen[1]} bytes, which is no certificate")
+        raise TlsFilesError(setting, f"{path!r} has {seen[1]} bytes, too many for certificates")
 
 
 def _why(error: Exception, path: str | None) -> str:

@@ -1,10 +1,10 @@
-"""Asks the application for tokens (OAUTHBEARER), for all connections of one client.
+"""Fetches OAUTHBEARER tokens from the application's provider, for all connections of one client.
 
-A coroutine runs on the loop of the application, whichever thread wants the token. A plain function
-runs in a thread of its own, since it usually blocks; so it is called even while the loop is
-blocked. Either is called once at a time, and whatever it does, waiting for it ends.
+A coroutine function runs on the application's loop, whichever thread needs the token. A plain
+function runs in a new thread, since it usually blocks; so it runs even while the loop is blocked.
+There is one call at a time, and every wait for it has a timeout.
 
-Nothing here knows asyncio, which commands do without; `loop_tokens` has the loop's side.
+Does not import asyncio, which the command line does without; `loop_tokens` is the asyncio part.
 """
 
 from __future__ import annotations
@@ -32,56 +32,56 @@ from kohort.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 LATE_WAIT_S: Final = 1.0
-"""How long to wait for a new token while the old one is still good."""
+"""How long to wait for a new token while the old one is still valid."""
 
 _TEXT_MAX: Final = 300
 
 
 class Runner(Protocol):
-    """Runs coroutines for the source: a loop."""
+    """Runs coroutines: an event loop."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it runs nothing any more."""
+        """Whether the loop has ended."""
 
     def run(self, call: Callable[[], Awaitable[object]], attempt: Attempt) -> None:
-        """Await what `call` returns, from the loop's thread, and tell the attempt.
+        """Await the result of `call` on the loop, and report to `attempt`.
 
         Raises:
-            RuntimeError: it is closed.
+            RuntimeError: the loop is closed.
         """
 
 
 class TokenSource:
-    """The tokens of one provider; to be used from any thread."""
+    """The tokens of one provider; thread-safe."""
 
     def __init__(self, given: object, *, wall_s: Callable[[], float] = time.time) -> None:
-        """`wall_s` tells the time that expiries refer to.
+        """`wall_s` returns the time that expiries refer to.
 
         Raises:
-            ValueError: `given` is no provider.
+            ValueError: `given` is not a provider.
         """
         self._provider = Provider(given)
         self._wall_s = wall_s
         self._lock = threading.Lock()
         self._runner: Runner | None = None
-        """The loop of the application, once it has been seen."""
+        """The application's loop, once known."""
         self._token: OAuthToken | None = None
         self._fetched_s = 0.0
         self._attempt: Attempt | None = None
 
     def wait(self, attempt: Future[OAuthToken], timeout_s: float) -> OAuthToken:
-        """Return the token that `ask` has asked for; blocks. Raises TokenError."""
+        """Wait for the token that `ask` requested; blocks. Raises TokenError."""
         with suppress(TimeoutError):
             attempt.exception(self.wait_max_s(timeout_s))
         return self.settled(attempt, timeout_s)
 
     def ask(self, timeout_s: float, *, runner: Runner | None = None) -> Future[OAuthToken]:
-        """Ask for a token, without waiting; concurrent callers share one call of the provider.
+        """Request a token without waiting; concurrent callers share one call of the provider.
 
         Args:
-            timeout_s: how long the provider may take, if this begins a call.
-            runner: the caller's loop; a caller in a thread has none, and the last one is used.
+            timeout_s: how long the provider may take, if this starts a call.
+            runner: the caller's loop; None in a thread: use the last one.
         """
         with self._lock:
             self._runner = runner or self._runner
@@ -89,36 +89,34 @@ class TokenSource:
             if token is not None and is_fresh(token, self._fetched_s, self._wall_s()):
                 return _done(token)
             if running is not None and running.is_under_way:
-                # A loop that asks is not blocked any more.
+                # The loop that calls this is not blocked any more.
                 is_only_late = runner is not None and not running.is_begun
                 if running.age_s < running.timeout_s or is_only_late:
                     return running.future
-                # Another call would only wait beside it, and calls would pile up.
+                # Another call would hang as well, and calls would pile up.
                 return _failed(_error(_late(running, running.age_s)))
             attempt = self._attempt = Attempt(timeout_s, self._runner, self._take)
         self._begin(attempt)
         return attempt.future
 
     def discard(self, token: OAuthToken) -> None:
-        """Forget a token that a broker has refused."""
+        """Drop a token that a broker has rejected."""
         with self._lock:
             if self._token is token:
                 self._token = None
 
     def wait_max_s(self, timeout_s: float) -> float:
-        """How long to wait for what was asked for."""
+        """How long to wait for a requested token."""
         return min(timeout_s, LATE_WAIT_S) if self._old() is not None else timeout_s
 
     def _old(self) -> OAuthToken | None:
-        """A token that was used before and has not expired yet."""
+        """The last token, if it has not expired yet."""
         with self._lock:
             token = self._token
             return token if token is not None and is_good(token, self._wall_s()) else None
 
     def settled(self, future: Future[OAuthToken], timeout_s: float) -> OAuthToken:
-        """Return the token that was waited for, or the last one if that is still good. Raises
-        TokenError.
-        """
+        """Return the new token, or the last one if that is still valid. Raises TokenError."""
         if not future.done():
             attempt = self._attempt
             assert attempt is not None
@@ -130,22 +128,22 @@ class TokenSource:
         old = self._old()
         if old is None:
             raise error
-        logger.warning("%s; the last token is used as long as it is good", error)
+        logger.warning("%s; using the last token until it expires", error)
         return old
 
     def _begin(self, attempt: Attempt) -> None:
-        """Start a call: where the loop runs if the provider is a coroutine, else in a thread."""
+        """Start a call: on the loop if the provider is a coroutine function, else in a thread."""
         if self._provider.is_async:
             _run(attempt, self._provider.begin)
             return
         attempt.begin()
         thread = threading.Thread(
-            target=self._run_in_thread, args=(attempt,), name="ask for a token", daemon=True
+            target=self._run_in_thread, args=(attempt,), name="fetch a token", daemon=True
         )
         try:
             thread.start()
         except RuntimeError as error:
-            # The system has no more of them now; it may later.
+            # The thread limit is reached; a later attempt may succeed.
             attempt.fail(error)
 
     def _run_in_thread(self, attempt: Attempt) -> None:
@@ -155,7 +153,7 @@ class TokenSource:
             attempt.fail(error)
             return
         if is_awaitable(answer):
-            # A function that is no coroutine function, but returns a coroutine.
+            # A plain function that returns a coroutine.
             attempt.is_begun = False
             _run(attempt, lambda: answer)
         else:
@@ -170,12 +168,12 @@ class TokenSource:
 
 
 class Attempt:
-    """One call of the provider. Its runner reports when it begins and how it ends."""
+    """One call of the provider. Its runner reports its start and its result."""
 
     def __init__(
         self, timeout_s: float, runner: Runner | None, take: Callable[[object], OAuthToken]
     ) -> None:
-        """`take` makes a token of the provider's answer, or raises."""
+        """`take` converts the provider's return value to a token, or raises."""
         self.timeout_s = timeout_s
         self.runner = runner
         self.future: Future[OAuthToken] = Future()
@@ -184,23 +182,23 @@ class Attempt:
         self._began_s = time.monotonic()
 
     def begin(self) -> None:
-        """Count the time from now on."""
+        """Record that the call starts now."""
         self.is_begun = True
         self._began_s = time.monotonic()
 
     def end(self, answer: object) -> None:
-        """The provider has answered."""
+        """Record the provider's return value."""
         try:
             self.future.set_result(self._take(answer))
         except Exception as error:  # noqa: BLE001 - `extensions` is the application's, too.
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The provider has raised."""
+        """Record an exception of the provider."""
         self.future.set_exception(_raised(error))
 
     def give_up(self) -> None:
-        """The provider's time is over."""
+        """Fail, because the provider's time is over."""
         self.future.set_exception(_error(_late(self, self.timeout_s)))
 
     @property
@@ -209,14 +207,14 @@ class Attempt:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it may still succeed; a coroutine ends with its loop."""
+        """Whether the call may still succeed; a coroutine ends with its loop."""
         return not self.future.done() and not (self.runner is not None and self.runner.is_closed)
 
 
 def _run(attempt: Attempt, call: Callable[[], Any]) -> None:
     try:
         if attempt.runner is None:
-            raise RuntimeError("there is no event loop to run it")
+            raise RuntimeError("no event loop to run it")
         attempt.runner.run(call, attempt)
     except RuntimeError as error:
         attempt.future.set_exception(_error(f"{SETTING} is a coroutine function: {error}"))
@@ -224,23 +222,23 @@ def _run(attempt: Attempt, call: Callable[[], Any]) -> None:
 
 def _late(attempt: Attempt, waited_s: float) -> str:
     if attempt.is_begun:
-        return f"{SETTING} has not returned a token within {waited_s:.3g} s"
+        return f"{SETTING} did not return a token within {waited_s:.3g} s"
     return (
-        f"{SETTING} could not run for {waited_s:.3g} s, because the event loop is blocked; do"
-        " what blocks it in a thread, or give a plain function, which needs no loop"
+        f"{SETTING} could not run for {waited_s:.3g} s, because the event loop is blocked; move"
+        " blocking work to a thread, or use a plain function, which needs no loop"
     )
 
 
 def _done(token: OAuthToken) -> Future[OAuthToken]:
-    found: Future[OAuthToken] = Future()
-    found.set_result(token)
-    return found
+    future: Future[OAuthToken] = Future()
+    future.set_result(token)
+    return future
 
 
 def _failed(error: TokenError) -> Future[OAuthToken]:
-    found: Future[OAuthToken] = Future()
-    found.set_exception(error)
-    return found
+    future: Future[OAuthToken] = Future()
+    future.set_exception(error)
+    return future
 
 
 def _error(text: str) -> TokenError:
@@ -250,6 +248,6 @@ def _error(text: str) -> TokenError:
 def _raised(error: BaseException) -> TokenError:
     if isinstance(error, NoTokenError):
         return _error(f"{SETTING}: {error}")
-    found = _error(f"{SETTING} has raised {type(error).__name__}: {str(error)[:_TEXT_MAX]}")
-    found.__cause__ = error
-    return found
+    token_error = _error(f"{SETTING} raised {type(error).__name__}: {str(error)[:_TEXT_MAX]}")
+    token_error.__cause__ = error
+    return token_error

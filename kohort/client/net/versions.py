@@ -12,7 +12,7 @@ NO_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType({})
 
 
 class UnsupportedVersionError(ConsumerError):
-    """The broker does not support a request, or only versions that this client does not."""
+    """The broker does not support the request, or no version in common."""
 
 
 class ApiVersionTable:
@@ -25,7 +25,7 @@ class ApiVersionTable:
         """Return the version to send.
 
         Raises:
-            UnsupportedVersionError: there is no version in common.
+            UnsupportedVersionError: no version in common.
         """
         schema = schema_of(request)
         assert schema.key is not None
@@ -40,8 +40,8 @@ class ApiVersionTable:
             high = min(high, at_most)
         if low > high:
             raise UnsupportedVersionError(
-                f"{request.__name__}: the broker speaks versions {theirs[0]} to {theirs[1]}, this"
-                f" client {ours.low} to {ours.high}",
+                f"{request.__name__}: the broker supports versions {theirs[0]} to {theirs[1]},"
+                f" this client {ours.low} to {ours.high}",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         return high

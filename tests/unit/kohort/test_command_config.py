@@ -135,7 +135,7 @@ TLS = ("security.protocol=SSL",)
             [*TLS, "ssl.truststore.type=PEM", "ssl.truststore.certificates=x"],
             "line 3: ssl.truststore.certificates: the text cannot be read as PEM",
         ),
-        ([*TLS, "ssl.key.password=x"], "line 2: ssl.key.password is given, but no ssl.keystore"),
+        ([*TLS, "ssl.key.password=x"], "line 2: ssl.key.password is set, but ssl.keystore"),
         (
             [*TLS, "ssl.endpoint.identification.algorithm=ldaps"],
             "line 2: ssl.endpoint.identification.algorithm is https",
@@ -152,7 +152,7 @@ def test_a_file_without_keys_is_no_keystore(tmp_path: Path, authority: Authority
     location = f"ssl.keystore.location={authority.certificate}"
     said = refusal(tmp_path, *TLS, "ssl.keystore.type=PEM", location)
     assert said.startswith("client.properties, line 3: ssl.keystore.location: ")
-    assert said.endswith("it has to have a private key and its certificates")
+    assert said.endswith("it must contain a private key and its certificates")
 
 
 def test_a_file_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_login_that_cannot_be_meant_is_refused_without_saying_the_password(
 
 
 def test_errors_of_the_client_name_the_settings_of_the_file() -> None:
-    assert in_file_words(TLS_HINT).endswith("security.protocol must be PLAINTEXT or SASL_PLAINTEXT")
+    assert in_file_words(TLS_HINT).endswith("set security.protocol to PLAINTEXT or SASL_PLAINTEXT")
 
 
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -285,9 +285,12 @@ def test_the_issuers_authority_stands_in_the_login_module(
         ([], "line 2: OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url"),
         (
             [CLIENT, f"{ENDPOINT}=http://issuer.example/token"],
-            f"line 4: {ENDPOINT}: it has to be https://",
+            f"line 4: {ENDPOINT}: it must be https://",
         ),
-        ([CLIENT, f"{ENDPOINT}=file://x/y"], f"line 4: {ENDPOINT}: a file is written file:///"),
+        (
+            [CLIENT, f"{ENDPOINT}=file://x/y"],
+            f"line 4: {ENDPOINT}: a file URL has the form file:///",
+        ),
         (
             [f"{ENDPOINT}=https://issuer.example/token"],
             'line 2: sasl.jaas.config has to have clientId="..."; or set sasl.oauthbearer.client',

@@ -88,11 +88,14 @@ def test_a_redirect_is_not_followed(endpoint: TokenEndpoint) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"", "URL answers without an access_token"),
-        (b"[]", "URL answers without an access_token"),
-        (b"[" * 100_000, "URL answers without an access_token"),
-        (b'{"access_token":7}', "URL answers without an access_token"),
-        (b" " * (ANSWER_BYTES_MAX + 1), f"URL answers with more than {ANSWER_BYTES_MAX} bytes"),
+        (b"", "URL sent a response without an access_token"),
+        (b"[]", "URL sent a response without an access_token"),
+        (b"[" * 100_000, "URL sent a response without an access_token"),
+        (b'{"access_token":7}', "URL sent a response without an access_token"),
+        (
+            b" " * (ANSWER_BYTES_MAX + 1),
+            f"URL sent a response of more than {ANSWER_BYTES_MAX} bytes",
+        ),
     ],
 )
 def test_what_is_no_answer_of_an_issuer_is_told(
@@ -114,7 +117,7 @@ def test_an_issuer_that_answers_slowly_is_not_waited_for_beyond_the_limit(
     is_over = threading.Event()
     endpoint.on_request = is_over.wait  # type: ignore[assignment]  # It returns a bool.
     source = TokenSource(ClientCredentials(endpoint.url, "orders", SECRET))
-    with pytest.raises(TokenError, match=r"has not returned a token within 0\.3 s"):
+    with pytest.raises(TokenError, match=r"did not return a token within 0\.3 s"):
         source.wait(source.ask(0.3), 0.3)
     is_over.set()
 
@@ -125,7 +128,7 @@ def test_an_answer_that_never_ends_is_not_read_for_ever(
     monkeypatch.setattr(client_credentials, "TIMEOUT_S", 0.2)
     endpoint.body = b" " * 20
     endpoint.pause_s = 0.1
-    assert refusal(endpoint) == "URL does not answer: the answer takes too long"
+    assert refusal(endpoint) == "URL does not answer: the response took too long"
 
 
 def jwt(claims: object) -> str:
@@ -173,7 +176,7 @@ def test_a_token_may_say_when_it_expires(value: str, expires_s: float | None) ->
     ],
 )
 def test_a_secret_goes_nowhere_in_the_clear(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^it has |stand in it$") as refused:
+    with pytest.raises(ValueError, match=r"^it has no|^it must") as refused:
         ClientCredentials(url, "orders", SECRET)
     assert "hidden" not in str(refused.value)
 
@@ -200,7 +203,7 @@ def test_a_file_is_read_each_time(tmp_path: Path) -> None:
         provider.token()
     path.write_text("x" * (TOKEN_BYTES_MAX + 10))
     source = TokenSource(provider)
-    with pytest.raises(TokenError, match="are sent"):
+    with pytest.raises(TokenError, match="are allowed"):
         source.wait(source.ask(30), 30)
 
 

@@ -44,7 +44,7 @@ def test_a_size_that_no_one_asked_for_is_refused_before_there_is_room_for_it() -
     ("first_bytes", "what"),
     [
         (b"HTTP/1.1 400 Bad Request", "web server"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "security_protocol must be SSL or SASL_SSL"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "set security_protocol to SSL or SASL_SSL"),
     ],
 )
 def test_what_answers_instead_of_a_broker_is_named(first_bytes: bytes, what: str) -> None:

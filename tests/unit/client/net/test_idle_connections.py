@@ -177,4 +177,4 @@ async def test_the_systems_authorities_are_read_once_and_not_on_the_loop(
         assert not readers
         with pytest.raises(errors.BrokerUnreachableError):
             await consumer.start()
-    assert readers == ["read the system's authorities"]
+    assert readers == ["load the system's CAs"]

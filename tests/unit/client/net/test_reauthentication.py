@@ -244,7 +244,7 @@ def test_a_provider_that_fails_for_a_while_does_not_cost_the_session(
         tokens.failure = OSError("the issuer is away")
         await connection.call(REQUEST)
         await asyncio.sleep(0.1)
-        assert "the session is not renewed yet: " in caplog.text
+        assert "the session could not be renewed yet: " in caplog.text
         assert "the issuer is away" in caplog.text
         tokens.failure = None
         await asyncio.sleep(1.5)

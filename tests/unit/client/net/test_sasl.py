@@ -54,7 +54,7 @@ def test_a_broker_that_does_not_know_the_password_is_found_out() -> None:
     scram.first()
     scram.answer(SERVER_FIRST)
     forged = base64.b64encode(bytes(32))
-    with pytest.raises(SaslError, match="has not proved"):
+    with pytest.raises(SaslError, match="did not prove"):
         scram.answer(b"v=" + forged)
 
 
@@ -73,9 +73,9 @@ def first_with(**changes: str) -> bytes:
 @pytest.mark.parametrize(
     ("token", "what"),
     [
-        (b"", "not one of SCRAM"),
+        (b"", "not a SCRAM message"),
         (b"\xff\xfe", "not text"),
-        (b"m=must-know," + first_with(), "not one of SCRAM"),
+        (b"m=must-know," + first_with(), "not a SCRAM message"),
         (b"x" * 20_000, "20000 bytes"),
         (first_with(r="another"), "nonce"),
         (first_with(r=NONCE), "nonce"),

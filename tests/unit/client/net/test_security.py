@@ -49,7 +49,7 @@ def test_the_password_is_not_shown() -> None:
         ({**SASL, "sasl_mechanism": "OAUTHBEARER"}, "sasl_plain_username.*does not use them"),
         ({**SASL, "sasl_oauth_token_provider": str}, "sasl_oauth_token_provider.*is PLAIN"),
         ({"sasl_oauth_token_provider": str}, "sasl_oauth_token_provider.*is PLAINTEXT"),
-        (OAUTH, "sasl_oauth_token_provider must be given"),
+        (OAUTH, "sasl_oauth_token_provider must be set"),
         ({**OAUTH, "sasl_oauth_token_provider": "hidden-word"}, "function without arguments"),
     ],
 )

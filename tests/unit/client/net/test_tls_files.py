@@ -72,7 +72,7 @@ def test_an_authority_that_is_replaced_is_not_trusted_any_more(
     after = serials(renewed.context())
     assert len(after) == 1
     assert before.isdisjoint(after)
-    assert caplog.text.count("certificates have changed, and new connections use them") == 1
+    assert caplog.text.count("certificates have changed; new connections use them") == 1
 
 
 def test_a_link_that_points_elsewhere_is_a_change(
@@ -114,7 +114,7 @@ def test_what_cannot_be_loaded_leaves_what_was_there(
         case _:
             place.cert.write_bytes((authorities[1].directory / "client.crt").read_bytes())
     assert all(renewed.context() is context for _ in range(3))
-    assert caplog.text.count("the certificates that were there before stay in use") == 1
+    assert caplog.text.count("still using the previous certificates") == 1
     place.take(authorities[1])
     assert renewed.context() is not context
     assert renewed.context() is renewed.context()
@@ -126,11 +126,11 @@ def test_the_password_of_a_key_is_not_asked_for_at_a_terminal(place: Place, tmp_
     place.key.write_bytes(encrypted)
     with pytest.raises(TlsFilesError, match=r"^ssl_certfile: .* and ssl_password is not set$"):
         RenewedContext(place.files)
-    with pytest.raises(TlsFilesError, match=r"^ssl_password: it is not that of the private key$"):
+    with pytest.raises(TlsFilesError, match=r"^ssl_password: it does not decrypt the private key$"):
         RenewedContext(dataclasses.replace(place.files, password="wrong"))
     RenewedContext(dataclasses.replace(place.files, password="secret"))
     place.key.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIH\n")
-    with pytest.raises(TlsFilesError, match=r"ssl_certfile: .* has to have its private key"):
+    with pytest.raises(TlsFilesError, match=r"ssl_certfile: .* must contain its private key"):
         RenewedContext(place.files)
 
 
@@ -138,7 +138,7 @@ def test_a_key_of_another_certificate_is_told_so(
     place: Place, authorities: tuple[Authority, Authority]
 ) -> None:
     place.cert.write_bytes((authorities[1].directory / "client.crt").read_bytes())
-    with pytest.raises(TlsFilesError, match="the private key is not that of the first certificate"):
+    with pytest.raises(TlsFilesError, match="the private key does not match the first certificate"):
         RenewedContext(place.files)
 
 
@@ -147,15 +147,15 @@ def test_a_key_of_another_certificate_is_told_so(
     [
         ({"ssl_cafile": "/not/there.pem"}, "ssl_cafile: '/not/there.pem' cannot be read: No such"),
         ({"ssl_cadata": "x"}, "ssl_cadata: the text cannot be read as PEM"),
-        ({"ssl_cafile": "a", "ssl_cadata": "b"}, "ssl_cadata: ssl_cafile is given as well"),
-        ({"ssl_keyfile": "k"}, "ssl_keyfile: is given, but no ssl_certfile"),
-        ({"ssl_password": "hidden"}, "ssl_password: is given, but no ssl_certfile"),
+        ({"ssl_cafile": "a", "ssl_cadata": "b"}, "ssl_cadata: ssl_cafile is set as well"),
+        ({"ssl_keyfile": "k"}, "ssl_keyfile: is set, but ssl_certfile is not"),
+        ({"ssl_password": "hidden"}, "ssl_password: is set, but ssl_certfile is not"),
         ({"ssl_certfile": "/not/there.pem"}, "ssl_certfile: '/not/there.pem' cannot be read"),
         (
             {"ssl_cafile": "a", "ssl_context": ssl.create_default_context()},
             "ssl_cafile and ssl_con",
         ),
-        ({"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "a"}, "ssl_cafile is given, but"),
+        ({"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "a"}, "ssl_cafile is set, but"),
         ({"security_protocol": "PLAINTEXT", "ssl_check_hostname": False}, "ssl_check_hostname is"),
     ],
 )

@@ -92,7 +92,7 @@ async def test_what_the_provider_raises_is_told_and_the_next_attempt_asks_again(
     issuer = Issuer()
     source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
     issuer.failure = OSError("the issuer is away")
-    with pytest.raises(TokenError, match="has raised OSError: the issuer is away") as failed:
+    with pytest.raises(TokenError, match="raised OSError: the issuer is away") as failed:
         await token_of(source, 9)
     assert failed.value.__cause__ is issuer.failure
     issuer.failure = None
@@ -104,7 +104,7 @@ async def test_what_is_no_token_is_told() -> None:
     async def give() -> None:
         pass
 
-    with pytest.raises(TokenError, match=r"sasl_oauth_token_provider: .* NoneType is no token"):
+    with pytest.raises(TokenError, match=r"sasl_oauth_token_provider: .* NoneType is not a token"):
         await token_of(TokenSource(give), 9)
 
 
@@ -122,7 +122,7 @@ async def test_a_coroutine_that_hangs_is_given_up_in_time() -> None:
 
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    with pytest.raises(TokenError, match="has not returned a token within 9 s"):
+    with pytest.raises(TokenError, match="did not return a token within 9 s"):
         await token_of(TokenSource(give), 9)
     assert loop.time() - began_s == pytest.approx(9, abs=0.1)
     await was_cancelled.wait()
@@ -135,7 +135,7 @@ async def test_a_time_limit_of_the_providers_own_is_what_it_has_raised() -> None
             await asyncio.sleep(5)
         return "never"
 
-    with pytest.raises(TokenError, match="has raised TimeoutError"):
+    with pytest.raises(TokenError, match="raised TimeoutError"):
         await token_of(TokenSource(give), 9)
 
 
@@ -149,7 +149,7 @@ async def test_while_the_last_token_is_good_a_failure_is_only_logged(
     issuer.failure = OSError("the issuer is away")
     issuer.now_s += 99
     assert await token_of(source, 9) is first
-    assert "the issuer is away; the last token is used" in caplog.text
+    assert "the issuer is away; using the last token" in caplog.text
     issuer.now_s += 1
     with pytest.raises(TokenError, match="the issuer is away"):
         await token_of(source, 9)
@@ -243,7 +243,7 @@ async def test_a_plain_function_that_hangs_costs_one_thread() -> None:
     source = TokenSource(give)
     began_s = time.monotonic()
     for _ in range(5):
-        with pytest.raises(TokenError, match="has not returned a token within 0"):
+        with pytest.raises(TokenError, match="did not return a token within 0"):
             await token_of(source, 0.05)
     assert count == 1
     assert time.monotonic() - began_s < 20
