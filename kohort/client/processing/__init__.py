@@ -1,1 +1,1 @@
-"""`Consumer.run`: concurrent handlers, retries, dead letters, commits of what is handled."""
+"""`Consumer.run`: concurrent handlers, retries, dead letters, commits of handled records."""

@@ -52,7 +52,7 @@ class Attempts:
         # Also if the handler suppressed its cancellation: its work may be incomplete.
         if timeout.expired():
             raise TimeoutError(
-                f"the handler has not returned within handler_timeout_ms ({self._timeout_ms})"
+                f"the handler did not return within handler_timeout_ms ({self._timeout_ms})"
             ) from cause
 
     async def _make(self, item: Item) -> None:

@@ -1,4 +1,4 @@
-"""Commits what a run has handled, periodically."""
+"""Commits the handled offsets of a run periodically."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kohort.client.processing.source import Positions, Source
 logger = logging.getLogger(__name__)
 
 SOON_S: Final = 0.001
-"""A commit due within this time is made now: timers are no more precise."""
+"""A commit due within this time is made now, because timers are not more precise."""
 
 INTERVAL_S_MIN: Final = 0.01
-"""Keeps a run with a commit interval of 0 from doing nothing but committing."""
+"""Minimum interval, so that a run with commit interval 0 does not commit continuously."""
 
 
 class RunCommits:
@@ -71,7 +71,9 @@ class RunCommits:
         try:
             await self._source.commit(wanted, timeout_s)
         except ConsumerError as error:
-            logger.warning("what was handled last is not committed, and comes again: %s", error)
+            logger.warning(
+                "the last handled records were not committed and will be read again: %s", error
+            )
         else:
             self._work.committed(wanted)
 
@@ -86,12 +88,12 @@ class RunCommits:
                 # since.
                 self._work.committed(wanted)
         elif isinstance(error, RebalanceInProgressError):
-            logger.debug("a commit came into a rebalance: %s", error)
+            logger.debug("a commit was interrupted by a rebalance: %s", error)
         else:
             # Logged as a warning only once: while the coordinator is away every attempt fails
             # alike.
             level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
-            logger.log(level, "a commit failed, and will be tried again: %s", error)
+            logger.log(level, "a commit failed and will be retried: %s", error)
             wait_s = self._backoff.fail() / 1000
             if isinstance(error, ConsumerError) and error.code.retriable:
                 self._due_s = min(self._due_s, self._clock() + wait_s)

@@ -33,15 +33,15 @@ request_timeout_ms before it reports a missing topic."""
 PREFIX: Final = "__kohort.errors."
 
 TEXT_LIMIT: Final = 1_000
-"""Characters of an exception's message; the rest is cut off at the end."""
+"""Maximum length of an exception's message; the end is cut off."""
 
 STACK_LIMIT: Final = 4_000
-"""Characters of a stack trace; the rest is cut off at the beginning, because the end says where it
+"""Maximum length of a stack trace; the beginning is cut off, because the end says where it
 failed."""
 
 EARLIER_HEADERS_LIMIT: Final = 64
-"""How many headers of earlier failures are kept, the latest ones, so that a record that is
-dead-lettered again and again does not grow without bound."""
+"""Maximum number of headers of earlier failures; the latest are kept. Bounds the size of a record
+that is dead-lettered repeatedly."""
 
 REQUEST_BYTES_LIMIT: Final = 128 << 20
 """The limit of aiokafka's producer; rejecting records that are too large is left to the broker."""
@@ -174,7 +174,7 @@ class TopicSink:
             )
         except Exception as error:
             if not getattr(error, "retriable", False) and self._producer is producer:
-                # An idempotent producer that has failed fatally rejects everything that follows.
+                # After a fatal error an idempotent producer rejects all further records.
                 await self.stop()
             raise
 
@@ -188,7 +188,7 @@ class TopicSink:
             async with asyncio.timeout(STOP_S):
                 await producer.stop()
         except Exception as error:  # noqa: BLE001 - nothing depends on it any more.
-            logger.warning("the producer of dead letters was not closed: %r", error)
+            logger.warning("closing the dead-letter producer failed: %r", error)
 
 
 def sink_for(
@@ -209,14 +209,14 @@ def _producer_class() -> Any:  # noqa: ANN401 - aiokafka has no types.
         from aiokafka import AIOKafkaProducer  # noqa: PLC0415 - optional, and slow to import.
     except ImportError:
         raise ConfigError(
-            "dead_letter with a topic's name needs aiokafka's producer: pip install"
-            " 'kohort[dead-letters]', or give a coroutine function that writes dead letters"
+            "dead_letter as a topic name needs aiokafka's producer: pip install"
+            " 'kohort[dead-letters]', or pass a coroutine function that writes dead letters"
         ) from None
     return AIOKafkaProducer
 
 
 def _provider(tokens: TokenSource, timeout_s: float) -> Any:  # noqa: ANN401 - as above.
-    """Return the consumer's tokens as aiokafka wants them."""
+    """Return the consumer's tokens as an aiokafka token provider."""
     from aiokafka.abc import AbstractTokenProvider  # noqa: PLC0415 - as above.
 
     class Shared(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types.
@@ -224,9 +224,9 @@ def _provider(tokens: TokenSource, timeout_s: float) -> Any:  # noqa: ANN401 - a
             self._extensions: Mapping[str, str] = {}
 
         async def token(self) -> str:
-            found = await token_of(tokens, timeout_s)
-            self._extensions = found.extensions
-            return found.value
+            token = await token_of(tokens, timeout_s)
+            self._extensions = token.extensions
+            return token.value
 
         def extensions(self) -> Mapping[str, str]:
             return self._extensions
@@ -235,10 +235,9 @@ def _provider(tokens: TokenSource, timeout_s: float) -> Any:  # noqa: ANN401 - a
 
 
 class _FilesContext(ssl.SSLContext):
-    """A context for a producer that takes one for its whole life: each connection uses what the
-    certificate files say when it is made, as the consumer's connections do.
-
-    The files are looked at on the event loop, and read there if they have changed.
+    """A context for aiokafka's producer, which keeps one context: each new connection uses the
+    current certificate files, as the consumer's connections do. Files are checked, and if changed
+    read, on the event loop.
     """
 
     _renewed: RenewedContext
@@ -289,15 +288,15 @@ def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
 def _earlier(headers: tuple[tuple[str, bytes | None], ...]) -> Headers:
     """Return the record's headers without stack traces of earlier failures, limited in number."""
     stack = PREFIX + "stacktrace"
-    kept = [one for one in headers if one[0] != stack]
+    kept = [header for header in headers if header[0] != stack]
     too_many = sum(name.startswith(PREFIX) for name, _ in kept) - EARLIER_HEADERS_LIMIT
-    found: Headers = []
-    for one in kept:
-        if too_many > 0 and one[0].startswith(PREFIX):
+    limited: Headers = []
+    for header in kept:
+        if too_many > 0 and header[0].startswith(PREFIX):
             too_many -= 1
         else:
-            found.append(one)
-    return found
+            limited.append(header)
+    return limited
 
 
 def _name(error: BaseException) -> str:
@@ -311,7 +310,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - an exception of the application's that cannot say what it is.
-        return "(its text cannot be made)"
+        return "(its message could not be formatted)"
 
 
 def _stack(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Figures of a run, for health and metrics."""
+"""Counters and state of a run, for health and metrics."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class RunFigures:
     skipped: int
     dropped: int
     in_flight: int
-    """Records started and not done: in a handler, or waiting for a retry."""
+    """Records started but not done: in a handler, or waiting for a retry."""
     waiting: int
-    """Records taken and not started."""
+    """Records taken but not started."""
     held_bytes: int
     """Bytes of the in-flight and waiting records."""
     oldest_in_flight_seconds: float | None
@@ -67,15 +67,15 @@ class RunFigures:
         return values
 
     def problem(self, *, session_timeout_ms: int, max_poll_interval_ms: int) -> str | None:
-        """Why the run makes no progress, in a sentence; None if it does.
+        """Why the run makes no progress, as a sentence; None if it does.
 
-        A run polls whatever its handlers do, so the group does not notice one that hangs: a handler
-        is considered hung after max_poll_interval_ms.
+        A run keeps polling while handlers run, so the group does not notice a hanging one: a
+        handler counts as hanging after max_poll_interval_ms.
         """
         failing = self.dead_letters_failing_seconds
         if self.is_running and failing is not None and failing * 1000 >= session_timeout_ms:
             return (
-                f"Dead letters cannot be written for {failing:.0f} seconds:"
+                f"Writing dead letters has failed for {failing:.0f} seconds:"
                 f" {self.dead_letter_error}"
             )
         return self.handler_problem(max_poll_interval_ms)
@@ -87,5 +87,5 @@ class RunFigures:
             return None
         return (
             f"A handler has not returned for {lasting:.0f} seconds, max_poll_interval_ms is"
-            f" {limit_ms}. Set handler_timeout_ms, or max_poll_interval_ms higher."
+            f" {limit_ms}. Set handler_timeout_ms, or raise max_poll_interval_ms."
         )

@@ -24,34 +24,34 @@ class _Family(NamedTuple):
 
 COUNTERS: Final = (
     _Family("records_handled", "handled", "Records whose handler returned."),
-    _Family("attempts_failed", "failed", "Attempts at a record that failed."),
-    _Family("attempts_retried", "retried", "Attempts that were made again, after a wait."),
+    _Family("attempts_failed", "failed", "Failed attempts to handle a record."),
+    _Family("attempts_retried", "retried", "Attempts that were retried."),
     _Family("dead_letters", "dead_lettered", "Records that were stored as dead letters."),
     _Family(
         "dead_letters_failed",
         "dead_letter_failures",
-        "Attempts to store a dead letter that failed.",
+        "Failed attempts to store a dead letter.",
     ),
-    _Family("records_skipped", "skipped", "Records that were passed over after their attempts."),
+    _Family("records_skipped", "skipped", "Records that were skipped after their last attempt."),
     _Family(
         "handlers_dropped",
         "dropped",
-        "Handlers that were cancelled or came too late: their records come again.",
+        "Handlers that were cancelled or returned too late; their records are read again.",
     ),
 )
 GAUGES: Final = (
-    _Family("records_in_flight", "in_flight", "Records that were begun and are not done."),
-    _Family("records_waiting", "waiting", "Records that are held and were not begun."),
-    _Family("held_bytes", "held_bytes", "Bytes of both."),
+    _Family("records_in_flight", "in_flight", "Records that were started but are not done."),
+    _Family("records_waiting", "waiting", "Records that were taken but not started."),
+    _Family("held_bytes", "held_bytes", "Bytes of the in-flight and waiting records."),
     _Family(
         "oldest_in_flight_seconds",
         "oldest_in_flight_seconds",
-        "Since the first attempt at the oldest record in flight; -1: there is none.",
+        "Seconds since the first attempt at the oldest record in flight; -1: none.",
     ),
     _Family(
         "dead_letters_failing_seconds",
         "dead_letters_failing_seconds",
-        "For how long no dead letter could be stored; -1: that is not so.",
+        "How long storing dead letters has been failing; -1: it is not failing.",
     ),
 )
 

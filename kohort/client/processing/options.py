@@ -87,8 +87,8 @@ class RunOptions:
     which requires aiokafka (`kohort[dead-letters]`), or a coroutine function that returns when the
     `DeadLetter` is stored. Retried until it succeeds."""
     on_failure: OnFailure = "stop"
-    """What happens without `dead_letter`: "stop" raises a HandlerError once the running handlers
-    have finished, "skip" logs the record and continues after it."""
+    """What happens to such a record without `dead_letter`: "stop" raises a HandlerError once the
+    running handlers have finished, "skip" logs the record and continues after it."""
     commit_interval_ms: int | None = None
     """auto_commit_interval_ms by default. enable_auto_commit and other kinds of commits have no
     effect during a run; `commit()` commits what is handled."""
@@ -104,8 +104,8 @@ class RunOptions:
     """Per partition, records after the first that is not done; bounds how many may be handled
     twice."""
     stop_on: Collection[signal.Signals] = ()
-    """Signals that end the run, as `end_run` does; a second one has its usual effect. Use
-    (signal.SIGTERM,) in a container. Only a run in the main thread can have them."""
+    """Signals that end the run like `end_run`; a second signal has its usual effect. Use
+    (signal.SIGTERM,) in a container. Only for a run in the main thread."""
 
     def __post_init__(self) -> None:
         for name, least in (_COUNTS | _MAYBE).items():
@@ -132,12 +132,14 @@ class RunOptions:
         if dead_letter is None:
             return
         if self.on_failure == "skip":
-            raise ConfigError("with dead_letter nothing is skipped; leave on_failure away")
+            raise ConfigError(
+                "on_failure='skip' has no effect with dead_letter; remove one of them"
+            )
         is_topic = isinstance(dead_letter, str) and bool(dead_letter.strip())
         if not is_topic and not callable(dead_letter):
             raise ConfigError(
-                "dead_letter must be the name of a topic, or a coroutine function that is given a"
-                f" DeadLetter, not {dead_letter!r}"
+                "dead_letter must be a topic name, or a coroutine function that takes a DeadLetter,"
+                f" not {dead_letter!r}"
             )
 
     @property

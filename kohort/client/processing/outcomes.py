@@ -36,7 +36,7 @@ class Outcomes:
         self._dead_letter_error: str | None = None
 
     def succeeded(self, item: Item) -> None:
-        """Record that the handler has returned, or the dead letter is stored."""
+        """Record that the handler returned, or the dead letter was stored."""
         self._work.finish(item)
         counts = self._counts
         if item.phase is Phase.DEAD_LETTER:
@@ -64,10 +64,10 @@ class Outcomes:
             self._work.abandon(item)
         elif wait_ms is not None:
             counts.retried += 1
-            logger.debug("%s failed, and is tried again: %r", _name(item), error)
+            logger.debug("%s failed and will be retried: %r", _name(item), error)
             self._work.rest(item, now_ms + wait_ms)
         elif self._options.dead_letter is not None:
-            logger.warning("%s goes to the dead letters: %r", _name(item), error)
+            logger.warning("%s is sent to the dead letters: %r", _name(item), error)
             item.phase = Phase.DEAD_LETTER
             self._work.rest(item, now_ms)
         elif self._options.on_failure == "skip":
@@ -96,7 +96,7 @@ class Outcomes:
         try:
             is_retried = self._options.is_retried(error)
         except Exception:
-            logger.exception("retry_on raised; there is no other attempt")
+            logger.exception("retry_on raised an exception; not retrying")
             return None
         return self._rules.wait_ms(item.attempts, self._chance) if is_retried else None
 
@@ -105,7 +105,7 @@ class Outcomes:
         if self._dead_letters_failing_since_ms is None:
             self._dead_letters_failing_since_ms = now_ms
             logger.warning(
-                "%s: no dead letter could be written, which is tried again: %r", _name(item), error
+                "%s: writing the dead letter failed and will be retried: %r", _name(item), error
             )
         self._dead_letter_error = repr(error)
         item.dead_letter_failures += 1
@@ -147,9 +147,9 @@ def _attempts(item: Item) -> str:
 
 def _as_raised(item: Item, error: Exception) -> HandlerError:
     made = HandlerError(
-        f"{_name(item)} could not be handled, in {_attempts(item)}: {error!r}; it is not"
-        " committed, and comes again. With dead_letter it would be put aside, with"
-        ' on_failure="skip" passed over',
+        f"{_name(item)} could not be handled in {_attempts(item)}: {error!r}; it is not committed"
+        " and will be read again. Set dead_letter to store such records elsewhere, or"
+        ' on_failure="skip" to skip them',
         item.partition,
         item.offset,
         item.attempts,

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 from kohort.client.core.errors import ConfigError, IllegalStateError
+from kohort.client.core.fetch.buffers import Records
 from kohort.client.core.group.subscription import Subscription
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
 from kohort.client.engine.engine import Engine
 from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.processing.attempts import Attempts
 from kohort.client.processing.dead_letters import DeadLetterWriter, sink_for
-from kohort.client.processing.engine_source import EngineSource
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import Handler, RunOptions
 from kohort.client.processing.runner import Runner
+from kohort.client.processing.source import CommitDone, Positions
 from kohort.client.processing.stop_signals import STOP_SIGNALS
 
 STOP_SHARE: Final = 0.6
-"""The share of the timeout of `stop` that handlers get; the rest is for commits, callbacks and
-leaving the group."""
+"""Share of `stop`'s timeout for handlers; the rest is for commits, callbacks and leaving the
+group."""
 
 
 class RunController:
-    """Begins runs of one consumer, and ends them."""
+    """Starts and ends the runs of one consumer."""
 
     def __init__(self) -> None:
         self._counts: Counts | None = None
         """Counted over all runs."""
         self._current: Runner | None = None
         self._last: Runner | None = None
-        """The current run, or else the one before."""
+        """The current run, or else the previous one."""
 
     async def run(self, engine: Engine, handler: Handler, options: RunOptions) -> None:
         """Implements `Consumer.run`."""
         if self._current is not None:
-            raise IllegalStateError("run() is running already; one at a time")
+            raise IllegalStateError("run() is already running")
         _check_dead_letter(options.dead_letter, engine.subscription)
         if self._counts is None:
             self._counts = Counts()
@@ -80,8 +84,8 @@ def _check_dead_letter(
         partition.topic == dead_letter for partition in subscription.assigned
     ):
         raise ConfigError(
-            f"dead_letter {dead_letter!r} is a topic that this consumer reads: it would handle its"
-            " dead letters again without end. Use another topic or another pattern"
+            f"dead_letter {dead_letter!r} is a topic that this consumer reads: it would handle"
+            " its dead letters again and again. Use another topic or pattern"
         )
 
 
@@ -89,7 +93,7 @@ def _runner(engine: Engine, handler: Handler, options: RunOptions, counts: Count
     config = engine.config
     interval_ms = options.commit_interval_ms
     return Runner(
-        EngineSource(engine),
+        _EngineSource(engine),
         options,
         Attempts(
             handler,
@@ -120,3 +124,57 @@ class _RunNotifier(RebalanceListener):
 
     def on_assigned(self, partitions: Partitions) -> None:
         self._runner.take_over(partitions)
+
+
+class _EngineSource:
+    """Adapts a consumer's engine to `Source`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._count_max = engine.config.max_poll_records
+        # The run time of callbacks counts as time between polls.
+        self.delay_max_s = engine.config.max_poll_interval_ms / 1000 / 2
+
+    @property
+    def assigned(self) -> Collection[TopicPartition]:
+        return self._engine.positions.assigned
+
+    @property
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._engine.positions.consumed()
+
+    @property
+    def can_commit(self) -> bool:
+        return self._engine.commits is not None
+
+    async def poll(
+        self,
+        timeout_s: float,
+        take: Callable[[], Any],
+        only: frozenset[TopicPartition] | None,
+    ) -> object:
+        return await self._engine.poll(timeout_s, take, only)
+
+    def take(self, count: int, only: frozenset[TopicPartition] | None) -> Records:
+        return self._engine.fetcher.take(min(count, self._count_max), only)
+
+    def wake(self) -> None:
+        self._engine.fetcher.wake()
+
+    async def commit(self, offsets: Positions, timeout_s: float) -> None:
+        await self._engine.group_commits().offsets.commit(offsets, timeout_s)
+
+    def commit_soon(self, offsets: Positions, on_done: CommitDone) -> None:
+        self._engine.group_commits().offsets.commit_async(offsets, None, on_done=on_done)
+
+    def go_back(self, offsets: Positions) -> None:
+        positions = self._engine.positions
+        for partition, state in [(tp, positions.find(tp)) for tp in positions.assigned]:
+            if state is None or state.position is None:
+                continue
+            known = offsets.get(partition)
+            if known is None:
+                positions.forget(partition)
+            elif known.offset != state.position:
+                positions.seek(partition, known.offset, known.leader_epoch)
+        self._engine.wake()

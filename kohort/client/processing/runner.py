@@ -1,4 +1,4 @@
-"""Runs handlers: reads while there is room, hands records to workers, drains, commits.
+"""Runs handlers: reads while the limits allow, passes records to workers, drains, commits.
 
 One task reads and keeps polling, so that the membership is kept however long handlers take.
 `concurrency` workers run the handlers; `kohort.client.core.work` decides which record may start and
@@ -31,13 +31,13 @@ from kohort.client.processing.source import Source
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 1.0
-"""The longest time that a poll waits if nothing happens."""
+"""Maximum wait of a poll."""
 
 BREATH_S: Final = 0.005
-"""How long a worker whose handlers never suspend may block the event loop."""
+"""How long a worker may block the event loop if its handlers never suspend."""
 
 CUT_GRACE_S: Final = 1.0
-"""How long a cancelled handler has for its clean-up."""
+"""Time for a cancelled handler to clean up."""
 
 LAST_COMMIT_S: Final = 5.0
 """Time limit of the last commit, if the run was cancelled or failed."""
@@ -112,7 +112,7 @@ class Runner:
                 await self._dead_letters.start()
             await self._read()
         except ConsumerClosedError:
-            logger.warning("the consumer was closed before its handlers were through")
+            logger.warning("the consumer was closed before its handlers had finished")
         except Exception as error:  # noqa: BLE001 - raised when what is in hand is handled.
             self._fail(error)
             await self._drain_unpolled()
@@ -170,11 +170,11 @@ class Runner:
         if self._is_ending or not self._work.room():
             return frozenset()
         work = self._work
-        full = {one for one in work.partitions if not work.has_room(one)}
+        full = {tp for tp in work.partitions if not work.has_room(tp)}
         return frozenset(self._source.assigned) - full if full else None
 
     def _take(self, only: frozenset[TopicPartition] | None) -> bool:
-        """Take as many records as there is room for. Returns whether the poll should return."""
+        """Take as many records as the limits allow. Returns whether the poll should return."""
         if self._wanted() != only or self._is_over:
             return True
         if only is not None and not only:
@@ -196,7 +196,9 @@ class Runner:
     # Workers.
 
     def _employ(self) -> None:
-        """Start as many workers as there are records ready, and set a timer for the next retry."""
+        """Start a worker for each record that is ready, up to the limit, and set a timer for the
+        next retry.
+        """
         wanted = self._work.ready_count
         while wanted > 0 and self._idle:
             waiting = self._idle.pop()
@@ -329,7 +331,7 @@ class Runner:
             self._work.hold(partitions)
             drain_max_s = min(self._options.drain_timeout_ms / 1000, self._source.delay_max_s / 2)
             await self._drain(partitions, min(drain_max_s, self._drain_left_s))
-            positions = {one: at for one, at in self._source.positions.items() if one in partitions}
+            positions = {tp: at for tp, at in self._source.positions.items() if tp in partitions}
             wanted = self._work.uncommitted(positions)
             await self._commits.commit_now(wanted, self._source.delay_max_s / 2)
         finally:
@@ -355,13 +357,13 @@ class Runner:
             return
         for item in self._cut(partitions):
             logger.warning(
-                "the handler of %s-%d@%d has not returned in time: it is cancelled, and the record"
-                " comes again",
+                "the handler of %s-%d@%d did not return in time and is cancelled; the record will"
+                " be read again",
                 *item.partition,
                 item.offset,
             )
         if not await self._wait_idle(partitions, CUT_GRACE_S):
-            logger.warning("a handler goes on although it was cancelled")
+            logger.warning("a handler is still running although it was cancelled")
 
     async def _wait_idle(self, partitions: Partitions, timeout_s: float) -> bool:
         try:
@@ -375,12 +377,12 @@ class Runner:
 
     def _cut(self, partitions: Partitions) -> Iterable[Item]:
         """Cancel the handlers of these partitions; return the records that they were handling."""
-        found = []
+        cancelled = []
         for task, item in list(self._workers.items()):
             if item is not None and item.partition in partitions and not item.is_void:
                 self._cancel(task)
-                found.append(item)
-        return found
+                cancelled.append(item)
+        return cancelled
 
     def _cancel(self, worker: asyncio.Task[None]) -> None:
         self._cancelled.add(worker)

@@ -14,7 +14,7 @@ CommitDone: TypeAlias = Callable[[BaseException | None], None]
 
 
 class Source(Protocol):
-    """Reads and commits. Implemented by `kohort.client.processing.engine_source`, and for tests
+    """Reads and commits. Implemented by `kohort.client.processing.run_controller`, and for tests
     under virtual time by `tests.simulation.handling`.
     """
 

@@ -50,8 +50,8 @@ class StopSignals:
             return
         if threading.current_thread() is not threading.main_thread():
             raise ConfigError(
-                "stop_on works in the main thread only, because Python handles signals there; in"
-                " another thread, have a handler of the main thread call"
+                "stop_on works only in the main thread, where Python runs signal handlers;"
+                " elsewhere, let a signal handler of the main thread call"
                 " loop.call_soon_threadsafe(consumer.end_run)"
             )
         try:

@@ -92,7 +92,7 @@ def test_an_exception_that_cannot_say_what_it_is_is_written_all_the_same() -> No
             raise RuntimeError("no text")
 
     headers = dict(letter(raised(MuteError())).headers())
-    assert headers[f"{PREFIX}message"] == b"(its text cannot be made)"
+    assert headers[f"{PREFIX}message"] == b"(its message could not be formatted)"
 
 
 def test_a_topic_takes_aiokafka_and_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

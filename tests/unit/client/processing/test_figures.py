@@ -35,7 +35,7 @@ def test_dead_letters_that_cannot_be_written_are_a_problem_after_a_while() -> No
     failing = {"dead_letter_error": "ConnectionError('gone')"}
     assert figures(dead_letters_failing_seconds=44.0, **failing).problem(**LIMITS) is None
     problem = figures(dead_letters_failing_seconds=45.0, **failing).problem(**LIMITS)
-    assert problem == "Dead letters cannot be written for 45 seconds: ConnectionError('gone')"
+    assert problem == "Writing dead letters has failed for 45 seconds: ConnectionError('gone')"
 
 
 def test_figures_are_json() -> None:

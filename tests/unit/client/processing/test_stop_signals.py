@@ -229,7 +229,7 @@ def test_a_signal_that_cannot_be_handled_is_rejected_and_nothing_is_changed(
 def test_stop_on_is_rejected_outside_of_the_main_thread() -> None:
     async def test() -> None:
         with (
-            pytest.raises(ConfigError, match="stop_on works in the main thread only"),
+            pytest.raises(ConfigError, match="stop_on works only in the main thread"),
             StopSignals().ending([NUMBER], lambda: None),
         ):
             raise AssertionError
