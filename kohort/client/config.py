@@ -1,7 +1,6 @@
 """Settings of a consumer, under Kafka's names, written in aiokafka's style.
 
-They are checked when the consumer is created, not when they are first used; an error names the
-setting and says what to do.
+Checked when the consumer is created; an error names the setting and says what to do.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """The same characters and length as a topic name."""
 
 _SOFTWARE_VERSION: Final = VERSION.replace("+", "-")
-"""The version reported to brokers (KIP-511), where operators look for outdated clients. They accept
-only letters and digits at the ends, with dots and hyphens in between."""
+"""The version reported to brokers (KIP-511), which helps operators to find outdated clients. Must
+begin and end with a letter or digit; dots and hyphens are allowed in between."""
 
 _FIRST_REASONS: Final[Mapping[str, JoinReason]] = {
     "restart": JoinReason.RESTART,
@@ -129,7 +128,7 @@ class ConsumerConfig(SecuritySettings):
     key_deserializer: Callable[[Any], Any] | None = None
     value_deserializer: Callable[[Any], Any] | None = None
     """Functions that turn bytes, or None, into keys and values. Either may be a coroutine function,
-    for example one that asks a schema registry: it is called for one record per partition at a
+    for example one that queries a schema registry: it is called for one record per partition at a
     time."""
 
     auto_offset_reset: str = "latest"
@@ -167,8 +166,8 @@ class ConsumerConfig(SecuritySettings):
     fetch_max_bytes: int = 50 << 20
     max_partition_fetch_bytes: int = 1 << 20
     prefetch_bytes_limit: int = 50 << 20
-    """How much is read ahead of the polls, in bytes as received; also the limit for decompressed
-    batches that have been read in part."""
+    """Bytes fetched ahead of the polls, as received; also the limit for decompressed batches that
+    are partly read."""
     inflated_bytes_limit: int = 64 << 20
     """The largest size of one batch after decompression."""
     check_crcs: bool = True
@@ -183,21 +182,21 @@ class ConsumerConfig(SecuritySettings):
     raise UnknownTopicError. None: wait for ever, as the Java consumer does."""
 
     request_timeout_ms: int = 30_000
-    """How long to wait for a single response; for a join, the rebalance timeout longer."""
+    """How long to wait for a single response; for a join, plus the rebalance timeout."""
     default_api_timeout_ms: int = 60_000
-    """How long calls that retry may take, such as commit, position and committed: all attempts
-    together."""
+    """Total time for all attempts of a call that retries, such as commit, position and
+    committed."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     connections_max_idle_ms: int = 540_000
-    """Connections idle for this long are closed, since a firewall or NAT on the path may have
-    dropped them silently. -1: never."""
+    """Connections idle for this long are closed, because a firewall or NAT may have dropped them
+    silently. -1: never."""
 
     security: SecurityConfig = dataclasses.field(init=False, repr=False, compare=False)
-    """The settings of TLS and SASL, with what all connections share."""
+    """The settings of TLS and SASL, and the state that all connections share."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -270,10 +269,10 @@ class ConsumerConfig(SecuritySettings):
 
     @property
     def first_reason(self) -> JoinReason:
-        """The reason that the first join states.
+        """The reason sent with the first join.
 
         Raises:
-            ConfigError: join_reason is none that a consumer may state.
+            ConfigError: join_reason is not one that a consumer may send.
         """
         given = self.join_reason
         if isinstance(given, str):
@@ -296,8 +295,8 @@ class ConsumerConfig(SecuritySettings):
         """
         given = self.partition_assignment_strategy
         listed = [given] if isinstance(given, (str, type, Assignor)) else list(given)
-        made = [_assignor(one) for one in listed]
-        names = [one.name for one in made]
+        made = [_assignor(assignor) for assignor in listed]
+        names = [assignor.name for assignor in made]
         if len(set(names)) < len(names):
             raise ConfigError(
                 f"partition_assignment_strategy lists an assignor twice: {', '.join(names)}"
@@ -306,7 +305,7 @@ class ConsumerConfig(SecuritySettings):
         return made
 
     def _security(self) -> SecurityConfig:
-        names = (one.name for one in dataclasses.fields(SecuritySettings))
+        names = (field.name for field in dataclasses.fields(SecuritySettings))
         return SecurityConfig(**{name: getattr(self, name) for name in names})
 
     # Checks.
@@ -330,7 +329,7 @@ class ConsumerConfig(SecuritySettings):
         for name in _TEXTS:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise ConfigError(f"{name} must be a text, not {value!r}")
+                raise ConfigError(f"{name} must be a str, not {value!r}")
         for name in _SWITCHES:
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -338,7 +337,7 @@ class ConsumerConfig(SecuritySettings):
         for name in ("key_deserializer", "value_deserializer"):
             value = getattr(self, name)
             if value is not None and not callable(value):
-                raise ConfigError(f"{name} must be a function of bytes, not {value!r}")
+                raise ConfigError(f"{name} must be a function that takes bytes, not {value!r}")
         if not isinstance(self.bootstrap_servers, Iterable):
             raise ConfigError(
                 f"bootstrap_servers must be host:port, or several, not {self.bootstrap_servers!r}"
@@ -346,11 +345,11 @@ class ConsumerConfig(SecuritySettings):
 
     def _check_group(self) -> None:
         if self.group_id is not None and not self.group_id.strip():
-            raise ConfigError("group_id is empty; name a group, or leave it away to use none")
+            raise ConfigError("group_id is empty; name a group, or omit it to use none")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be less than"
-                f" session_timeout_ms ({self.session_timeout_ms}), a third of it at most is usual"
+                f" session_timeout_ms ({self.session_timeout_ms}), usually at most a third of it"
             )
         instance_id = self.group_instance_id
         if instance_id is None:
@@ -380,7 +379,7 @@ def check_names(given: Iterable[str], known: Collection[str], what: str) -> None
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"there is no {what} {name}{hint}")
+            raise ConfigError(f"unknown {what} {name}{hint}")
 
 
 def _assignor(given: object) -> Assignor:
@@ -391,8 +390,8 @@ def _assignor(given: object) -> Assignor:
     if isinstance(given, str) and given in ASSIGNORS:
         return ASSIGNORS[given]()
     raise ConfigError(
-        f"partition_assignment_strategy: {given!r} is no assignor; name one of"
-        f" {', '.join(ASSIGNORS)}, or give a class that derives from Assignor"
+        f"partition_assignment_strategy: {given!r} is not an assignor; name one of"
+        f" {', '.join(ASSIGNORS)}, or pass a class that derives from Assignor"
     )
 
 

@@ -1,4 +1,4 @@
-"""Deserialisers that are coroutine functions: background tasks run them ahead of the polls.
+"""Runs deserialisers that are coroutine functions in background tasks, ahead of the polls.
 
 Results are kept here until they are taken, beside the raw records, which stay in the fetch buffer
 until then: a poll that is cancelled or times out loses neither records nor work.
@@ -26,10 +26,10 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 
 AHEAD_RECORDS: Final = 64
-"""How many records of one partition are deserialised ahead of being taken, at most."""
+"""Maximum number of records of one partition that are deserialised in advance."""
 
 CALLS_LIMIT: Final = 32
-"""How many records are being deserialised at once, over all partitions; one per partition."""
+"""Maximum number of records being deserialised at once over all partitions; one per partition."""
 
 
 async def deserialised(
@@ -73,7 +73,7 @@ class DeserialisingTasks(BackgroundDeserialiser):
     """Runs the deserialisers of one consumer in background tasks, one task per partition."""
 
     def __init__(self, deserialisers: Deserialisers, *, on_made: Callable[[], object]) -> None:
-        """`on_made` is called when records, or an error, can be taken."""
+        """`on_made` is called when a poll can take records or an error."""
         self._deserialisers = deserialisers
         self._on_made = on_made
         self._calls = asyncio.Semaphore(CALLS_LIMIT)

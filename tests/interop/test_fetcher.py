@@ -267,7 +267,7 @@ async def test_without_a_policy_it_is_an_error_until_somebody_seeks(
         reader.positions.seek(one, 2)
         reader.fetcher.assignment_changed()
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRangeError, match="offset 2 is not in the log"):
+            with pytest.raises(OffsetOutOfRangeError, match="offset 2 is no longer in the log"):
                 await reader.read(1)
         reader.positions.seek(one, 7)
         reader.fetcher.wake()

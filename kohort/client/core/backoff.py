@@ -32,7 +32,7 @@ class Backoff:
 
 
 class Backoffs(Generic[Key]):
-    """A backoff for each of several brokers, or partitions. One that has not failed has none."""
+    """A backoff per broker or partition. Those that have not failed have none."""
 
     def __init__(self, first_ms: int, max_ms: int, random: Callable[[], float]) -> None:
         """The arguments are those of `Backoff`."""
@@ -42,17 +42,17 @@ class Backoffs(Generic[Key]):
         self._failed: dict[Key, Backoff] = {}
 
     def fail(self, key: Key) -> int:
-        """Count a failure of this one; return the milliseconds to wait."""
+        """Count a failure of this key; return the milliseconds to wait."""
         backoff = self._failed.get(key)
         if backoff is None:
             backoff = self._failed[key] = Backoff(self._first_ms, self._max_ms, self._random)
         return backoff.fail()
 
     def succeed(self, key: Key) -> None:
-        """Restart the backoff of this one."""
+        """Restart this key's backoff."""
         self._failed.pop(key, None)
 
     def keep_only(self, keys: Collection[Key]) -> None:
-        """Forget the failures of all others."""
+        """Drop the failures of all other keys."""
         for gone in self._failed.keys() - keys:
             del self._failed[gone]

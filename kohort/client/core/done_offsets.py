@@ -1,8 +1,7 @@
 """Tracks up to which offset a partition is done when its records finish in any order.
 
 A position may be committed when everything before it is done. Offsets have gaps (compaction,
-transaction markers), so this tracks the records that were started, in order, rather than counting
-offsets.
+transaction markers), so this tracks the started records in order instead of counting offsets.
 """
 
 from __future__ import annotations

@@ -1,39 +1,39 @@
-"""What a consumer raises, and what to do about it.
+"""The exceptions of a consumer, and how to resolve them.
 
 ConsumerError
   IllegalStateError            the call does not fit what the consumer is doing
   ConsumerClosedError          it was closed
   ConfigError                  settings that do not fit together (also a ValueError)
   BrokerUnreachableError       no broker answers at any known address
-  AuthenticationError          the broker does not accept who we say we are
-    UnsupportedMechanismError  it does not offer the chosen way to authenticate
-    TokenError                 sasl_oauth_token_provider has no token to give
-    TlsError                   the two sides do not come to terms about TLS
-      CertificateError         one does not accept the other's certificate
-  AuthorizationError           it does, but not for this group or topic
+  AuthenticationError          the broker rejects the credentials
+    UnsupportedMechanismError  it does not offer the SASL mechanism
+    TokenError                 sasl_oauth_token_provider returned no token
+    TlsError                   the TLS handshake failed
+      CertificateError         one side rejects the other's certificate
+  AuthorizationError           access to the group or topic is denied
   OperationTimedOutError       all attempts within the call's time failed (also a TimeoutError)
-  UnknownTopicError            a topic that does not exist, and is not created by asking for it
-  GroupError                   the group cannot go on with this member
+  UnknownTopicError            the topic does not exist, and brokers do not create it
+  GroupError                   the group rejects this member
     FencedInstanceError        another process uses the same group_instance_id
     InconsistentProtocolError  the members of the group have no assignor in common
-    GroupFullError             group.max.size is reached
+    GroupFullError             the group has reached group.max.size
   CommitError                  positions were not stored
-    CommitFailedError          and will not be: the partitions may belong to another member by now
+    CommitFailedError          and cannot be: the partitions may belong to another member by now
     RebalanceInProgressError   because the group rebalances: poll, then try again
-  PartitionError               one partition cannot be read on; the others can
-    PositionError              there is no position to go on from
+  PartitionError               one partition cannot be read further; the others can
+    PositionError              there is no position to continue from
       NoOffsetError            nothing committed, and auto_offset_reset is none
       OffsetOutOfRangeError    the position is not in the log any more (or not yet)
-        LogTruncatedError      records before the position are gone, and others took their offsets
-    RecordError                what was fetched cannot be given out
-      CorruptRecordError       its checksum is wrong, or it does not follow the format
-      RecordTooLargeError      a batch that no fetch limit lets through
-      DeserialisationError     the deserialiser for its key or value has raised
+          LogTruncatedError      records before the position were removed and replaced by others
+    RecordError                fetched data cannot be returned as records
+      CorruptRecordError       its checksum is wrong, or it is invalid
+      RecordTooLargeError      the batch exceeds the fetch limits
+      DeserialisationError     the deserialiser of its key or value raised
   HandlerError                 a record could not be handled by Consumer.run
-  UnexpectedResponseError      an error that should not come in answer to this request
+  UnexpectedResponseError      an error code that this request should never get
 
 Each carries its `code`, the ErrorCode behind it, if a broker sent one. A PartitionError carries the
-place as well: `consumer.seek(error.partition, error.next_offset)` passes over what cannot be read.
+place as well: `consumer.seek(error.partition, error.next_offset)` skips what cannot be read.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class PartitionError(ConsumerError):
         if it is unknown."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default exceptions are unpickled from their message alone, which is not enough here.
+        # By default exceptions are unpickled from their message alone, which would lose the fields.
         return _revived, (type(self), self.args, vars(self))
 
 
@@ -190,16 +190,16 @@ class LogTruncatedError(OffsetOutOfRangeError):
     ) -> None:
         where = "" if parted is None else f" at offset {parted.offset}"
         super().__init__(
-            f"{partition.topic}-{partition.partition}: a new leader's log was cut off{where}, and"
-            f" it was read up to offset {offset}; auto_offset_reset is none: undo what was done"
-            " with the records behind it if need be, then seek",
+            f"{partition.topic}-{partition.partition}: a new leader's log was truncated{where},"
+            f" but it was read up to offset {offset}; auto_offset_reset is none: if necessary undo"
+            " the effects of the lost records, then seek",
             partition,
             offset,
             None if parted is None else parted.offset,
             code=ErrorCode.OFFSET_OUT_OF_RANGE,
         )
         self.parted = parted
-        """Up to this offset the log still has the records that were read; None if it is unknown."""
+        """The log still has the records below this offset; None if unknown."""
 
 
 class RecordError(PartitionError):
@@ -262,27 +262,27 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
         ErrorCode.FENCED_INSTANCE_ID: (
             FencedInstanceError,
             (
-                "another process has joined with the same group_instance_id; give each its own, or"
-                " stop the other one"
+                "another process has joined with the same group_instance_id; use a different id"
+                " for each, or stop the other process"
             ),
         ),
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
             InconsistentProtocolError,
             (
-                "the members of the group have no assignor in common, or the group is not one of"
+                "the members of the group have no assignor in common, or this is not a group of"
                 " consumers; compare partition_assignment_strategy of all members"
             ),
         ),
         ErrorCode.INVALID_SESSION_TIMEOUT: (
             GroupError,
             (
-                "session_timeout_ms is outside of what the broker allows"
-                " (group.min.session.timeout.ms to group.max.session.timeout.ms)"
+                "session_timeout_ms is outside the broker's limits (group.min.session.timeout.ms"
+                " to group.max.session.timeout.ms)"
             ),
         ),
         ErrorCode.SASL_AUTHENTICATION_FAILED: (
             AuthenticationError,
-            "the broker does not let this user in any more",
+            "the broker no longer accepts this user's credentials",
         ),
         ErrorCode.INVALID_GROUP_ID: (GroupError, "the broker does not accept this group_id"),
         ErrorCode.GROUP_MAX_SIZE_REACHED: (
@@ -291,11 +291,11 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
         ),
         ErrorCode.GROUP_AUTHORIZATION_FAILED: (
             AuthorizationError,
-            "not allowed to read in this group; the principal needs READ on it",
+            "access to this group is denied; the principal needs READ on it",
         ),
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
             AuthorizationError,
-            "not allowed to read these topics; the principal needs READ on them",
+            "access to these topics is denied; the principal needs READ on them",
         ),
         ErrorCode.OFFSET_METADATA_TOO_LARGE: (
             CommitError,
@@ -308,7 +308,7 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
         ErrorCode.UNSUPPORTED_VERSION: (
             UnexpectedResponseError,
             (
-                "the broker is too old for what was asked; with group_instance_id it must be 2.3 or"
+                "the broker is too old for this request; with group_instance_id it must be 2.3 or"
                 " later"
             ),
         ),

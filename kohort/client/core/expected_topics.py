@@ -1,4 +1,4 @@
-"""Topics and partitions that the application has named and that may not exist. Pure."""
+"""Named topics and partitions that may not exist. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Comparison(NamedTuple):
     """The result of comparing the named topics with the metadata."""
 
     missed: list[str]
-    """Newly missing ones, to be logged."""
+    """Newly missing names, to be logged."""
     error: ConsumerError | None
     """The error that the next poll raises."""
 
@@ -47,20 +47,20 @@ class ExpectedTopics:
     ) -> None:
         """Set the topics and partitions that are to be read."""
         wanted: list[Named] = [*topics, *partitions]
-        self._since = {one: self._since.get(one, now_ms) for one in wanted}
+        self._since = {named: self._since.get(named, now_ms) for named in wanted}
         self._logged &= self._since.keys()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some have not been seen yet."""
+        """Whether some have not appeared in metadata yet."""
         return any(since_ms is not None for since_ms in self._since.values())
 
     def missing(self, now_ms: int) -> dict[str, float]:
-        """What is missing, by name, and for how many seconds since that was noticed."""
+        """Missing topics and partitions by name, with the seconds since that was noticed."""
         return {
-            _name(one): (now_ms - since_ms) / 1000
-            for one, since_ms in self._since.items()
-            if since_ms is not None and one in self._logged
+            _name(named): (now_ms - since_ms) / 1000
+            for named, since_ms in self._since.items()
+            if since_ms is not None and named in self._logged
         }
 
     def compare(self, known: Mapping[str, KnownTopic], now_ms: int) -> Comparison:
@@ -68,35 +68,35 @@ class ExpectedTopics:
         missed: list[str] = []
         overdue: list[str] = []
         forbidden: list[str] = []
-        for one, since_ms in self._since.items():
-            code = _state(one, known)
+        for named, since_ms in self._since.items():
+            code = _state(named, known)
             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                forbidden.append(one if isinstance(one, str) else one.topic)
+                forbidden.append(named if isinstance(named, str) else named.topic)
             elif code is ErrorCode.INVALID_TOPIC_EXCEPTION:
-                overdue.append(_name(one))  # An invalid name will never exist.
+                overdue.append(_name(named))  # An invalid name will never exist.
             elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._since[one] = None
+                self._since[named] = None
             elif since_ms is not None:
-                if one not in self._logged:
-                    self._logged.add(one)
-                    missed.append(_name(one))
+                if named not in self._logged:
+                    self._logged.add(named)
+                    missed.append(_name(named))
                 if self._timeout_ms is not None and now_ms - since_ms >= self._timeout_ms:
-                    overdue.append(_name(one))
+                    overdue.append(_name(named))
         return Comparison(missed, _error(forbidden, overdue))
 
 
-def _state(one: Named, known: Mapping[str, KnownTopic]) -> ErrorCode:
-    topic = known.get(one if isinstance(one, str) else one.topic)
+def _state(named: Named, known: Mapping[str, KnownTopic]) -> ErrorCode:
+    topic = known.get(named if isinstance(named, str) else named.topic)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    is_beyond = not isinstance(one, str) and one.partition >= topic.partition_count
+    is_beyond = not isinstance(named, str) and named.partition >= topic.partition_count
     if is_beyond and topic.error is ErrorCode.NONE:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return topic.error
 
 
-def _name(one: Named) -> str:
-    return one if isinstance(one, str) else f"{one.topic}-{one.partition}"
+def _name(named: Named) -> str:
+    return named if isinstance(named, str) else f"{named.topic}-{named.partition}"
 
 
 def _error(forbidden: list[str], overdue: list[str]) -> ConsumerError | None:

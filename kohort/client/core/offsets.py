@@ -1,4 +1,4 @@
-"""Offsets as users give and get them."""
+"""Offsets in the public API."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def as_committed(
     offsets: Mapping[TopicPartition, ToCommit],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Convert offsets as users give them, including aiokafka's pairs. Raises as `check_offset`."""
-    return {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
+    return {TopicPartition(*tp): _with_metadata(given) for tp, given in offsets.items()}
 
 
 def _with_metadata(given: ToCommit) -> OffsetAndMetadata:

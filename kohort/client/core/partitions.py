@@ -27,4 +27,4 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[consumer_protocol.Top
 
 def from_topics(topics: Iterable[consumer_protocol.TopicPartition]) -> list[TopicPartition]:
     """Return the partitions of a list grouped by topic, in its order."""
-    return [TopicPartition(one.topic, index) for one in topics for index in one.partitions]
+    return [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]

@@ -15,7 +15,9 @@ _DURATION: Final = re.compile(
 )
 _UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 _BY_DURATION: Final = "by_duration:"
-_MEANING: Final = "must be earliest, latest, none or by_duration:<ISO 8601>, as by_duration:PT1H"
+_MEANING: Final = (
+    "must be earliest, latest, none or by_duration:<ISO 8601>, such as by_duration:PT1H"
+)
 
 
 class ResetPolicy(NamedTuple):
@@ -41,7 +43,7 @@ class ResetPolicy(NamedTuple):
         return policy
 
     def spec_at(self, wall_ms: int) -> OffsetSpec | None:
-        """The offset to look up at this time; None: raise an error."""
+        """The offset spec to look up, with `wall_ms` as the current time; None: raise an error."""
         return self.spec if self.duration_ms is None else max(0, wall_ms - self.duration_ms)
 
 
@@ -56,8 +58,8 @@ def _milliseconds(text: str) -> int:
     """Parse a duration in days, hours, minutes and seconds, as Java's Duration.parse does; in
     milliseconds.
     """
-    found = _DURATION.fullmatch(text.upper())
-    parts = {unit: value for unit, value in found.groupdict().items() if value} if found else {}
+    match = _DURATION.fullmatch(text.upper())
+    parts = {unit: value for unit, value in match.groupdict().items() if value} if match else {}
     if not parts or text.upper().endswith("T"):
-        raise ConfigError(f"auto_offset_reset {_MEANING}; {text!r} is no duration")
+        raise ConfigError(f"auto_offset_reset {_MEANING}; {text!r} is not a duration")
     return int(sum(float(value) * _UNIT_MS[unit] for unit, value in parts.items()))

@@ -1,8 +1,8 @@
 """Topic metadata, and which of two responses is newer. Pure.
 
-Brokers learn of changes at different times, and any of them may be asked. So a response may be
-older than the one before: it may have a leader of an older epoch, or a topic by the id that it had
-before it was deleted and recreated. Such data is ignored (KIP-320, KIP-516).
+Brokers learn of changes at different times, and any of them may be queried. So a response may be
+older than the previous one: it may have a leader of an older epoch, or a topic by the id that it
+had before it was deleted and recreated. Such data is ignored (KIP-320, KIP-516).
 """
 
 from __future__ import annotations
@@ -51,34 +51,35 @@ class KnownTopics:
         self._ids: dict[str, list[bytes]] = {}
         """The ids that each topic has had, the newest last."""
 
-    def learn(self, found: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
-        """Take over the topics of a response; with `is_complete` there are no others."""
+    def learn(self, topics: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
+        """Apply the topics of a response; with `is_complete` all others are dropped."""
         before = dict(self.infos)
         if is_complete:
             self.infos.clear()
-        for info in found:
+        for info in topics:
             known = before.get(info.name)
             self.infos[info.name] = info if known is None else self._newer(known, info)
             self._remember(info)
         if len(self._ids) > len(self.infos) + GONE_MAX:
             self._ids = {name: ids for name, ids in self._ids.items() if name in self.infos}
 
-    def _newer(self, known: TopicInfo, found: TopicInfo) -> TopicInfo:
-        if found.topic_id != known.topic_id:
-            return known if self._is_former(found) else found
-        if found.topic_id == ZERO_UUID:
-            # From before Kafka 2.8, without ids: it may be another topic, whose epochs start over.
-            return found
+    def _newer(self, known: TopicInfo, update: TopicInfo) -> TopicInfo:
+        if update.topic_id != known.topic_id:
+            return known if self._is_former(update) else update
+        if update.topic_id == ZERO_UUID:
+            # Brokers before Kafka 2.8 send no ids: it may be another topic, whose epochs start
+            # over.
+            return update
         older = [
             index
-            for index, epoch in found.epochs.items()
+            for index, epoch in update.epochs.items()
             if 0 <= epoch < known.epochs.get(index, -1)
         ]
-        return _with_partitions_of(known, found, older) if older else found
+        return _with_partitions_of(known, update, older) if older else update
 
-    def _is_former(self, found: TopicInfo) -> bool:
+    def _is_former(self, update: TopicInfo) -> bool:
         """Whether the response has an id of the topic that has since been replaced."""
-        return found.topic_id in self._ids.get(found.name, ())[:-1]
+        return update.topic_id in self._ids.get(update.name, ())[:-1]
 
     def _remember(self, info: TopicInfo) -> None:
         if info.topic_id == ZERO_UUID:
@@ -89,15 +90,15 @@ class KnownTopics:
             del ids[:-IDS_MAX]
 
 
-def _with_partitions_of(known: TopicInfo, found: TopicInfo, chosen: Iterable[int]) -> TopicInfo:
-    """Return `found`, with these partitions as they were known before."""
-    leaders, replicas = dict(found.leaders), dict(found.replicas)
+def _with_partitions_of(known: TopicInfo, update: TopicInfo, chosen: Iterable[int]) -> TopicInfo:
+    """Return `update`, but with these partitions as known before."""
+    leaders, replicas = dict(update.leaders), dict(update.replicas)
     for index in chosen:
         leaders.pop(index, None)
         if index in known.leaders:
             leaders[index] = known.leaders[index]
         replicas[index] = known.replicas.get(index, ())
     epochs = {
-        index: max(epoch, known.epochs.get(index, -1)) for index, epoch in found.epochs.items()
+        index: max(epoch, known.epochs.get(index, -1)) for index, epoch in update.epochs.items()
     }
-    return found._replace(leaders=leaders, replicas=replicas, epochs=epochs)
+    return update._replace(leaders=leaders, replicas=replicas, epochs=epochs)

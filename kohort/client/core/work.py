@@ -23,8 +23,8 @@ from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 
 ROOM_SHARE: Final = 4
-"""The fraction of the room, a quarter, that must be free, once it was full, before records are
-taken again: not one by one."""
+"""Once full, this fraction of the limit must be free before records are taken again, to avoid
+taking them one by one."""
 
 FIRST_TAKE: Final = 16
 """How many records are taken before their size is known."""
@@ -98,12 +98,12 @@ class Item:
 
     @property
     def is_void(self) -> bool:
-        """Whether its partition was revoked, so that its result does not matter any more."""
+        """Whether its partition was revoked, so that its result is ignored."""
         return self.share.is_dropped
 
 
 class _Lane:
-    """Records that wait for each other. Its head is running or waiting for a retry, or the lane is
+    """Records that are handled in order. The head is running or waiting for a retry, or the lane is
     ready.
     """
 
@@ -327,7 +327,7 @@ class Work:
                     if not item.is_running:
                         self._release(item)
         self._ready = deque(lane for lane in self._ready if not lane.share.is_dropped)
-        self._resting = [one for one in self._resting if not one[2].share.is_dropped]
+        self._resting = [retry for retry in self._resting if not retry[2].share.is_dropped]
         heapq.heapify(self._resting)
 
     def take_over(self, partitions: Iterable[TopicPartition]) -> None:
@@ -354,23 +354,23 @@ class Work:
         offsets before them hold no records for handlers, but transaction markers perhaps.
         Partitions that were revoked and not reassigned are left out.
         """
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in positions.items():
             if partition in self._gone:
                 continue
             share = self._shares.get(partition)
             if share is None or not share.done.open_count:
-                found[partition] = position
+                offsets[partition] = position
             elif share.done.position is not None:
-                found[partition] = share.done.position
-        return found
+                offsets[partition] = share.done.position
+        return offsets
 
     def uncommitted(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The part of `committable` that has not been committed yet."""
-        found = self.committable(positions)
-        return {one: at for one, at in found.items() if self._committed.get(one) != at}
+        offsets = self.committable(positions)
+        return {tp: at for tp, at in offsets.items() if self._committed.get(tp) != at}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Record that these offsets were committed."""
@@ -384,7 +384,7 @@ class Work:
         return len(self._begun)
 
     def oldest(self) -> Item | None:
-        """The one of these that was started first."""
+        """The record in flight that was started first."""
         return min(self._begun, key=_began_ms, default=None)
 
     def running_since_ms(self) -> int | None:

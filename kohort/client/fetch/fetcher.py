@@ -258,15 +258,15 @@ class Fetcher:
         missing = self._positions.missing_position()
         if not missing:
             return
-        fences = {one: self._positions.state(one).fence for one in missing}
-        found = await committed(missing) if committed is not None else {}
+        fences = {tp: self._positions.state(tp).fence for tp in missing}
+        stored = await committed(missing) if committed is not None else {}
         default_reset = self.state.default_reset(wall_ms())
         try:
             for partition, fence in fences.items():
                 # If the partition was revoked and reassigned meanwhile, another member may have
                 # committed after this response.
                 if self._positions.has_fence(partition, fence):
-                    self._positions.committed_found(partition, found.get(partition), default_reset)
+                    self._positions.committed_found(partition, stored.get(partition), default_reset)
         finally:
             self.wake()
 

@@ -138,7 +138,7 @@ class LeaderRounds(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waits_ms = [one.until_ms - now for one in self._postponed.values() if one.until_ms > now]
+        waits_ms = [wait.until_ms - now for wait in self._postponed.values() if wait.until_ms > now]
         if waits_ms:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(min(waits_ms) / 1000, self._on_due)

@@ -51,9 +51,9 @@ class Lookup(NamedTuple):
     """The results of a lookup."""
 
     found: dict[TopicPartition, FoundOffset]
-    """What was found, by partition; None if no record is that recent."""
+    """Offsets by partition; None if no record is that recent."""
     failed: dict[TopicPartition, ErrorCode]
-    """The error codes of partitions that have to be asked about again."""
+    """Error codes of partitions to retry."""
 
 
 async def list_offsets(
@@ -86,7 +86,7 @@ async def list_offsets(
             await _look_up(cluster, specs, isolation, request_timeout_ms, result)
     except TimeoutError:
         left = specs.keys() - result.found.keys()
-        failed = {one: code for one, code in result.failed.items() if one in left}
+        failed = {tp: code for tp, code in result.failed.items() if tp in left}
         raise _too_late(left, failed, timeout_ms) from None
     return result.found
 
@@ -105,7 +105,7 @@ async def _look_up(
         by_leader, unled = _by_leader(cluster, left)
         result.failed.update(unled)
         if len(by_leader) + bool(unled) > 1:
-            parts = [*by_leader.values(), {one: left[one] for one in unled}]
+            parts = [*by_leader.values(), {tp: left[tp] for tp in unled}]
             await _all_of(
                 _look_up(cluster, part, isolation, request_timeout_ms, result)
                 for part in parts
@@ -161,11 +161,11 @@ async def _refresh(cluster: Cluster, partitions: Collection[TopicPartition]) -> 
 def _too_late(
     left: Collection[TopicPartition], failed: Mapping[TopicPartition, ErrorCode], timeout_ms: int
 ) -> ConsumerError:
-    names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(left)[:10])
+    names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(left)[:10])
     codes = set(failed.values())
     if codes and codes <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}:
         return UnknownTopicError(
-            f"there are no such partitions: {names}; create the topic, or look at its name",
+            f"no such partitions: {names}; create the topic, or check its name",
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
     why = ", ".join(sorted(code.name for code in codes)) or "no answer"
@@ -217,14 +217,14 @@ def _request(
             name=topic,
             partitions=[
                 ListOffsetsPartition(
-                    partition_index=one.partition,
-                    current_leader_epoch=leader.epoch if (leader := cluster.leader(one)) else -1,
-                    timestamp=specs[one],
+                    partition_index=tp.partition,
+                    current_leader_epoch=leader.epoch if (leader := cluster.leader(tp)) else -1,
+                    timestamp=specs[tp],
                 )
-                for one in group
+                for tp in group
             ],
         )
-        for topic, group in groupby(sorted(specs), lambda one: one.topic)
+        for topic, group in groupby(sorted(specs), lambda tp: tp.topic)
     ]
     return ListOffsetsRequest(
         replica_id=_CONSUMER, isolation_level=isolation, topics=topics, timeout_ms=timeout_ms
@@ -234,14 +234,14 @@ def _request(
 def _read(answer: ListOffsetsResponse, specs: Mapping[TopicPartition, OffsetSpec]) -> Lookup:
     result = Lookup({}, {})
     for topic in answer.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(topic.name, one.partition_index)
+        for answered in topic.partitions:
+            partition = TopicPartition(topic.name, answered.partition_index)
             if partition not in specs:
                 continue
-            code = ErrorCode(one.error_code)
-            if code is ErrorCode.NONE and one.offset >= 0:
+            code = ErrorCode(answered.error_code)
+            if code is ErrorCode.NONE and answered.offset >= 0:
                 result.found[partition] = OffsetAndTimestamp(
-                    one.offset, one.timestamp, one.leader_epoch
+                    answered.offset, answered.timestamp, answered.leader_epoch
                 )
             elif code in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}:
                 # Logs written before Kafka 0.10 have no timestamps to search.

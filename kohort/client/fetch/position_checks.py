@@ -106,11 +106,11 @@ class PositionChecks:
         self._on_changed()
 
     async def _ask(self, node_id: int, doubts: EpochQuestions) -> Collection[TopicPartition]:
-        """Ask this leader once. Returns the partitions to ask about, or to report, again."""
-        cut = {one: self._cut[one][1] for one in doubts if self._is_cut(one, doubts)}
+        """Query this leader once. Returns the partitions to query or report again."""
+        cut = {tp: self._cut[tp][1] for tp in doubts if self._is_cut(tp, doubts)}
         for partition, end in cut.items():
             self._decide(partition, doubts[partition], end)
-        doubts = {one: doubt for one, doubt in doubts.items() if one not in cut}
+        doubts = {tp: doubt for tp, doubt in doubts.items() if tp not in cut}
         return {*cut, *(await self._ask_leader(node_id, doubts) if doubts else ())}
 
     def _is_cut(self, partition: TopicPartition, doubts: EpochQuestions) -> bool:
@@ -120,8 +120,8 @@ class PositionChecks:
 
     def _want_metadata(self) -> None:
         doubts = self._rules.doubts()
-        self._cut = {one: known for one, known in self._cut.items() if one in doubts}
-        if not all(self._is_cut(one, doubts) for one in doubts):
+        self._cut = {tp: known for tp, known in self._cut.items() if tp in doubts}
+        if not all(self._is_cut(tp, doubts) for tp in doubts):
             self._on_metadata_wanted()
 
     async def _ask_leader(self, node_id: int, doubts: EpochQuestions) -> Collection[TopicPartition]:
@@ -134,12 +134,12 @@ class PositionChecks:
             connection = await self._cluster.connection(address)
             version = connection.versions.best(OffsetForLeaderEpochRequest)
             if version < VERSION_MIN:
-                raise UnsupportedVersionError("the broker is too old to be asked")
+                raise UnsupportedVersionError("the broker is too old for OffsetForLeaderEpoch")
             request = _request(doubts)
             timeout_ms = self._config.request_timeout_ms
             answer = await connection.call(request, version=version, timeout_ms=timeout_ms)
         except UnsupportedVersionError as error:
-            logger.debug("positions are not checked: %s", error)
+            logger.debug("positions are not validated: %s", error)
             for partition, doubt in doubts.items():
                 self._rules.believed(partition, doubt)
             return ()
@@ -155,13 +155,13 @@ class PositionChecks:
     def _take_answer(self, answer: Any, doubts: EpochQuestions) -> Collection[TopicPartition]:  # noqa: ANN401
         left = dict(doubts)
         for topic in answer.topics:
-            for one in topic.partitions:
-                partition = TopicPartition(topic.topic, one.partition)
-                code = ErrorCode(one.error_code)
+            for result in topic.partitions:
+                partition = TopicPartition(topic.topic, result.partition)
+                code = ErrorCode(result.error_code)
                 if partition not in left:
                     continue
                 if code is ErrorCode.NONE:
-                    end = EpochEnd(one.leader_epoch, one.end_offset)
+                    end = EpochEnd(result.leader_epoch, result.end_offset)
                     if self._decide(partition, left[partition], end):
                         del left[partition]
                 elif code in _FINAL:
@@ -178,11 +178,11 @@ class PositionChecks:
             return False
         if end.offset < doubt.offset:
             logger.warning(
-                "%s-%d: its log was cut off before offset %d, up to which it was read; going on at"
-                " %s",
+                "%s-%d: its log was truncated before offset %d, up to which it was read;"
+                " continuing at %s",
                 *partition,
                 doubt.offset,
-                end.offset if end.offset >= 0 else "where auto_offset_reset says",
+                end.offset if end.offset >= 0 else "the offset of auto_offset_reset",
             )
         return True
 
@@ -197,13 +197,13 @@ def _request(doubts: EpochQuestions) -> OffsetForLeaderEpochRequest:
             topic=topic,
             partitions=[
                 OffsetForLeaderPartition(
-                    partition=one.partition,
-                    current_leader_epoch=doubts[one].leader.epoch,
-                    leader_epoch=doubts[one].leader_epoch,
+                    partition=tp.partition,
+                    current_leader_epoch=doubts[tp].leader.epoch,
+                    leader_epoch=doubts[tp].leader_epoch,
                 )
-                for one in group
+                for tp in group
             ],
         )
-        for topic, group in groupby(sorted(doubts), lambda one: one.topic)
+        for topic, group in groupby(sorted(doubts), lambda tp: tp.topic)
     ]
     return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=topics)

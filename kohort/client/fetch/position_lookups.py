@@ -67,15 +67,15 @@ class PositionLookups:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while (found := self._positions.position(partition)) is None:
+                while (position := self._positions.position(partition)) is None:
                     await self._fetcher.update_positions(self._committed)
                     await self._fetcher.wait_positions([partition], timeout_s)
         except TimeoutError:
             raise OperationTimedOutError(
-                f"the position in {partition.topic}-{partition.partition} could not be found out"
-                f" within {timeout_s:g} s; is the broker that leads it there?"
+                f"the position in {partition.topic}-{partition.partition} could not be determined"
+                f" within {timeout_s:g} s; is its leader up?"
             ) from None
-        return found
+        return position
 
     async def close(self) -> None:
         """Cancel the lookup in progress."""

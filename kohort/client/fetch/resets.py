@@ -63,17 +63,17 @@ class OffsetResets:
     async def _look_up(
         self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]
     ) -> Collection[TopicPartition]:
-        """Ask this leader once. Returns the partitions to ask about again."""
+        """Query this leader once. Returns the partitions to query again."""
         config = self._config
         try:
-            found, failed = await ask_leader(
+            offsets, failed = await ask_leader(
                 self._cluster, node_id, specs, config.isolation, config.request_timeout_ms
             )
         except ConsumerError as error:
             # Reported to the user and retried, as with a fetch that is refused.
             self._on_failed(error)
             return specs
-        for partition, offset in found.items():
+        for partition, offset in offsets.items():
             if offset is None:
                 self._positions.reset_found(partition, specs[partition], None, UNKNOWN_EPOCH)
             else:

@@ -77,12 +77,12 @@ class AutoCommit:
             self._backoff.succeed()
         elif isinstance(error, RebalanceInProgressError):
             # The commit before the rebalance covers these offsets, or the next commit will.
-            logger.debug("a commit came into a rebalance: %s", error)
+            logger.debug("a commit was interrupted by a rebalance: %s", error)
         else:
             # Logged as a warning only once: while the coordinator is away every attempt fails
             # alike.
             level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
-            logger.log(level, "a commit failed, and will be tried again: %s", error)
+            logger.log(level, "a commit failed and will be retried: %s", error)
             wait_s = self._backoff.fail() / 1000
             again_s = time.monotonic() + wait_s
             is_retried = isinstance(error, ConsumerError) and error.code.retriable

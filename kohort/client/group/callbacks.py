@@ -19,7 +19,7 @@ from kohort.client.group.listener import CallbackResult, Partitions
 logger = logging.getLogger(__name__)
 
 GRACE_S: Final = 0.1
-"""The least time that callbacks get while a consumer is closed, even if its timeout has passed."""
+"""Minimum time for callbacks while a consumer is closing, even if its timeout has passed."""
 
 
 class Callbacks:
@@ -42,7 +42,7 @@ class Callbacks:
 
     @property
     def given_up(self) -> frozenset[TopicPartition]:
-        """The partitions that the listener was told it loses in this rebalance."""
+        """The partitions whose loss was reported to the listener in this rebalance."""
         return frozenset(self._given_up)
 
     def has_called(self, name: str) -> bool:
@@ -60,7 +60,7 @@ class Callbacks:
         """Call a callback, unless it was already called in this rebalance, and wait until it
         returns.
 
-        The listener is told only once that it loses a partition, even if membership was lost after
+        The loss of a partition is reported only once, even if membership was lost after
         a poll was cancelled during on_revoked: on_lost then covers only the other partitions.
 
         Raises:
@@ -127,9 +127,7 @@ class Callbacks:
 
 
 def _cut_short(name: str, task: asyncio.Task[None]) -> None:
-    logger.warning(
-        "%s has not returned, and the consumer should be closed by now: it is cancelled", name
-    )
+    logger.warning("%s did not return before the close timeout and is cancelled", name)
     task.cancel()
 
 

@@ -77,8 +77,7 @@ class CommitCallbacks:
             if self.task is None:
                 raise  # Raised by the callback itself.
             logger.warning(
-                "the callback of a commit has not returned, and the consumer should be closed by"
-                " now: it is cancelled"
+                "a commit callback did not return before the close timeout and is cancelled"
             )
             self.task.cancel()
 

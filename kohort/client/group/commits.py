@@ -102,7 +102,7 @@ class Commits:
         if self._config.enable_auto_offset_store:
             raise IllegalStateError("store_offsets() needs enable_auto_offset_store=False")
         if (message is None) == (offsets is None):
-            raise ValueError("store_offsets() takes a message or offsets, one of the two")
+            raise ValueError("store_offsets() takes either a message or offsets")
         if message is not None:
             partition = TopicPartition(message.topic, message.partition)
             offsets = {partition: OffsetAndMetadata(message.offset + 1, "", message.leader_epoch)}
@@ -138,10 +138,10 @@ class Commits:
             return  # The commit itself will fail, with a more specific error.
         strange = offsets.keys() - self._subscription.assigned
         if strange:
-            names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(strange)[:10])
+            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(strange)[:10])
             raise IllegalStateError(
                 f"{names} is not assigned to this consumer, so the group may have given it to"
-                " another one; set commit_unassigned=True to commit it all the same"
+                " another one; set commit_unassigned=True to commit it anyway"
             )
 
     # Automatic commits.
@@ -183,7 +183,7 @@ class Commits:
             left_s = max(0.0, deadline_s - time.monotonic())
             await self.offsets.commit(wanted, left_s, is_automatic=True)
         except ConsumerError as error:
-            logger.warning("the last positions were not committed: %s", error)
+            logger.warning("the final commit failed: %s", error)
         except asyncio.CancelledError:
             self._positions.release(held)
             raise

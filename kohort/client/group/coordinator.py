@@ -1,4 +1,4 @@
-"""The group coordinator of a consumer: looked up when needed, dropped when it is gone."""
+"""A consumer's group coordinator: looked up when needed, dropped when it has moved or fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Coordinator:
         self.group_id = group_id
         self.address: Address | None = None
         self.on_found: Callable[[Address], None] = lambda _: None
-        """Called with the coordinator's address whenever a broker has reported it."""
+        """Called with the coordinator's address after each successful lookup."""
         self._cluster = cluster
         self._search: asyncio.Task[ErrorCode] | None = None
 
@@ -44,7 +44,7 @@ class Coordinator:
             self._search = asyncio.create_task(
                 self._ask(), name=f"find the coordinator of {self.group_id}"
             )
-            self._search.add_done_callback(_look_at)
+            self._search.add_done_callback(_consume_exception)
         return await asyncio.shield(self._search)
 
     async def connection(self, purpose: str) -> BrokerConnection:
@@ -82,9 +82,7 @@ class Coordinator:
         return code
 
 
-def _look_at(task: asyncio.Task[ErrorCode]) -> None:
-    """Retrieve the exception, so that asyncio does not report one that no caller waits for any
-    more.
-    """
+def _consume_exception(task: asyncio.Task[ErrorCode]) -> None:
+    """Retrieve the exception, so that asyncio does not log it if all callers were cancelled."""
     if not task.cancelled():
         task.exception()

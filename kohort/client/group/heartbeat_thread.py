@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT_S: Final = 5.0
 
 THREAD_EXIT_S: Final = 1.0
-"""Allowed time between the thread's report that it has ended and its actual exit: usually
-microseconds, longer on a busy machine."""
+"""Time allowed from the thread's report that it has ended to its exit: usually microseconds, longer
+on a busy machine."""
 
 
 class HeartbeatThreadConfig(NamedTuple):
@@ -111,9 +111,7 @@ class HeartbeatThread:
             self._changed.notify()
 
     def coordinator_found(self, address: Address) -> None:
-        """Report the coordinator that the loop has found, so that the thread does not have to
-        search.
-        """
+        """Set the coordinator that the loop has found, so that the thread need not look it up."""
         with self._changed:
             self._coordinator = address
             self._suspects.pop(address, None)
@@ -140,7 +138,7 @@ class HeartbeatThread:
             self._rules.polled(monotonic_ms())
 
     def take_findings(self) -> list[Finding]:
-        """Return what the thread has found out since the last call."""
+        """Return the findings since the last call."""
         with self._changed:
             return self._rules.take_findings()
 
@@ -214,7 +212,7 @@ class HeartbeatThread:
         """
         if self._loop.is_closed() and self._rules.has_member:
             logger.warning(
-                "group %s: the loop of a consumer has ended, and it was not closed; use"
+                "group %s: the event loop of a consumer ended before it was closed; use"
                 " `async with`, or call stop()",
                 self._config.group_id,
             )
@@ -264,7 +262,7 @@ class HeartbeatThread:
                 self._rules.failed(monotonic_ms())
 
     def _give_up(self, action: Action) -> None:
-        """Note that nothing was answered; the rules say when to try again."""
+        """Record that there was no response; the rules schedule the retry."""
         self._disconnect()
         with self._changed:
             if isinstance(action, LookUpCoordinator):
@@ -307,8 +305,8 @@ class HeartbeatThread:
         """
         self._disconnect()
         with self._changed:
-            brokers = [one for one in self._brokers if one not in self._suspects]
-            brokers += [one for one in self._suspects if one in self._brokers]
+            brokers = [broker for broker in self._brokers if broker not in self._suspects]
+            brokers += [broker for broker in self._suspects if broker in self._brokers]
         failure = DisconnectedError("no broker is known")
         for address in brokers:
             try:

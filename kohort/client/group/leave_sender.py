@@ -1,4 +1,4 @@
-"""Tells the group coordinator that a member leaves."""
+"""Sends LeaveGroup to the coordinator."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class LeaveSender:
                 answer = await connection.call(request, version=version)
         except (ConsumerError, TimeoutError) as error:
             logger.warning(
-                "group %s was not told that this member leaves: %s",
+                "group %s: leaving failed, so the member stays until its session expires: %s",
                 group_id,
-                str(error) or "no answer in time",
+                str(error) or "no response in time",
             )
             return
         if answer.error_code:

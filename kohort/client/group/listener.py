@@ -1,4 +1,4 @@
-"""The rebalance listener: tells the application which partitions it gains and loses."""
+"""The rebalance listener: reports gained and lost partitions to the application."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def listener_from(given: object) -> RebalanceListener:
     """Return a `RebalanceListener`, wrapping one that has aiokafka's methods.
 
     Raises:
-        TypeError: it is neither kind of listener.
+        TypeError: it is not a listener of either kind.
     """
     if given is None:
         return NO_LISTENER

@@ -66,7 +66,7 @@ INSTANCE_ID_SINCE: Final = 5
 """The JoinGroup version that introduced static membership."""
 
 MEMBER_ID_TIMEOUT_S: Final = 1.0
-"""How long a consumer that leaves waits to be told its member id."""
+"""How long a leaving consumer waits for its member id."""
 
 THREAD_END_S: Final = 1.0
 
@@ -345,7 +345,7 @@ class MembershipShell:
         if action.assignor is not None:
             assignment = await self._run_assignor(action.assignor, action, counts)
         # Topics that do not exist yet are watched as well.
-        self.membership.assigned(assignment, {one: counts.get(one, 0) for one in action.topics})
+        self.membership.assigned(assignment, {name: counts.get(name, 0) for name in action.topics})
 
     _leading: frozenset[str] = frozenset()
     """Topics of the group that this member has just become the leader of."""
@@ -376,11 +376,11 @@ class MembershipShell:
         self.membership.findings([Finding(FindingKind.COORDINATOR_LOST, self.membership.identity)])
 
     def _learn(self) -> None:
-        """Take over what the heartbeat thread has found out."""
+        """Apply the heartbeat thread's findings."""
         findings = self.heartbeats.take_findings()
         if not findings:
             return
-        if any(one.kind is FindingKind.COORDINATOR_LOST for one in findings):
+        if any(finding.kind is FindingKind.COORDINATOR_LOST for finding in findings):
             self.coordinator.lost()
         self.membership.findings(findings)
         self._changed()
@@ -412,8 +412,8 @@ class MembershipShell:
         """End the membership: first the listener is notified, then the group.
 
         Args:
-            leaves: whether to tell the group (KIP-1092); None: only dynamic members do.
-            deadline_s: when to stop trying to tell the group, on the clock of `time.monotonic`.
+            leaves: whether to send LeaveGroup (KIP-1092); None: only dynamic members do.
+            deadline_s: when to stop trying to send it, on the clock of `time.monotonic`.
         """
         membership = self.membership
         is_lost = membership.state is not MemberState.STABLE or not membership.identity.is_valid
@@ -422,15 +422,15 @@ class MembershipShell:
                 await self._rebalance.give_up(is_lost=is_lost)
             await self._wait_member_id(deadline_s)
         finally:
-            # The group is told even if the caller is cancelled.
-            told = self._leave(reason, leaves=leaves, deadline_s=deadline_s)
-        if told is not None:
-            await asyncio.shield(told)
+            # Leave even if the caller is cancelled.
+            leaving = self._leave(reason, leaves=leaves, deadline_s=deadline_s)
+        if leaving is not None:
+            await asyncio.shield(leaving)
 
     def _leave(
         self, reason: str, *, leaves: bool | None, deadline_s: float
     ) -> asyncio.Task[None] | None:
-        """Start the task that tells the group; None if the group is not told."""
+        """Start sending LeaveGroup; None if none is sent."""
         self._end_round()
         leave = self.membership.leave(reason, leaves=leaves)
         self.statistics.left(monotonic_ms())
@@ -457,9 +457,9 @@ class MembershipShell:
         self._end_round()
         self.heartbeats.stop()
         await self.leave_sender.close(timeout_s)
-        # The thread has been told to stop and its request was aborted, so this takes only moments.
+        # The thread was asked to stop and its request aborted, so this is quick.
         if not await self.heartbeats.wait_stopped(max(timeout_s, THREAD_END_S)):
-            logger.warning("the heartbeat thread does not end")
+            logger.warning("the heartbeat thread did not end")
 
     def _end_round(self) -> None:
         self._error = None

@@ -54,7 +54,7 @@ class MemberCommits:
             return identity
         raise self._not_now()
 
-    def check_still(self, asked: Identity) -> None:
+    def check_still(self, requested: Identity) -> None:
         """Check that a commit requested as `asked` would not be sent under another identity.
 
         Raises:
@@ -62,12 +62,12 @@ class MemberCommits:
             CommitFailedError: the group rebalanced without this member.
         """
         self._learn()
-        if asked == self._membership.identity:
+        if requested == self._membership.identity:
             return
         if self._membership.identity.is_valid:
             raise RebalanceInProgressError(
-                "the group rebalanced before this commit was through, so others may read its"
-                " partitions; commit again what is still assigned",
+                "the group rebalanced before this commit completed, so others may read its"
+                " partitions; commit the partitions that are still assigned again",
                 ErrorCode.REBALANCE_IN_PROGRESS,
             )
         raise self._not_now()
@@ -76,17 +76,17 @@ class MemberCommits:
         membership = self._membership
         if membership.identity.is_valid or self.is_joining:
             return RebalanceInProgressError(
-                "the group rebalances; poll until that is over, then commit again",
+                "the group is rebalancing; poll until that is over, then commit again",
                 ErrorCode.REBALANCE_IN_PROGRESS,
             )
         if not membership.has_joined:
             return CommitFailedError(
-                "this consumer has not joined its group yet; poll first, and commit what was read",
+                "this consumer has not joined its group yet; poll first, then commit",
                 ErrorCode.UNKNOWN_MEMBER_ID,
             )
         return CommitFailedError(
-            "this consumer is not a member of the group now, so others may read its partitions;"
-            " polls came too seldom (max_poll_interval_ms) or heartbeats did not get through"
+            "this consumer is no longer a member of the group, so others may read its partitions;"
+            " polls were too infrequent (max_poll_interval_ms) or heartbeats failed"
             " (session_timeout_ms)",
             ErrorCode.UNKNOWN_MEMBER_ID,
         )
@@ -99,7 +99,8 @@ class MemberCommits:
         is_same = sent == membership.identity
         state = membership.state
         in_progress = RebalanceInProgressError(
-            f"the group rebalances ({code.name}); poll until that is over, then commit again", code
+            f"the group is rebalancing ({code.name}); poll until that is over, then commit again",
+            code,
         )
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             membership.rebalance_noticed(sent)
@@ -118,7 +119,7 @@ class MemberCommits:
         if membership.lost(sent, keeps_id=keeps_id, why=code.name):
             self._on_changed()
         return CommitFailedError(
-            f"the group has gone on without this member ({code.name}), so others may read its"
+            f"the group has rebalanced without this member ({code.name}), so others may read its"
             " partitions; poll more often, or set max_poll_interval_ms higher",
             code,
         )

@@ -93,7 +93,7 @@ class Committer(Protocol):
         now.
         """
 
-    def check_still(self, asked: Identity) -> None:
+    def check_still(self, requested: Identity) -> None:
         """Raise a CommitError if the identity has changed since `asked` was captured for a
         commit.
         """
@@ -116,19 +116,19 @@ class NonMemberCommitter:
     def commit_identity(self) -> Identity:
         return NO_MEMBER
 
-    def check_still(self, asked: Identity) -> None:
-        """Pass: a consumer outside of a group never changes its identity."""
+    def check_still(self, requested: Identity) -> None:
+        """Do nothing: a non-member's identity never changes."""
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
         return CommitFailedError(
-            f"the group does not take commits from outside ({code.name}): it has members, which"
-            " subscribe; give this consumer a group_id of its own",
+            f"the group accepts no commits from non-members ({code.name}) while it has members;"
+            " use a separate group_id for this consumer",
             code,
         )
 
 
 class OffsetsObserver(Protocol):
-    """Notified of what concerns other parts of the consumer."""
+    """Receives commit events for other parts of the consumer."""
 
     def coordinator_lost(self) -> None:
         """The coordinator has moved, or the connection to it was lost."""
@@ -227,8 +227,8 @@ class GroupOffsets:
         is_ours = on_done is not None
         if len(self._tasks) + len(self.callbacks) >= ASYNC_COMMITS_MAX and not is_ours:
             raise IllegalStateError(
-                f"{ASYNC_COMMITS_MAX} commits wait to be sent, or for a poll to call a callback;"
-                " commit less often, or await some"
+                f"{ASYNC_COMMITS_MAX} commits are waiting to be sent, or for a poll to call their"
+                " callbacks; commit less often, or await some"
             )
         # Queued now, not when the task starts, so that a later awaited commit comes after it.
         previous, own = self._enqueue()
@@ -317,7 +317,7 @@ class GroupOffsets:
         committer.check_still(identity)
         ids = self._topic_ids()
         version = connection.versions.best(OffsetCommitRequest)
-        if any(one.topic not in ids for one in offsets):
+        if any(partition.topic not in ids for partition in offsets):
             version = min(version, NAMED_UNTIL)
         instance_id = self._instance_id if identity.is_valid else None
         request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
@@ -342,14 +342,14 @@ class GroupOffsets:
         refused = codes - (_RETRIED if is_automatic else _COMMIT_RETRIED)
         if refused:
             code = min(refused)
-            partitions = sorted(one for one, found in errors.items() if found is code)
+            partitions = sorted(tp for tp, value in errors.items() if value is code)
             raise _commit_error(code, partitions)
         self._raise_retried(codes)
 
     # Fetching committed positions.
 
     async def fetch(self, partitions: Collection[TopicPartition], timeout_s: float) -> Committed:
-        """Fetch what the group has committed for each partition, None where there is no commit.
+        """Fetch the committed offset of each partition; None if there is none.
 
         Raises:
             OperationTimedOutError: no success in time.
@@ -363,7 +363,7 @@ class GroupOffsets:
 
     @property
     def _fetching(self) -> str:
-        return f"fetching what group {self._coordinator.group_id} has committed"
+        return f"fetching the committed offsets of group {self._coordinator.group_id}"
 
     async def _fetch_once(self, partitions: Collection[TopicPartition]) -> Committed:
         if not partitions:
@@ -371,20 +371,20 @@ class GroupOffsets:
         connection = await self._connection()
         ids = self._topic_ids()
         version = connection.versions.best(OffsetFetchRequest)
-        if any(one.topic not in ids for one in partitions):
+        if any(partition.topic not in ids for partition in partitions):
             version = min(version, NAMED_UNTIL)
         request = fetch_request(self._coordinator.group_id, partitions, ids, version)
         answer = await self._call(connection, request, version)
-        group_error, found, errors = committed_in(answer, ids)
+        group_error, committed, errors = committed_in(answer, ids)
         codes = {group_error, *errors.values()} - {ErrorCode.NONE}
         refused = codes - _RETRIED
         if refused:
             code = min(refused)
             raise _fetch_error(
-                code, self._coordinator.group_id, [one for one in errors if errors[one] is code]
+                code, self._coordinator.group_id, [tp for tp in errors if errors[tp] is code]
             )
         self._raise_retried(codes)
-        return {partition: found.get(partition) for partition in partitions}
+        return {partition: committed.get(partition) for partition in partitions}
 
     # Attempts.
 
@@ -469,14 +469,16 @@ class _RetriableError(CommitError):
 
 
 def _commit_error(code: ErrorCode, partitions: Collection[TopicPartition]) -> ConsumerError:
-    topics = ", ".join(sorted({one.topic for one in partitions}))
+    topics = ", ".join(sorted({partition.topic for partition in partitions}))
     if code is ErrorCode.REBALANCE_IN_PROGRESS:
-        return RebalanceInProgressError("the group rebalances; poll, then commit again", code)
+        return RebalanceInProgressError("the group is rebalancing; poll, then commit again", code)
     return error_for(code, f"committing positions in {topics}")
 
 
 def _fetch_error(
     code: ErrorCode, group_id: str, partitions: Collection[TopicPartition]
 ) -> ConsumerError:
-    names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(partitions))
-    return error_for(code, f"fetching what group {group_id} has committed in {names or 'topics'}")
+    names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions))
+    return error_for(
+        code, f"fetching the committed offsets of group {group_id} for {names or 'topics'}"
+    )

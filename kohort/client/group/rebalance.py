@@ -187,7 +187,7 @@ class Rebalance:
         await self._call(name, method, partitions)
 
     def _callback_failed(self, name: str, error: Exception) -> None:
-        logger.warning("%s raised %r; the rebalance goes on", name, error)
+        logger.warning("%s raised %r; the rebalance continues", name, error)
         self.failed(error)
 
     async def _commit_before(self, held: Collection[TopicPartition], deadline_s: float) -> bool:

@@ -166,7 +166,7 @@ async def test_a_callback_that_hangs_is_named_and_does_not_keep_the_group_from_b
     await consumer.stop(1)
     assert time.monotonic() - began_s < 20
     assert consumer.health().is_closed
-    assert any("on_revoked has not returned" in one.getMessage() for one in caplog.records)
+    assert any("on_revoked did not return" in one.getMessage() for one in caplog.records)
     # The next one does not have to wait for the session of the first.
     async with asyncio.timeout(40):
         await members.settle(await members.start(topic), partitions=1)

@@ -17,7 +17,7 @@ from kohort.client.core.reset_policy import RESET_EARLIEST
     ("settings", "words"),
     [
         ({"bootstrap_server": "x"}, "did you mean bootstrap_servers"),
-        ({"nonsense_of_all_kinds": 1}, "there is no setting nonsense_of_all_kinds"),
+        ({"nonsense_of_all_kinds": 1}, "unknown setting nonsense_of_all_kinds"),
         ({"bootstrap_servers": ""}, "bootstrap_servers is empty"),
         ({"bootstrap_servers": "a:b:c:d:99999999"}, None),
         ({"bootstrap_servers": ["localhost:http"]}, "is not host:port"),
@@ -25,7 +25,7 @@ from kohort.client.core.reset_policy import RESET_EARLIEST
         ({"bootstrap_servers": "a..b:9092"}, "is not host:port"),
         ({"bootstrap_servers": "http://a:9092"}, "is not host:port"),
         ({"group_id": " "}, "group_id is empty"),
-        ({"group_id": 5}, "group_id must be a text"),
+        ({"group_id": 5}, "group_id must be a str"),
         ({"enable_auto_commit": "false"}, "enable_auto_commit must be True or False"),
         ({"value_deserializer": "json"}, "value_deserializer must be a function"),
         ({"group_instance_id": "one"}, "needs a group_id"),
@@ -118,7 +118,7 @@ def test_brokers_are_told_the_version_of_the_package() -> None:
 
 
 def test_a_list_of_topics_in_place_of_topics_is_refused_with_advice() -> None:
-    with pytest.raises(TypeError, match=r"\['a', 'b'\] is not the name of a topic"):
+    with pytest.raises(TypeError, match=r"\['a', 'b'\] is not a topic name"):
         Consumer(["a", "b"], group_id="g")  # type: ignore[call-overload]
 
 

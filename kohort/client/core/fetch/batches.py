@@ -138,10 +138,8 @@ class Fetched:
         return self._deserialised(self._unpacked(floor, wanted))
 
     def read_on(self, floor: int, wanted: int) -> list[AnyRecord]:
-        """The same, of as many batches as it takes where there are no deserialisers: many batches
-        have few records, and a call for each would cost more than they do.
-
-        It cannot be undone by `rewind`, but for the last batch.
+        """Like `read`, but spans batches if there are no deserialisers: with many small batches, a
+        call for each would cost more than the records. `rewind` undoes only the last batch.
         """
         records = self.read(floor, wanted)
         if not records or self._options.deserialisers.are_there:
@@ -171,7 +169,7 @@ class Fetched:
                 )
                 if not self._left and self._position != len(block):
                     if not records:
-                        raise DecodeError("there is more behind the last record")
+                        raise DecodeError("data follows the last record")
                     self.rewind()
             except DecodeError as error:
                 self.rewind()
@@ -228,8 +226,8 @@ class Fetched:
         except InflatedTooLargeError as error:
             name = _name(self._partition)
             raise RecordTooLargeError(
-                f"{name}: the batch at offset {header.base_offset} inflates to more than {limit}"
-                f" bytes; raise inflated_bytes_limit, or seek to {header.next_offset}",
+                f"{name}: the batch at offset {header.base_offset} decompresses to more than"
+                f" {limit} bytes; raise inflated_bytes_limit, or seek to {header.next_offset}",
                 self._partition,
                 max(floor, header.base_offset),
                 header.next_offset,
@@ -289,7 +287,7 @@ class Fetched:
         next_offset = self._behind(header)
         return CorruptRecordError(
             f"{_name(self._partition)}: the batch at offset {header.base_offset} cannot be read:"
-            f" {why}; seek to {next_offset} to go on",
+            f" {why}; seek to {next_offset} to continue",
             self._partition,
             max(floor, header.base_offset),
             next_offset,
@@ -309,17 +307,15 @@ class Fetched:
 
 
 def _told_how_to_pass(error: DeserialisationError) -> DeserialisationError:
-    return DeserialisationError(
-        f"{error}; seek to {error.next_offset} to pass over it", error.record
-    )
+    return DeserialisationError(f"{error}; seek to {error.next_offset} to skip it", error.record)
 
 
 def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def _extent(partition: TopicPartition, data: memoryview, asked: int) -> tuple[int, int]:
-    """Return where the last whole batch ends, and the offset after it.
+def _extent(partition: TopicPartition, data: memoryview, offset: int) -> tuple[int, int]:
+    """Return the end of the last whole batch, and the offset after it.
 
     Data that cannot be a batch ends it as well. It will come first in the next response, and be an
     error.
@@ -335,22 +331,22 @@ def _extent(partition: TopicPartition, data: memoryview, asked: int) -> tuple[in
             or delta < 0
             or not 0 <= base < _OFFSET_MAX - delta
         ):
-            problem = _not_a_batch(partition, base, magic, asked)
+            problem = _not_a_batch(partition, base, magic, offset)
             break
         if stop > len(data):
-            problem = _too_large(partition, max(asked, base), base + delta + 1)
+            problem = _too_large(partition, max(offset, base), base + delta + 1)
             break
         cursor, next_offset = stop, base + delta + 1
     if cursor:
         return cursor, next_offset
-    raise problem or _too_large(partition, asked, None)
+    raise problem or _too_large(partition, offset, None)
 
 
 def _too_large(
     partition: TopicPartition, offset: int, next_offset: int | None
 ) -> RecordTooLargeError:
     return RecordTooLargeError(
-        f"{_name(partition)}: not even one batch fits in an answer, at offset {offset}; raise"
+        f"{_name(partition)}: the batch at offset {offset} does not fit in a response; raise"
         " max_partition_fetch_bytes and fetch_max_bytes above the broker's message.max.bytes",
         partition,
         offset,
@@ -360,15 +356,15 @@ def _too_large(
 
 
 def _not_a_batch(
-    partition: TopicPartition, base: int, magic: int, asked: int
+    partition: TopicPartition, base: int, magic: int, offset: int
 ) -> CorruptRecordError:
-    why = "its header makes no sense"
+    why = "its header is invalid"
     if magic != MAGIC:
-        why = f"it is of format {magic}, and only format {MAGIC} (Kafka 0.11 and later) is read"
+        why = f"it has format {magic}, and only format {MAGIC} (Kafka 0.11 and later) is supported"
     return CorruptRecordError(
         f"{_name(partition)}: the batch at offset {base} cannot be read: {why}; seek past it to"
-        " go on",
+        " continue",
         partition,
-        asked,
+        offset,
         code=ErrorCode.CORRUPT_MESSAGE,
     )

@@ -40,7 +40,7 @@ class _Waiting:
     def __init__(self, fence: int) -> None:
         self.fence = fence
         self.next_offset = 0
-        """The offset after the last of it."""
+        """The offset after the last waiting record."""
         self.byte_count = 0
         self.chunks: deque[Fetched] = deque()
 
@@ -58,7 +58,7 @@ class _PartlyRead:
         self._chunks: dict[TopicPartition, tuple[Fetched, int]] = {}
 
     def make_room(self, partition: TopicPartition) -> None:
-        """Called before a partition is read: frees memory above the limit first, not afterwards."""
+        """Called before a partition is read, so that memory above the limit is freed first."""
         if self.byte_count > self._bytes_limit and partition not in self._chunks:
             self._shed()
 
@@ -133,7 +133,7 @@ class FetchBuffers:
         self._on_less = on_less
         self._on_failed = on_failed
         self._waiting: dict[TopicPartition, _Waiting] = {}
-        """Waiting records by partition, in the order in which partitions have their turn."""
+        """Waiting records by partition, in round-robin order."""
         self._ahead: _Ahead | None = None
         self._in_hand: dict[TopicPartition, _Place] = {}
         self._record_in_hand: tuple[TopicPartition, AnyRecord] | None = None
@@ -167,7 +167,7 @@ class FetchBuffers:
     def drop_outdated(self) -> None:
         """Forget data that was fetched for positions that have changed."""
         has_fence = self._positions.has_fence
-        outdated = [one for one, its in self._waiting.items() if not has_fence(one, its.fence)]
+        outdated = [tp for tp, its in self._waiting.items() if not has_fence(tp, its.fence)]
         # All are removed before any callback, since the first one may send the next request.
         for partition in outdated:
             del self._waiting[partition]
@@ -209,16 +209,16 @@ class FetchBuffers:
         """All known positions, except for the records that each reader got last: whether those are
         processed is unknown until it asks for more.
         """
-        found = self._positions.consumed()
+        processed = self._positions.consumed()
         if self._record_in_hand is not None:
             partition, record = self._record_in_hand
             state = self._positions.find(partition)
             if state is not None and state.position == record.offset + 1:
-                found[partition] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
+                processed[partition] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
         for partition, place in self._in_hand.items():
             if self._positions.has_place(partition, place.placed):
-                found[partition] = OffsetAndMetadata(place.offset, "", place.leader_epoch)
-        return found
+                processed[partition] = OffsetAndMetadata(place.offset, "", place.leader_epoch)
+        return processed
 
     def take(self, max_records: int, only: PartitionFilter = None) -> Records:
         """Return records, from as many partitions as needed; positions move past them."""
@@ -290,7 +290,7 @@ class FetchBuffers:
 
     def _read(self, partition: TopicPartition, wanted: int, read: _Read) -> list[AnyRecord] | None:
         """Read some records, without moving the position past them; None: this response is
-        exhausted, and it is another partition's turn.
+        exhausted, and another partition is next.
         """
         waiting = self._waiting[partition]
         state = self._positions.state(partition)

@@ -1,4 +1,4 @@
-"""What the fetch state asks of its shell."""
+"""The effects that the fetch state requests from its shell."""
 
 from enum import Enum
 from typing import NamedTuple

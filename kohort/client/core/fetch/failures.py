@@ -1,4 +1,4 @@
-"""Errors in reading: those to raise to the user, and those that last.
+"""Fetch errors: those to raise to the user, and those that persist.
 
 An error is raised once, by the next poll. Persisting errors, and partitions for which no broker has
 answered, are kept for observers of the consumer.
@@ -78,7 +78,7 @@ class FetchFailures:
     def _due(self, only: PartitionFilter) -> list[TopicPartition]:
         """The partitions in `only` that have an error."""
         is_aside = self._positions.is_aside
-        return [one for one in self._errors if (one in only if only else not is_aside(one))]
+        return [tp for tp in self._errors if (tp in only if only else not is_aside(tp))]
 
     def _note_raised(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
         state = self._positions.state(partition)
@@ -101,31 +101,31 @@ class FetchFailures:
         self._unanswered.pop(partition, None)
         unread = self._unread.get(partition)
         if unread is not None and not isinstance(unread.error, RecordError):
-            # A refusal is over. Records that could not be returned remain so.
+            # The broker serves it again. A RecordError persists until the application seeks.
             del self._unread[partition]
 
     def note_unanswered(
         self, partitions: Iterable[TopicPartition], since_ms: int
     ) -> list[TopicPartition]:
         """Record unanswered requests for these partitions; return those still assigned."""
-        left = [one for one in partitions if self._positions.find(one) is not None]
+        left = [tp for tp in partitions if self._positions.find(tp) is not None]
         for partition in left:
             self._unanswered.setdefault(partition, since_ms)
         return left
 
     def placeless(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Record that these partitions, and only these, wait for a position."""
-        self._placeless = {one: self._placeless.get(one, now_ms) for one in partitions}
+        self._placeless = {tp: self._placeless.get(tp, now_ms) for tp in partitions}
 
     def unread(self, now_ms: int) -> dict[TopicPartition, OngoingFailure]:
         """Partitions whose errors were raised and that have not been read further since."""
-        found = {}
+        failures_now = {}
         for partition, (place, _, failures) in self._unread.items():
             state = self._positions.find(partition)
             failing = failures.now(now_ms)
             if failing and state is not None and place == (state.fence, state.position):
-                found[partition] = failing
-        return found
+                failures_now[partition] = failing
+        return failures_now
 
     def unanswered(
         self, now_ms: int, has_waiting: Callable[[TopicPartition], bool]
@@ -133,7 +133,7 @@ class FetchFailures:
         """How many seconds partitions have gone unanswered that are to be read and have no data
         waiting.
         """
-        found = {}
+        seconds = {}
         for since, is_placed in ((self._placeless, False), (self._unanswered, True)):
             for partition, since_ms in since.items():
                 state = self._positions.find(partition)
@@ -141,8 +141,8 @@ class FetchFailures:
                     continue
                 is_kept_back = state.is_paused or state.is_held or state.is_aside
                 if not is_kept_back and not has_waiting(partition):
-                    found[partition] = (now_ms - since_ms) / 1000
-        return found
+                    seconds[partition] = (now_ms - since_ms) / 1000
+        return seconds
 
     def answered_ms(self, partition: TopicPartition) -> int | None:
         """When a fetch was last answered; None if none was since the partition was assigned."""

@@ -11,7 +11,7 @@ one batch per broker, because a broker returns a first batch however large it is
 what is needed to read other partitions while paused ones fill the share of their broker.
 
 A broker fills a response in the order of the request. So partitions that were served are moved
-behind those that were not, and each gets its turn.
+behind those that were not: round robin.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.client.core.partitions import TopicPartition
 
 NodeOf: TypeAlias = Callable[[TopicPartition], int | None]
-"""Returns the broker to ask for a partition: its leader, or a follower that the leader has
+"""Returns the broker to fetch a partition from: its leader, or a follower that the leader has
 named."""
 
 IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
 LEFTOVER_MS: Final = 100
-"""How long partitions without data wait for a neighbour whose data is being taken. A request for
-them alone would be parked by the broker, and delay the neighbour's next request."""
+"""How long partitions without data wait for another partition of the broker whose data is being
+taken. The broker would delay a request for them alone, and so the other partition's next
+request."""
 
 
 class FetchLimits(NamedTuple):
@@ -69,7 +70,7 @@ class _Postponed(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Share:
-    """What the partitions of one broker have and want."""
+    """The state of one broker's partitions."""
 
     wanted: list[TopicPartition]
     waiting_bytes: int = 0
@@ -100,7 +101,7 @@ class FetchPlan:
         return sum(self._waiting.values())
 
     def has_waiting(self, partition: TopicPartition) -> bool:
-        """Whether data of the partition waits to be taken."""
+        """Whether the partition has buffered data."""
         return partition in self._waiting
 
     @property

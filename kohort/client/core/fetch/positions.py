@@ -42,7 +42,7 @@ class PartitionState:
     is_paused: bool = False
     is_held: bool = False
     is_aside: bool = False
-    """Whether it is set aside because only other partitions are being read."""
+    """Whether it is excluded because readers want only other partitions."""
     is_doubted: bool = False
     """Whether there is a new leader that may not have the records that were read."""
     high_watermark: int | None = None
@@ -231,8 +231,8 @@ class Positions:
         """Register a reader of these partitions, or of all if None, until `end_reading` is called
         with the same argument.
 
-        While all readers want only certain partitions, the others are set aside: neither fetched
-        nor returned. This is independent of pausing.
+        While all readers want only certain partitions, the others are neither fetched nor returned.
+        This is independent of pausing.
 
         Returns:
             whether this changes what may be fetched.

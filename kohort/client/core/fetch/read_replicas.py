@@ -78,7 +78,7 @@ class ReadReplicas:
         alone = self._leader_alone
         if not alone:
             return True
-        for partition in [one for one, until_ms in alone.items() if until_ms <= now_ms]:
+        for partition in [tp for tp, until_ms in alone.items() if until_ms <= now_ms]:
             del alone[partition]
         return alone.keys().isdisjoint(partitions)
 

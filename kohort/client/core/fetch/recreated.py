@@ -1,4 +1,4 @@
-"""Topics that were deleted and recreated: the same offsets are other records."""
+"""Detects topics that were deleted and recreated, where the same offsets are other records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TopicIds:
         self, infos: Mapping[str, TopicInfo], partitions: Iterable[TopicPartition]
     ) -> list[str]:
         """Return the topics of these partitions whose id has changed since the last call."""
-        found = []
+        changed = []
         topics = {partition.topic for partition in partitions}
         for gone in self._known.keys() - topics:
             del self._known[gone]
@@ -33,8 +33,8 @@ class TopicIds:
                 continue
             if self._known.setdefault(topic, info.topic_id) != info.topic_id:
                 self._known[topic] = info.topic_id
-                found.append(topic)
-        return found
+                changed.append(topic)
+        return changed
 
 
 def reset_recreated(
@@ -51,8 +51,8 @@ def reset_recreated(
         else:
             positions.seek(partition, position)
             errors[partition] = OffsetOutOfRangeError(
-                f"{topic} was deleted and created again, so that offset {position} means another"
-                " record, and auto_offset_reset is none: seek to an offset",
+                f"{topic} was deleted and recreated, so offset {position} is another record, and"
+                " auto_offset_reset is none: seek to an offset",
                 partition,
                 position,
                 code=ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -169,7 +169,7 @@ class FetchState:
     def notice_new_topics(self, now_ms: int, wall_ms: int) -> None:
         """Check for recreated topics after new metadata: positions in them start over."""
         for topic in self._topic_ids.changed(self._cluster.topics, self._positions.assigned):
-            self._warn(f"{topic} was deleted and created again; auto_offset_reset decides")
+            self._warn(f"{topic} was deleted and recreated; applying auto_offset_reset")
             errors = reset_recreated(self._positions, topic, self.default_reset(wall_ms))
             self.drop_outdated()
             for partition, error in errors.items():
@@ -275,7 +275,7 @@ class FetchState:
             if code in STALE:
                 self.effects.add(Effect.REFRESH)
             if not requested.is_leader:
-                # Whatever the error is, the leader knows better. As in Java, this covers most
+                # Ask the leader, whatever the error is. As in Java, this covers most
                 # errors, including OFFSET_OUT_OF_RANGE, which may only mean that the follower lags
                 # behind.
                 self._note(f"{_name(partition)}: broker {node_id}: {code.name}")
@@ -338,7 +338,7 @@ class FetchState:
             return False
         if not self._sources.leader_named(partition, follower, leader, now_ms):
             return False
-        self._note(f"{_name(partition)}: to be read from broker {follower}, a follower")
+        self._note(f"{_name(partition)}: reading from broker {follower}, a follower")
         if self._sources.is_doubtful(partition, now_ms):
             # Otherwise requests would go back and forth without a pause.
             self._postpone(partition, now_ms)
@@ -365,7 +365,7 @@ class FetchState:
         if not data.records:
             return
         aborted = [
-            Aborted(one.first_offset, one.producer_id) for one in data.aborted_transactions or ()
+            Aborted(txn.first_offset, txn.producer_id) for txn in data.aborted_transactions or ()
         ]
         try:
             chunk = Fetched(
@@ -400,8 +400,8 @@ class FetchState:
             self._out_of_range(partition, requested.offset, now_ms, wall_ms)
         elif code is ErrorCode.CORRUPT_MESSAGE:
             error = CorruptRecordError(
-                f"fetching {name} from offset {requested.offset}: CORRUPT_MESSAGE: the broker finds"
-                " its own log damaged there; seek past it to go on",
+                f"fetching {name} from offset {requested.offset}: CORRUPT_MESSAGE: the broker"
+                " found its log damaged there; seek past it to continue",
                 partition,
                 requested.offset,
                 code=code,
@@ -420,7 +420,7 @@ class FetchState:
             self._postpone(partition, now_ms)
         elif spec is None:
             error = OffsetOutOfRangeError(
-                f"{name}: offset {offset} is not in the log any more, or not yet, and"
+                f"{name}: offset {offset} is no longer in the log, or not yet, and"
                 " auto_offset_reset is none: seek to another offset",
                 partition,
                 offset,
@@ -428,7 +428,7 @@ class FetchState:
             )
             self.report(partition, error, now_ms)
         else:
-            self._warn(f"{name}: offset {offset} is not in the log; auto_offset_reset decides")
+            self._warn(f"{name}: offset {offset} is not in the log; applying auto_offset_reset")
             self._positions.seek_to(partition, spec)
 
     def _report_behind_records(

@@ -31,15 +31,15 @@ class StoredOffsets:
             IllegalStateError: a partition is not assigned.
         """
         states = {partition: self._positions.state(partition) for partition in offsets}
-        for found in offsets.values():
-            check_offset(found.offset, found.leader_epoch)
-        for partition, found in offsets.items():
+        for offset in offsets.values():
+            check_offset(offset.offset, offset.leader_epoch)
+        for partition, offset in offsets.items():
             state = states[partition]
-            if state.floor is not None and found.offset >= state.floor:
-                self._stored[partition] = state, found
+            if state.floor is not None and offset.offset >= state.floor:
+                self._stored[partition] = state, offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the stored offsets of partitions that have been assigned ever since."""
+        """Return the stored offsets of partitions that have stayed assigned since then."""
         find = self._positions.find
-        self._stored = {one: its for one, its in self._stored.items() if find(one) is its[0]}
-        return {partition: found for partition, (_, found) in self._stored.items()}
+        self._stored = {tp: its for tp, its in self._stored.items() if find(tp) is its[0]}
+        return {partition: offset for partition, (_, offset) in self._stored.items()}

@@ -44,7 +44,7 @@ class LeaderChecks:
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self._seen: dict[TopicPartition, tuple[int, Leader]] = {}
-        """The fence of each position, and the leader at the last look."""
+        """Per partition, the fence of the position and the leader at the last check."""
 
     def look(self, leader_of: LeaderOf) -> bool:
         """Check for changed leaders or positions. Returns whether a position has come into doubt.
@@ -68,14 +68,14 @@ class LeaderChecks:
         return has_doubts
 
     def doubts(self) -> Mapping[TopicPartition, EpochQuestion]:
-        """The questions to ask."""
-        found = {}
+        """The pending questions, by partition."""
+        doubts = {}
         for partition, (fence, leader) in self._seen.items():
             state = self._positions.find(partition)
             if state is not None and state.is_doubted and state.fence == fence:
                 assert state.position is not None
-                found[partition] = EpochQuestion(fence, state.position, state.leader_epoch, leader)
-        return found
+                doubts[partition] = EpochQuestion(fence, state.position, state.leader_epoch, leader)
+        return doubts
 
     def believed(self, partition: TopicPartition, doubt: EpochQuestion) -> None:
         """Accept the position because the leader cannot be asked: brokers before Kafka 2.3."""

@@ -94,15 +94,15 @@ def fetch_request(
             partitions=[
                 FetchPartition(
                     partition=partition.partition,
-                    current_leader_epoch=one.leader_epoch,
-                    fetch_offset=one.offset,
+                    current_leader_epoch=fields.leader_epoch,
+                    fetch_offset=fields.offset,
                     partition_max_bytes=partition_bytes,
                 )
-                for partition, one in group
+                for partition, fields in group
             ],
         )
         # A topic may occur several times, because the order is that of the partitions' turns.
-        for topic, group in groupby(requested.items(), lambda one: one[0].topic)
+        for topic, group in groupby(requested.items(), lambda item: item[0].topic)
     ]
     return FetchRequest(
         max_wait_ms=max_wait_ms,

@@ -30,7 +30,7 @@ class GroupMetadata(NamedTuple):
         """
         names = (self.group_id, self.member_id, self.group_instance_id or "")
         if any("\0" in name for name in names):
-            raise ValueError(f"librdkafka takes no names with a character 0: {self}")
+            raise ValueError(f"librdkafka accepts no names with NUL characters: {self}")
         group_id, member_id, instance_id = (name.encode() + b"\0" for name in names)
         instance = b"\1" if self.group_instance_id is None else b"\0" + instance_id
         generation = _GENERATION.pack(self.generation_id)

@@ -36,10 +36,10 @@ def held_back(
         partition_counts: by topic; topics that do not exist are missing.
     """
     claimed = {
-        one
+        partition
         for member in members
-        for one in member.owned
-        if 0 <= one.partition < partition_counts.get(one.topic, 0)
+        for partition in member.owned
+        if 0 <= partition.partition < partition_counts.get(partition.topic, 0)
     }
     return len(claimed.difference(*assignment.values()))
 

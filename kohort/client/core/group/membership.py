@@ -155,7 +155,7 @@ class Membership:
             return Prepare(revoked=None, lost=owned, kept=nothing)
         if self.mode is RebalanceProtocol.EAGER:
             return Prepare(revoked=owned, lost=nothing, kept=nothing)
-        kept = frozenset(one for one in owned if self._subscription.wants(one.topic))
+        kept = frozenset(tp for tp in owned if self._subscription.wants(tp.topic))
         return Prepare(revoked=owned - kept or None, lost=nothing, kept=kept)
 
     # Results of actions.
@@ -188,7 +188,7 @@ class Membership:
         self._are_topics_fresh = True
 
     def prepared(self) -> None:
-        """Record that preparation is complete: partitions to be given up are given up."""
+        """Record that preparation is complete: the partitions to revoke have been revoked."""
         self._is_prepared = True
         self.is_leader = False
 
@@ -286,7 +286,7 @@ class Membership:
         self._is_prepared = False
         self._are_topics_fresh = False
         self._want_if_changed(self._watched.changed_meanwhile())
-        unwanted = {one.topic for one in assigned if not self._subscription.wants(one.topic)}
+        unwanted = {tp.topic for tp in assigned if not self._subscription.wants(tp.topic)}
         if unwanted:
             self._want(
                 JoinReason.SUBSCRIPTION_CHANGE,

@@ -46,12 +46,12 @@ def commit_request(
             topic_id=topic_ids.get(topic, ZERO_UUID),
             partitions=[
                 OffsetCommitRequestPartition(
-                    partition_index=one.partition,
-                    committed_offset=offsets[one].offset,
-                    committed_leader_epoch=offsets[one].leader_epoch,
-                    committed_metadata=offsets[one].metadata,
+                    partition_index=partition.partition,
+                    committed_offset=offsets[partition].offset,
+                    committed_leader_epoch=offsets[partition].leader_epoch,
+                    committed_metadata=offsets[partition].metadata,
                 )
-                for one in partitions
+                for partition in partitions
             ],
         )
         for topic, partitions in groupby(sorted(offsets), attrgetter("topic"))
@@ -71,12 +71,12 @@ def errors_in(
     """Return the partitions whose commit failed, with the error codes."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     return {
-        TopicPartition(topic.name or names.get(topic.topic_id, ""), one.partition_index): ErrorCode(
-            one.error_code
-        )
+        TopicPartition(
+            topic.name or names.get(topic.topic_id, ""), entry.partition_index
+        ): ErrorCode(entry.error_code)
         for topic in answer.topics
-        for one in topic.partitions
-        if one.error_code
+        for entry in topic.partitions
+        if entry.error_code
     }
 
 
@@ -90,7 +90,7 @@ def fetch_request(
     transactional ones.
     """
     by_topic = {
-        topic: [one.partition for one in group]
+        topic: [partition.partition for partition in group]
         for topic, group in groupby(sorted(partitions), attrgetter("topic"))
     }
     if version < 8:
@@ -119,19 +119,19 @@ def committed_in(
 ) -> tuple[ErrorCode, dict[TopicPartition, OffsetAndMetadata], Mapping[TopicPartition, ErrorCode]]:
     """Return the group's error, the committed offsets, and the errors of single partitions."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    committed: dict[TopicPartition, OffsetAndMetadata] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
     group = answer.groups[0] if answer.groups else answer
     for name, partitions in _topics(answer, names):
-        for one in partitions:
-            partition = TopicPartition(name, one.partition_index)
-            if one.error_code:
-                errors[partition] = ErrorCode(one.error_code)
-            elif one.committed_offset >= 0:
-                found[partition] = OffsetAndMetadata(
-                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+        for entry in partitions:
+            partition = TopicPartition(name, entry.partition_index)
+            if entry.error_code:
+                errors[partition] = ErrorCode(entry.error_code)
+            elif entry.committed_offset >= 0:
+                committed[partition] = OffsetAndMetadata(
+                    entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch
                 )
-    return ErrorCode(group.error_code), found, errors
+    return ErrorCode(group.error_code), committed, errors
 
 
 _Partition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions

@@ -5,7 +5,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class PollErrors:
-    """What the next poll of one member raises."""
+    """The errors that the next polls of one member raise."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
@@ -16,7 +16,7 @@ class PollErrors:
         self._refusal: ConsumerError | None = None
         """The error that the next poll raises; the poll after it retries."""
         self.is_due = False
-        """Whether the next poll raises an error. An attribute, because every poll looks."""
+        """Whether the next poll raises an error. An attribute, because every poll reads it."""
 
     def raise_next(self) -> None:
         """Raise the error that is due, if any. A refusal is raised once: by the next poll the
@@ -29,25 +29,25 @@ class PollErrors:
             raise refusal
 
     def fence(self, doing: str, code: ErrorCode) -> None:
-        """Let every poll fail: another process uses the member's instance id."""
+        """Make every poll raise: another process uses the member's instance id."""
         self.lasting = error_for(code, f"{doing} in group {self._group_id}")
         self.is_due = True
 
     def refuse(self, doing: str, code: ErrorCode) -> None:
-        """Let the next poll fail because the broker refuses a request."""
+        """Make the next poll raise the error for a rejected request."""
         self.refuse_for(error_for(code, f"{doing} in group {self._group_id}"))
 
     def refuse_for(self, error: ConsumerError) -> None:
-        """Let the next poll fail with this error."""
+        """Make the next poll raise this error."""
         self._refusal = error
         self.is_due = True
 
     def refuse_protocol(self, name: str | None) -> None:
-        """Let the next poll fail because the group uses a protocol that this member does not."""
+        """Make the next poll raise: the group uses a protocol that this member does not support."""
         self.refuse_for(
             InconsistentProtocolError(
-                f"the group uses {name}, which this consumer does not;"
-                " compare partition_assignment_strategy of all members"
+                f"the group uses {name}, which this consumer does not support; compare"
+                " partition_assignment_strategy of all members"
             )
         )
 

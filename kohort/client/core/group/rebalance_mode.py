@@ -14,11 +14,14 @@ def common_mode(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     """
     if not assignors:
         raise ConfigError("partition_assignment_strategy is empty; name at least one assignor")
-    modes = frozenset(RebalanceProtocol).intersection(*(one.protocols for one in assignors))
+    modes = frozenset(RebalanceProtocol).intersection(
+        *(assignor.protocols for assignor in assignors)
+    )
     if not modes:
-        names = ", ".join(one.name for one in assignors)
+        names = ", ".join(assignor.name for assignor in assignors)
         raise ConfigError(
-            f"the assignors {names} have no way to rebalance in common; remove those that are only"
+            f"the assignors {names} have no rebalance protocol in common; remove those that are"
+            " only"
             " eager or only cooperative"
         )
     return max(modes)

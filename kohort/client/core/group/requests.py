@@ -116,5 +116,5 @@ class FoundCoordinator(NamedTuple):
 
 def coordinator_in(answer: FindCoordinatorResponse) -> FoundCoordinator:
     """Read a FindCoordinator response of any version."""
-    found = answer.coordinators[0] if answer.coordinators else answer
-    return FoundCoordinator(ErrorCode(found.error_code), found.node_id, found.host, found.port)
+    node = answer.coordinators[0] if answer.coordinators else answer
+    return FoundCoordinator(ErrorCode(node.error_code), node.node_id, node.host, node.port)

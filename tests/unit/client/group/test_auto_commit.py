@@ -42,7 +42,10 @@ def test_commits_that_fail_are_tried_again_less_and_less_often_and_told_of_once(
     told = [
         one.getMessage() for one in caplog.records if one.name == "kohort.client.group.auto_commit"
     ]
-    assert [text.partition(",")[0] for text in told] == ["a commit failed", "commits succeed again"]
+    assert [text.partition(" and")[0] for text in told] == [
+        "a commit failed",
+        "commits succeed again",
+    ]
 
 
 def test_what_has_not_changed_is_committed_once_a_second_at_most() -> None:

@@ -248,7 +248,7 @@ def test_while_a_join_is_parked_its_answer_decides_and_not_that_of_a_commit(
 def test_a_lookup_that_is_refused_says_of_what(code: ErrorCode, error: type[ConsumerError]) -> None:
     async def test(scene: Scene) -> None:
         scene.broker.faults.append(code)
-        with pytest.raises(error, match="group g has committed") as raised:
+        with pytest.raises(error, match="committed offsets of group g") as raised:
             await scene.offsets.fetch([A, B], 10)
         assert raised.value.code is code
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:

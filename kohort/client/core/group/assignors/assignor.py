@@ -84,12 +84,12 @@ def subscribers_by_topic(
     partition_counts: Mapping[str, int], members: Sequence[GroupMember]
 ) -> dict[str, list[GroupMember]]:
     """Return the subscribers of each existing topic, in the order of `members`."""
-    found: dict[str, list[GroupMember]] = {}
+    subscribers: dict[str, list[GroupMember]] = {}
     for member in sorted(members, key=lambda member: member.order):
         for topic in member.topics:
             if topic in partition_counts:
-                found.setdefault(topic, []).append(member)
-    return found
+                subscribers.setdefault(topic, []).append(member)
+    return subscribers
 
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:

@@ -114,7 +114,7 @@ class _Balance:
         reverse that: a group that never settles.
         """
         shares: Assignment = {}
-        free = {one for has in self._has.values() for ones in has.values() for one in ones}
+        free = {tp for has in self._has.values() for ones in has.values() for tp in ones}
         for member_id, has in self._has.items():
             left = {topic: len(ones) for topic, ones in has.items()}
             shares[member_id] = share = []
@@ -209,4 +209,4 @@ def _some(partitions: Sequence[TopicPartition], movable: set[TopicPartition] | N
 def _last(
     partitions: Sequence[TopicPartition], movable: set[TopicPartition] | None
 ) -> TopicPartition:
-    return next(one for one in reversed(partitions) if movable is None or one in movable)
+    return next(tp for tp in reversed(partitions) if movable is None or tp in movable)

@@ -156,7 +156,7 @@ def test_an_answer_without_one_whole_batch_says_what_to_raise() -> None:
 
 
 def test_what_is_behind_a_batch_too_large_is_not_known_without_its_header() -> None:
-    with pytest.raises(RecordTooLargeError, match="at offset 7; raise") as caught:
+    with pytest.raises(RecordTooLargeError, match="at offset 7 does not fit") as caught:
         fetched(batch_of(5, b"a", b"b", b"c", b"d")[:60], offset=7)
     assert place_of(caught.value) == (PARTITION, 7, None)
 
@@ -164,7 +164,7 @@ def test_what_is_behind_a_batch_too_large_is_not_known_without_its_header() -> N
 def test_a_batch_of_another_format_is_named_as_such() -> None:
     batch = bytearray(batch_of(0, b"a"))
     batch[16] = 1
-    with pytest.raises(CorruptRecordError, match=r"t-1: .*offset 0 .*it is of format 1") as caught:
+    with pytest.raises(CorruptRecordError, match=r"t-1: .*offset 0 .*it has format 1") as caught:
         fetched(bytes(batch), offset=3)
     assert place_of(caught.value) == (PARTITION, 3, None)
 
@@ -195,7 +195,7 @@ def test_a_wrong_checksum_is_noticed_when_its_batch_has_its_turn(codec: Compress
 def test_a_damaged_header_does_not_say_where_to_go_on_if_a_batch_follows() -> None:
     damaged = with_header(batch_of(0, b"a", b"b"), crc=1, last_offset_delta=1_000_000)
     for batches, expected in (((damaged, batch_of(2, b"c")), 2), ((damaged,), 1_000_001)):
-        with pytest.raises(CorruptRecordError, match=f"seek to {expected} to go on") as caught:
+        with pytest.raises(CorruptRecordError, match=f"seek to {expected} to continue") as caught:
             fetched(*batches).read(0, MANY)
         assert place_of(caught.value) == (PARTITION, 0, expected)
 
@@ -213,7 +213,7 @@ def test_records_that_are_none_come_after_those_that_are() -> None:
 def test_bytes_behind_the_last_record_are_an_error_after_it() -> None:
     chunk = fetched(with_header(batch_of(0, b"a", b"b"), record_count=1, last_offset_delta=0))
     assert [one.value for one in chunk.read(0, MANY)] == [b"a"]
-    with pytest.raises(CorruptRecordError, match="more behind the last record"):
+    with pytest.raises(CorruptRecordError, match="data follows the last record"):
         chunk.read(1, MANY)
 
 
