@@ -143,7 +143,7 @@ def test_whom_a_group_waits_for_appears_and_goes_while_one_looks(
     assert not first.arrive().answer().error_code
     show(browser, broker, "#/groups/live")
     browser.wait("document.getElementById('live').textContent === 'live'")
-    assert browser.text(".waiting h2") == "Right now"
+    assert browser.text(".waiting h2") == "Current rebalance"
     assert not first.sync({first.member_id: b""}).error_code
     browser.wait("!document.querySelector('.waiting')")
     waits = second.arrive()

@@ -1,1 +1,1 @@
-"""The console: the broker's own pages for a browser, which only look."""
+"""The console: the broker's read-only web interface."""

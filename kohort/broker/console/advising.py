@@ -26,7 +26,7 @@ TIMEOUT_S: Final = 45.0
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
 REMEMBERED_MAX: Final = 20
-"""Groups whose advice is cached until they have a new record."""
+"""Maximum number of groups whose advice is cached. It is valid until the group has a new record."""
 
 ERROR_CHARS_MAX: Final = 500
 
@@ -49,20 +49,20 @@ class Advisor:
         known = self._known.get(group_id)
         if known is None or known[0] != totals:
             if self._lock.locked():
-                text = "advice is being worked out for somebody else; ask again in a moment"
+                text = "advice is being computed for another request; try again in a few seconds"
                 retry = ("Retry-After", "3")
                 return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text, retry)
             async with self._lock:
                 try:
-                    found = await self._work_out(group_id)
+                    advice = await self._compute(group_id)
                 except AdviceError as error:
                     return HttpResponse.error(HTTPStatus.BAD_GATEWAY, str(error))
-            known = self._known[group_id] = (totals, found)
+            known = self._known[group_id] = (totals, advice)
             if len(self._known) > REMEMBERED_MAX:
                 self._known.popitem(last=False)
         return HttpResponse(HTTPStatus.OK, JSON, (known[1],))
 
-    async def _work_out(self, group_id: str) -> bytes:
+    async def _compute(self, group_id: str) -> bytes:
         """Run the command. Raises AdviceError."""
         try:
             process = await asyncio.create_subprocess_exec(
@@ -85,27 +85,27 @@ class Advisor:
                 process.kill()
                 await process.wait()
         if process.returncode or len(output) > OUTPUT_BYTES_MAX:
-            raise AdviceError(f"the advisor says: {_text(errors) or 'nothing'}")
+            raise AdviceError(f"the advisor failed: {_text(errors) or 'without a message'}")
         return output
 
     def _records(self, group_id: str) -> bytes:
         """Return the newest records, a line each, oldest first; at most the size of an answer."""
-        found: list[bytes] = []
+        lines: list[bytes] = []
         size = 0
-        for kept in reversed(self._history.stored_records(group_id)):
-            text = kept.text
+        for record in reversed(self._history.kept(group_id)):
+            text = record.text
             size += len(text)
             if size > ANSWER_BYTES:
                 break
-            found.append(text + b"\n")
-        return b"".join(reversed(found))
+            lines.append(text + b"\n")
+        return b"".join(reversed(lines))
 
 
 def _command(group_id: str) -> list[str]:
     nice = shutil.which("nice")
-    polite = [nice, "-n", "19"] if nice else []
+    prefix = [nice, "-n", "19"] if nice else []
     advise = ["-P", "-m", "kohort.cli", "groups", "advise", "--from", "-", "--json", "--", group_id]
-    return [*polite, sys.executable, *advise]
+    return [*prefix, sys.executable, *advise]
 
 
 def _environment() -> Mapping[str, str]:

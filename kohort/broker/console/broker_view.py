@@ -72,12 +72,12 @@ def _requests(source: ConsoleSource) -> list[Json]:
 
 
 def _errors(source: ConsoleSource) -> list[Json]:
-    found: dict[tuple[str, int], int] = {}
+    counts: dict[tuple[str, int], int] = {}
     for meter in source.edge.request_meters():
         for code, count in meter.errors.items():
             key = meter.api, int(code)
-            found[key] = found.get(key, 0) + count
-    most = sorted(found.items(), key=lambda item: -item[1])[:ERRORS_MAX]
+            counts[key] = counts.get(key, 0) + count
+    most = sorted(counts.items(), key=lambda item: -item[1])[:ERRORS_MAX]
     return [
         {"api": api, "error": _NAMES.get(code, str(code)), "count": count}
         for (api, code), count in most

@@ -17,10 +17,10 @@ from kohort.groups.requests import CONSUMER
 Json: TypeAlias = dict[str, Any]
 
 SESSION_SHORT_MS: Final = 10_000
-"""The shortest session timeout that is not warned of: with a shorter one, a long pause of a garbage
+"""The shortest session timeout without a warning: with a shorter one, a long pause of a garbage
 collector or a machine ends the session."""
 SESSION_LONG_MS: Final = 120_000
-"""The longest session timeout that is not warned of: with a longer one, partitions of a member that
+"""The longest session timeout without a note: with a longer one, partitions of a member that
 died wait for minutes; the default of Kafka's clients is 45 s."""
 
 STILL_MS: Final = 300_000
@@ -71,7 +71,7 @@ class Finding(NamedTuple):
     check: str
     """Name of the check."""
     is_warning: bool
-    """Whether it has a cost now, or will have at the next restart."""
+    """Whether the setting has a cost now, or will have at the next restart."""
     text: str
     """The finding."""
     advice: str
@@ -80,19 +80,19 @@ class Finding(NamedTuple):
     """Some of the members concerned."""
 
     def as_json(self) -> Json:
-        return self._asdict() | {"member_ids": [cut_id(one) for one in self.member_ids]}
+        return self._asdict() | {"member_ids": [cut_id(member_id) for member_id in self.member_ids]}
 
 
 def findings(facts: GroupFacts) -> list[Finding]:
     """Return all findings, warnings first."""
-    found = [
+    all_findings = [
         *_assignors(facts),
         *_sessions(facts),
         *_static_ids(facts),
         *_idle(facts),
         *_still(facts),
     ]
-    return sorted(found, key=lambda one: not one.is_warning)
+    return sorted(all_findings, key=lambda finding: not finding.is_warning)
 
 
 def _assignors(facts: GroupFacts) -> Iterator[Finding]:
@@ -100,22 +100,23 @@ def _assignors(facts: GroupFacts) -> Iterator[Finding]:
     if len(offers) < 2:
         return
     (usual, _), *_ = offers.most_common()
-    others = tuple(one.member_id for one in facts.members if one.protocols != usual)
+    others = tuple(member.member_id for member in facts.members if member.protocols != usual)
     names = "; ".join(listed(list(names), most=4) for names, _ in offers.most_common(NAMED_MAX))
     kinds = {any(_COOPERATIVE in name for name in names) for names in offers}
     if len(kinds) > 1:
         advice = (
-            "Finish the roll-out: a group is cooperative only when each of its members offers "
-            "nothing else; until then it stops as a whole in each rebalance."
+            "Finish the roll-out: a group is cooperative only if all of its members support "
+            "nothing else; until then all members stop in each rebalance."
         )
     else:
         advice = (
-            "Give all members the same list, in the same order (partition.assignment.strategy)."
+            "Configure the same list in the same order for all members "
+            "(partition.assignment.strategy)."
         )
     yield Finding(
         "assignors",
         is_warning=True,
-        text=f"Members offer different assignors: {names}.",
+        text=f"Members support different assignors: {names}.",
         advice=advice,
         member_ids=others[:NAMED_MAX],
     )
@@ -126,7 +127,7 @@ def _sessions(facts: GroupFacts) -> Iterator[Finding]:
     for member in facts.members:
         by_timeout.setdefault(member.session_timeout_ms, []).append(member.member_id)
     if len(by_timeout) > 1:
-        told = ", ".join(
+        timeouts = ", ".join(
             f"{duration(ms)} ({counted(len(ids), 'member')})"
             for ms, ids in sorted(by_timeout.items())[:NAMED_MAX]
         )
@@ -134,7 +135,7 @@ def _sessions(facts: GroupFacts) -> Iterator[Finding]:
         yield Finding(
             "session-timeouts",
             is_warning=False,
-            text=f"Members have different session timeouts: {told}.",
+            text=f"Members have different session timeouts: {timeouts}.",
             advice="One is probably left over from an older configuration (session.timeout.ms).",
             member_ids=tuple(rare[:NAMED_MAX]),
         )
@@ -143,26 +144,26 @@ def _sessions(facts: GroupFacts) -> Iterator[Finding]:
             yield Finding(
                 "short-session",
                 is_warning=True,
-                text=f"{counted(len(ids), 'member')} would be given up after {duration(ms)} of "
-                "silence.",
-                advice="A long pause of the process, or of its machine, is then a rebalance; 45 s "
-                "is what clients have by default (session.timeout.ms).",
+                text=f"{counted(len(ids), 'member')} would be removed after {duration(ms)} without "
+                "a heartbeat.",
+                advice="A long pause of the process or its machine then causes a rebalance. 45 s "
+                "is the default of Kafka's clients (session.timeout.ms).",
                 member_ids=tuple(ids[:NAMED_MAX]),
             )
         elif ms > SESSION_LONG_MS:
             yield Finding(
                 "long-session",
                 is_warning=False,
-                text=f"When one of {counted(len(ids), 'member')} dies, that is noticed after "
+                text=f"A crash of one of {counted(len(ids), 'member')} is detected only after "
                 f"{duration(ms)}.",
-                advice="So long its partitions are not read. That may be meant, where members are "
-                "static and restarts are slow (session.timeout.ms).",
+                advice="Its partitions are not read until then. This may be intended, if members "
+                "are static and restarts are slow (session.timeout.ms).",
                 member_ids=tuple(ids[:NAMED_MAX]),
             )
 
 
 def _static_ids(facts: GroupFacts) -> Iterator[Finding]:
-    without = [one.member_id for one in facts.members if one.instance_id is None]
+    without = [member.member_id for member in facts.members if member.instance_id is None]
     if not without:
         return
     if len(without) < len(facts.members):
@@ -170,8 +171,8 @@ def _static_ids(facts: GroupFacts) -> Iterator[Finding]:
             "static-ids",
             is_warning=True,
             text=f"{counted(len(without), 'member')} of {len(facts.members)} without a static id.",
-            advice="Only a restart of members that have one is without a rebalance; give the "
-            "others one, too (group.instance.id).",
+            advice="Only members with a static id restart without a rebalance; configure one for "
+            "the others, too (group.instance.id).",
             member_ids=tuple(without[:NAMED_MAX]),
         )
         return
@@ -180,40 +181,40 @@ def _static_ids(facts: GroupFacts) -> Iterator[Finding]:
         yield Finding(
             "static-ids",
             is_warning=False,
-            text=f"{counted(restarts, 'rebalance')} in the last hour because members came, left or "
-            "fell silent, and none has a static id.",
-            advice="With one (group.instance.id), a member that is back within its session timeout "
-            "costs no rebalance.",
+            text=f"{counted(restarts, 'rebalance')} in the last hour because members joined, left "
+            "or timed out, and none has a static id.",
+            advice="A member with a static id (group.instance.id) that restarts within its "
+            "session timeout causes no rebalance.",
         )
 
 
 def _idle(facts: GroupFacts) -> Iterator[Finding]:
     if not facts.is_stable or facts.protocol_type != CONSUMER:
         return
-    idle = [one.member_id for one in facts.members if one.has_partitions is False]
+    idle = [member.member_id for member in facts.members if member.has_partitions is False]
     if idle:
         yield Finding(
             "idle-members",
             is_warning=False,
             text=f"{counted(len(idle), 'member')} of {len(facts.members)} without a partition.",
-            advice="There are more members than partitions, or the assignor leaves some out. They "
-            "are spares, and take part in each rebalance.",
+            advice="The group has more members than partitions, or the assignor omits some "
+            "members. They are spare members, and take part in each rebalance.",
             member_ids=tuple(idle[:NAMED_MAX]),
         )
 
 
 def _still(facts: GroupFacts) -> Iterator[Finding]:
-    still = [one for one in facts.behind if one.since_commit_ms >= STILL_MS]
+    still = [partition for partition in facts.behind if partition.since_commit_ms >= STILL_MS]
     if not still:
         return
-    worst = max(still, key=lambda one: one.lag)
+    worst = max(still, key=lambda partition: partition.lag)
     empty = "" if facts.members else " The group has no members."
     yield Finding(
         "stands-still",
         is_warning=True,
         text=f"{counted(len(still), 'partition')} with unread records and without a commit for "
-        f"{duration(STILL_MS)} or longer; {shown(worst.name)} is {worst.lag:,} behind, its last "
-        f"commit was {duration(worst.since_commit_ms)} ago.{empty}",
-        advice="Look at the member that has it: a record that cannot be processed, or a consumer "
-        "that does not commit.",
+        f"{duration(STILL_MS)} or longer; {shown(worst.name)} is {worst.lag:,} records "
+        f"behind, and its last commit was {duration(worst.since_commit_ms)} ago.{empty}",
+        advice="Check the member that owns it. Common causes are a record that cannot be "
+        "processed, and a consumer that does not commit.",
     )

@@ -34,32 +34,35 @@ class Checker:
         warned: list[Json] = []
         noted: list[Json] = []
         counts: Counter[str] = Counter()
-        looked_at = 0
+        checked = 0
         ids = source.groups.host.group_ids()
         for group_id in ids[:GROUPS_MAX]:
             group = source.groups.host.living_group(group_id)
             if group is None:
                 continue
-            looked_at += 1
+            checked += 1
             now = source.groups.host.now()
             behind = []
-            for one in positions(group, source.topics):
-                if one.lag:
-                    behind.append(one)
+            for position in positions(group, source.topics):
+                if position.lag:
+                    behind.append(position)
                 await time_slice.pause()
             recent = self._recents.recent(source.history, group_id, now.wall_ms)
-            found = findings(facts_of(group, behind, recent, now))
-            if found:
-                counts.update({one.check for one in found})
-                told = {"group": group_id, "findings": [one.as_json() for one in found]}
-                kind = warned if found[0].is_warning else noted
-                if len(kind) < LISTED_MAX:
-                    kind.append(told)
+            of_group = findings(facts_of(group, behind, recent, now))
+            if of_group:
+                counts.update({finding.check for finding in of_group})
+                item = {
+                    "group": group_id,
+                    "findings": [finding.as_json() for finding in of_group],
+                }
+                listed = warned if of_group[0].is_warning else noted
+                if len(listed) < LISTED_MAX:
+                    listed.append(item)
             await time_slice.pause()
         return {
             "at_ms": source.groups.host.now().wall_ms,
             "total": len(ids),
-            "looked_at": looked_at,
+            "looked_at": checked,
             "counts": dict(counts),
             "groups": [*warned, *noted][:LISTED_MAX],
         }

@@ -13,30 +13,34 @@ from kohort.groups.history.shares import parse_share
 from kohort.groups.requests import CONSUMER, Now
 
 MEMBERS_LOOKED_AT: Final = 1_000
-"""Maximum members of a group that are checked, the oldest first."""
+"""Maximum number of members checked per group, the oldest first."""
 
 _TOPICS: Final = struct.Struct(">hih")
-"""The beginning of an assignment: its version, the number of topics, the length of the first
+"""The first fields of an assignment: its version, the number of topics, the length of the first
 name."""
 _PARTITIONS: Final = struct.Struct(">i")
 
 
 def facts_of(group: Group, behind: Iterable[Position], recent: Recent, now: Now) -> GroupFacts:
-    """Return facts of the first thousand members; of the positions `behind`, those with unread
-    records are used.
+    """Return the facts of a group, with at most `MEMBERS_LOOKED_AT` members. Positions in `behind`
+    without unread records are ignored.
     """
     described = group.describe()
     members = [_member(described, member) for member in group.describe_members(MEMBERS_LOOKED_AT)]
     still = [
         StillFacts(
-            f"{one.topic}-{one.partition}",
-            one.lag,
-            max(now.wall_ms - one.committed.commit_timestamp_ms, 0),
+            f"{position.topic}-{position.partition}",
+            position.lag,
+            max(now.wall_ms - position.committed.commit_timestamp_ms, 0),
         )
-        for one in behind
-        if one.lag
+        for position in behind
+        if position.lag
     ]
-    causes = [one.cause for one in recent.rebalances if one.at_ms >= now.wall_ms - HOUR_MS]
+    causes = [
+        rebalance.cause
+        for rebalance in recent.rebalances
+        if rebalance.at_ms >= now.wall_ms - HOUR_MS
+    ]
     return GroupFacts(described.protocol_type, described.is_stable, members, causes, still)
 
 

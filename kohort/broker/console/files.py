@@ -1,6 +1,6 @@
-"""The console's own files in `static`: a page, its style and its modules.
+"""The console's static files: a page, its style sheet and its JavaScript modules.
 
-The style begins with the colours that the console shares with the report.
+The colours that the console shares with the report are prepended to the style sheet.
 """
 
 import gzip
@@ -29,11 +29,11 @@ _GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNOR
 
 
 class StaticFile(NamedTuple):
-    """One file, in memory."""
+    """A file in memory."""
 
     data: bytes
     packed: bytes
-    """The content compressed with gzip, to a third."""
+    """The content compressed with gzip, a third of its size."""
     content_type: str
     tag: str
     """Entity tag; changes with the content. The tag of the compressed form has the same
@@ -54,7 +54,7 @@ class StaticFile(NamedTuple):
 
 def load_files(directory: Path = STATIC) -> dict[str, StaticFile]:
     """Load all files, by name; blocks."""
-    found = {}
+    loaded = {}
     for path in sorted(directory.iterdir()):
         content_type = _TYPES.get(path.suffix)
         if content_type is not None:
@@ -63,5 +63,5 @@ def load_files(directory: Path = STATIC) -> dict[str, StaticFile]:
                 data = files("kohort.groups.history").joinpath("colors.css").read_bytes() + data
             tag = f'"{sha256(data).hexdigest()[:20]}"'
             packed = gzip.compress(data, mtime=0)
-            found[path.name] = StaticFile(data, packed, content_type, tag)
-    return found
+            loaded[path.name] = StaticFile(data, packed, content_type, tag)
+    return loaded

@@ -21,11 +21,11 @@ Json: TypeAlias = dict[str, Any]
 
 MEMBERS_MAX: Final = 500
 PARTITIONS_MAX: Final = 1_000
-"""Maximum partitions of a group; if there are more, those with the largest lag."""
+"""Maximum number of partitions returned; of more, those with the largest lag."""
 
 
 class GroupView:
-    """Makes the data of the page of a group."""
+    """Builds the data of a group's page."""
 
     def __init__(
         self, source: ConsoleSource, ages: Ages, recents: Recents, formatter: RecordFormatter
@@ -36,71 +36,74 @@ class GroupView:
         self._formatter = formatter
 
     async def wait_group(self, group: Group) -> Json:
-        """Return all data; positions and members are read at slightly different moments."""
+        """Return the data. Positions and members are read at slightly different times."""
         source = self._source
         time_slice = Slice(source.clock, SLICE_MS)
-        found: list[Position] = []
-        for one in positions(group, source.topics):
-            found.append(one)
+        every_position: list[Position] = []
+        for position in positions(group, source.topics):
+            every_position.append(position)
             await time_slice.pause()
-        lag = total_lag(found)
-        if len(found) > PARTITIONS_MAX:
-            found.sort(key=lambda one: -(one.lag or 0))
-        shown = sorted(found[:PARTITIONS_MAX], key=lambda one: (one.topic, one.partition))
+        lag = total_lag(every_position)
+        if len(every_position) > PARTITIONS_MAX:
+            every_position.sort(key=lambda position: -(position.lag or 0))
+        shown = sorted(
+            every_position[:PARTITIONS_MAX], key=lambda each: (each.topic, each.partition)
+        )
         ages = await self._ages.wait_ages(shown, time_slice)
         now = source.groups.host.now()
         described = group.describe()
-        told = group_json(described, source.history.totals(group.group_id))
-        told["waiting"] = waiting = waiting_json(group.describe_waiting(), now, with_members=True)
-        told["at_ms"] = now.wall_ms
-        told["protocol"] = described.assignor
-        told["leader"] = described.leader_id
-        told["since_ms"] = described.since_ms
+        data = group_json(described, source.history.totals(group.group_id))
+        data["waiting"] = waiting = waiting_json(group.describe_waiting(), now, with_members=True)
+        data["at_ms"] = now.wall_ms
+        data["protocol"] = described.assignor
+        data["leader"] = described.leader_id
+        data["since_ms"] = described.since_ms
         if waiting is not None:
             waiting["text"] = waited_for(waiting)
-        owners = await self._add_members(told, group, time_slice)
-        told["lag"] = lag
-        told["lag_ms"] = max((age for age in ages if age is not None), default=None)
-        told["partition_count"] = len(found)
-        told["partitions"] = listed = []
-        for one, age in zip(shown, ages, strict=True):
-            listed.append(_partition(one, age, owners.get((one.topic, one.partition))))
+        owners = await self._add_members(data, group, time_slice)
+        data["lag"] = lag
+        data["lag_ms"] = max((age for age in ages if age is not None), default=None)
+        data["partition_count"] = len(every_position)
+        data["partitions"] = listed = []
+        for position, age in zip(shown, ages, strict=True):
+            owner = owners.get((position.topic, position.partition))
+            listed.append(_partition(position, age, owner))
             await time_slice.pause()
         recent = self._recents.recent(source.history, group.group_id, now.wall_ms)
-        told["last_hour"] = recent.bins(now.wall_ms)
-        told["last"] = await self._formatter.wait_newest(group.group_id, time_slice)
-        facts = facts_of(group, found, recent, now)
-        told["findings"] = [one.as_json() for one in findings(facts)]
-        return told
+        data["last_hour"] = recent.bins(now.wall_ms)
+        data["last"] = await self._formatter.wait_newest(group.group_id, time_slice)
+        facts = facts_of(group, every_position, recent, now)
+        data["findings"] = [finding.as_json() for finding in findings(facts)]
+        return data
 
     async def _add_members(
-        self, told: Json, group: Group, time_slice: Slice
+        self, data: Json, group: Group, time_slice: Slice
     ) -> dict[tuple[str, int], str]:
-        """Add members, with the partitions of each."""
+        """Add the members to `data`. Return the owner of each partition, by topic and partition."""
         described = group.describe()
         owners: dict[tuple[str, int], str] = {}
-        told["member_count"] = described.member_count
-        told["members"] = listed = []
+        data["member_count"] = described.member_count
+        data["members"] = listed = []
         for member in group.describe_members(MEMBERS_MAX):
-            one = member_json(described, member)
-            one["partition_count"] = None
-            if one["assignment"] is not None:
+            item = member_json(described, member)
+            item["partition_count"] = None
+            if item["assignment"] is not None:
                 share = parse_share(member.assignment) or ()
-                one["partition_count"] = len(share)
+                item["partition_count"] = len(share)
                 owners |= dict.fromkeys(share, member.member_id)
-            listed.append(one)
+            listed.append(item)
             await time_slice.pause()
         return owners
 
 
-def _partition(one: Position, lag_ms: int | None, member_id: str | None) -> Json:
+def _partition(position: Position, lag_ms: int | None, member_id: str | None) -> Json:
     return {
-        "topic": one.topic,
-        "partition": one.partition,
+        "topic": position.topic,
+        "partition": position.partition,
         "member_id": member_id,
-        "committed": one.committed.offset,
-        "committed_at_ms": one.committed.commit_timestamp_ms,
-        "end": one.end,
-        "lag": one.lag,
+        "committed": position.committed.offset,
+        "committed_at_ms": position.committed.commit_timestamp_ms,
+        "end": position.end,
+        "lag": position.lag,
         "lag_ms": lag_ms,
     }

@@ -24,12 +24,12 @@ PAGE_SIZE: Final = 100
 PAGES_MAX: Final = 1_000
 
 AGED_EACH: Final = 8
-"""Partitions of a group whose lag in time is looked up for a list: those with the largest lag. The
-group's own page looks up all."""
+"""Maximum partitions per group whose lag in time is read for a list: those with the largest lag.
+The group's own page reads all."""
 
 
 class GroupsView:
-    """Makes pages of the list."""
+    """Builds the pages of the list of groups."""
 
     def __init__(
         self, source: ConsoleSource, survey: TimedCache[Survey], ages: Ages, recents: Recents
@@ -40,7 +40,7 @@ class GroupsView:
         self._recents = recents
 
     async def wait_page(self, query: Query) -> Json:
-        """Return the data of the list.
+        """Return one page of the list.
 
         Raises:
             BadRequestError: the query is invalid.
@@ -50,7 +50,9 @@ class GroupsView:
         sort = query.text("sort") or "group"
         order = sort.removeprefix("-")
         if order not in ORDERS:
-            raise BadRequestError(f"sort is one of {', '.join(ORDERS)}, with - for descending")
+            raise BadRequestError(
+                f"sort must be one of {', '.join(ORDERS)}; a leading - means descending"
+            )
         page = query.number("page", 1, at_most=PAGES_MAX)
         survey = await self._survey.wait()
         time_slice = Slice(self._source.clock, SLICE_MS)
@@ -63,7 +65,7 @@ class GroupsView:
             return wanted in row.group_id.lower()
 
         span = slice((page - 1) * PAGE_SIZE, page * PAGE_SIZE)
-        shown, found = await wait_chosen(
+        shown, match_count = await wait_chosen(
             survey.rows,
             is_chosen,
             order,
@@ -72,25 +74,25 @@ class GroupsView:
             time_slice=time_slice,
         )
         ages = await self._wait_ages(shown, time_slice)
-        told = []
+        items = []
         for row, (lag_ms, is_least) in zip(shown, ages, strict=True):
-            told.append(self._told(row, lag_ms, is_least=is_least))
+            items.append(self._item(row, lag_ms, is_least=is_least))
             await time_slice.pause()
         return {
             "at_ms": self._source.groups.host.now().wall_ms,
             "total": survey.total,
             "looked_at": len(survey.rows),
-            "found": found,
+            "found": match_count,
             "page": page,
-            "pages": max(1, -(-found // PAGE_SIZE)),
+            "pages": max(1, -(-match_count // PAGE_SIZE)),
             "states": dict(survey.states),
-            "groups": told,
+            "groups": items,
         }
 
     async def _wait_ages(
         self, rows: Sequence[Row], time_slice: Slice
     ) -> list[tuple[int | None, bool]]:
-        """Return for each group the age of its first unread record, and whether that is a lower
+        """Return for each group the age of its oldest unread record, and whether that is a lower
         bound, because not all partitions were read.
         """
         asked: list[Position] = []
@@ -100,25 +102,25 @@ class GroupsView:
             behind: list[Position] = []
             count = 0
             if group is not None:
-                for one in positions(group, self._source.topics):
-                    if one.lag:
+                for position in positions(group, self._source.topics):
+                    if position.lag:
                         count += 1
-                        behind.append(one)
+                        behind.append(position)
                         if len(behind) > 2 * AGED_EACH:
                             behind = _most(behind)
                     await time_slice.pause()
             asked += _most(behind)
             ends.append((len(asked), count > AGED_EACH))
         ages = await self._ages.wait_ages(asked, time_slice)
-        found: list[tuple[int | None, bool]] = []
+        oldest: list[tuple[int | None, bool]] = []
         start = 0
         for row, (end, is_least) in zip(rows, ends, strict=True):
             known = [age for age in ages[start:end] if age is not None]
             start = end
-            found.append((max(known, default=0 if row.lag == 0 else None), is_least))
-        return found
+            oldest.append((max(known, default=0 if row.lag == 0 else None), is_least))
+        return oldest
 
-    def _told(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
+    def _item(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
         source = self._source
         now = source.groups.host.now()
         group = source.groups.host.group(row.group_id)
@@ -131,7 +133,7 @@ class GroupsView:
         recent = self._recents.recent(source.history, row.group_id, now.wall_ms)
         return {
             "group": row.group_id,
-            # The survey of all groups may be slightly old.
+            # The survey may be slightly out of date.
             "state": row.state if described is None else described.state,
             "members": row.member_count if described is None else described.member_count,
             "protocol_type": row.protocol_type,
@@ -147,4 +149,4 @@ class GroupsView:
 
 
 def _most(behind: list[Position]) -> list[Position]:
-    return nlargest(AGED_EACH, behind, key=lambda one: one.lag or 0)
+    return nlargest(AGED_EACH, behind, key=lambda position: position.lag or 0)

@@ -1,9 +1,9 @@
-"""Notifies open pages of changed groups, by one stream for each page: at once, and where changes do
-not end, once a second.
+"""Notifies open pages of changed groups, through one stream per page: at once, or once a second
+while changes continue.
 
-An event contains only the changed ids; a page requests the data that it shows. So an event is made
+An event contains only the changed ids; a page requests the data that it shows. So an event is built
 once for all streams, and a stream that is not read holds at most one event: later changes turn it
-into "anything may have changed". While no page listens, groups are not observed.
+into "anything may have changed". While no stream is open, groups are not observed.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from kohort.groups.events import EVENTS, Event, OffsetsStored
 from kohort.groups.requests import Now
 
 STREAMS_MAX: Final = 16
-"""Half of the maximum connections, so that pages are answered as well."""
+"""Half of the maximum number of connections, so that other requests can still be answered."""
 
 EVERY_MS: Final = 1_000
-"""Time between events while changes do not end."""
+"""Interval between events while changes continue."""
 
 BURST: Final = 5
-"""Events that may be sent before that counts: what one rebalance is made of is seen as it happens.
-Afterwards one more for each `EVERY_MS` that has passed."""
+"""Events that may be sent without this interval, so that each step of a rebalance is shown at once.
+One more is allowed for each `EVERY_MS` that has passed."""
 
 APART_MS: Final = 50
 """Minimum time between events."""
@@ -34,8 +34,8 @@ CHANGED_CHARS_MAX: Final = 16 * 1024
 """Maximum total length of the ids in an event."""
 
 QUIET_S: Final = 15.0
-"""Interval of keep-alive comments on an idle stream: proxies cut silent connections, and without
-writes a connection whose client has vanished would stay open for ever."""
+"""Interval of keep-alive comments on an idle stream: proxies close idle connections, and without
+writes a connection would stay open forever after its client has disappeared."""
 
 HELLO: Final = b"retry: 2000\nevent: hello\ndata: {}\n\n"
 ANY: Final = b'event: groups\ndata: {"any":true,"changed":[]}\n\n'
@@ -43,20 +43,20 @@ QUIET: Final = b": quiet\n\n"
 
 
 class Pace:
-    """When the next event may be sent: the first `BURST` at once, then one each `EVERY_MS`."""
+    """Limits the rate of events: the first `BURST` are sent at once, then one per `EVERY_MS`."""
 
     def __init__(self) -> None:
         self._sent_ms = 0
         self._used_until_ms = 0
-        """The time at which the events sent so far would have been sent at one each `EVERY_MS`."""
+        """The time at which the last event would have been sent at a rate of one per `EVERY_MS`."""
 
     def left_ms(self, now_ms: int) -> int:
-        """Return how long an event must wait yet."""
+        """Return how long the next event has to wait."""
         prompt_ms = self._used_until_ms - (BURST - 1) * EVERY_MS
         return max(self._sent_ms + APART_MS - now_ms, prompt_ms - now_ms, 0)
 
     def record(self, now_ms: int) -> None:
-        """Count an event that is sent now."""
+        """Record that an event is sent now."""
         self._sent_ms = now_ms
         self._used_until_ms = max(self._used_until_ms, now_ms) + EVERY_MS
 
@@ -69,7 +69,7 @@ class Watched(Protocol):
 
 
 class EventStream:
-    """One page's stream. An `HttpStream`."""
+    """The stream of one page. Implements `HttpStream`."""
 
     content_type = "text/event-stream"
     headers = HEADERS
@@ -81,7 +81,7 @@ class EventStream:
         self._wake = asyncio.Event()
 
     def offer(self, event: bytes) -> None:
-        """Send this event next; if one already waits, it becomes "anything may have changed"."""
+        """Send this event next; if another one is pending, "anything may have changed" instead."""
         self._pending = event if self._pending is None else ANY
         self._wake.set()
 
@@ -108,10 +108,10 @@ class EventStream:
 
 
 class EventHub:
-    """All streams of one broker. An observer of the groups while there are any."""
+    """All streams of one broker. Observes the groups while any stream is open."""
 
     observed: Collection[type[Event]] = EVENTS - {OffsetsStored}
-    """See `GroupObserver`. Commits are too frequent and are ignored, like records of producers."""
+    """See `GroupObserver`. Commits are ignored, because they are too frequent."""
 
     def __init__(self, groups: Watched, clock: Clock) -> None:
         self._groups = groups
@@ -130,7 +130,7 @@ class EventHub:
         return len(self._streams)
 
     def open(self) -> EventStream | None:
-        """Open a stream for one more page; None at the limit."""
+        """Open a stream; None if the maximum number is open."""
         if len(self._streams) >= STREAMS_MAX:
             return None
         if not self._streams:
@@ -150,7 +150,7 @@ class EventHub:
                 self._timer = None
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Note an event of a group."""
+        """Schedule a notification of this group's change."""
         del event
         if self._is_any or group_id in self._changed:
             return

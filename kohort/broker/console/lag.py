@@ -20,17 +20,18 @@ from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import NO_TIMESTAMP
 
 ASKED_TOGETHER: Final = 64
-"""Logs that one call on another thread reads; a few milliseconds without waiting for a disk."""
+"""Number of logs read by one call on another thread, which takes a few milliseconds if the data are
+in the page cache."""
 
 REMEMBERED_MAX: Final = 10_000
-"""Cached timestamps of records, 2 MB, because the same positions of a stuck group are looked up
+"""Number of cached record timestamps, 2 MB, because the positions of a stuck group are looked up
 repeatedly."""
 
 _Key: TypeAlias = tuple[bytes, int, int, int]
 
 
 class Position(NamedTuple):
-    """Position of a group in a partition."""
+    """A group's committed position in a partition."""
 
     topic: str
     partition: int
@@ -40,7 +41,7 @@ class Position(NamedTuple):
 
     @property
     def end(self) -> int | None:
-        """The high watermark; None if there is no such partition."""
+        """The high watermark; None if the partition does not exist."""
         return None if self.readable is None else self.readable.end
 
     @property
@@ -52,7 +53,7 @@ class Position(NamedTuple):
 def positions(
     group: OffsetsOwner, topics: TopicManager, only: str | None = None
 ) -> Iterator[Position]:
-    """Yield the group's committed positions, only in the topic `only` if given. Each partition is
+    """Yield the group's committed positions; only those in the topic `only`, if given. Each one is
     read when it is yielded.
     """
     for topic, partitions in list(group.offsets.topics().items()):
@@ -62,14 +63,14 @@ def positions(
             yield Position(topic, index, committed, readable(topics, topic, index))
 
 
-def total_lag(found: Iterable[Position]) -> int | None:
-    """Return the sum over all existing partitions; None if there is none."""
-    lags = [one.lag for one in found if one.lag is not None]
+def total_lag(all_positions: Iterable[Position]) -> int | None:
+    """Return the sum over all existing partitions; None if none exists."""
+    lags = [position.lag for position in all_positions if position.lag is not None]
     return sum(lags) if lags else None
 
 
 class Ages:
-    """Ages of unread records."""
+    """Reads the ages of unread records from the logs, with a cache."""
 
     def __init__(
         self,
@@ -86,19 +87,19 @@ class Ages:
         self._known: dict[_Key, int | None] = {}
 
     async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
-        """Return for each position the age of the first unread record, in milliseconds; 0 if all is
+        """Return the age of the first unread record of each position, in milliseconds; 0 if all are
         read, None if it is unknown.
         """
         ages: list[int | None] = []
         asked: list[tuple[int, _Key, Detached[int | None]]] = []
-        for number, one in enumerate(wanted):
-            ages.append(0 if one.lag == 0 else None)
-            if one.lag:
-                found = self._ask(one)
-                if isinstance(found, int):
-                    ages[number] = self._age(found)
-                elif found is not None:
-                    asked.append((number, *found))
+        for number, position in enumerate(wanted):
+            ages.append(0 if position.lag == 0 else None)
+            if position.lag:
+                lookup = self._look_up(position)
+                if isinstance(lookup, int):
+                    ages[number] = self._age(lookup)
+                elif lookup is not None:
+                    asked.append((number, *lookup))
             if len(asked) >= ASKED_TOGETHER:
                 await self._wait_answers(asked, ages)
                 asked = []
@@ -107,19 +108,19 @@ class Ages:
             await self._wait_answers(asked, ages)
         return ages
 
-    def _ask(self, one: Position) -> "int | tuple[_Key, Detached[int | None]] | None":
+    def _look_up(self, position: Position) -> "int | tuple[_Key, Detached[int | None]] | None":
         """Return the first unread record's timestamp if it is cached, otherwise the cache key and
         the lookup in its log; None if there is no log.
         """
-        topic = self._topics.get(one.topic)
-        if topic is None or not 0 <= one.partition < len(topic.partitions):
+        topic = self._topics.get(position.topic)
+        if topic is None or not 0 <= position.partition < len(topic.partitions):
             return None
-        partition = topic.partitions.peek(one.partition)
+        partition = topic.partitions.peek(position.partition)
         if partition is None or partition.failure is not None:
             return None
         log = partition.log
-        first = max(one.committed.offset, log.log_start_offset)
-        key = (topic.topic_id, one.partition, first, log.rewrite_count)
+        first = max(position.committed.offset, log.log_start_offset)
+        key = (topic.topic_id, position.partition, first, log.rewrite_count)
         if key in self._known:
             return self._known[key]
         try:
@@ -130,14 +131,14 @@ class Ages:
     async def _wait_answers(
         self, asked: list[tuple[int, _Key, Detached[int | None]]], ages: list[int | None]
     ) -> None:
-        questions = [question for _, _, question in asked]
+        lookups = [lookup for _, _, lookup in asked]
         loop = asyncio.get_running_loop()
         async with self._offloaded_reads:
-            answers = await loop.run_in_executor(self._executor, _run_all, questions)
-        for (number, key, question), timestamp in zip(asked, answers, strict=True):
-            if question.is_void:
+            answers = await loop.run_in_executor(self._executor, _run_all, lookups)
+        for (number, key, lookup), timestamp in zip(asked, answers, strict=True):
+            if lookup.is_void:
                 continue
-            question.take_over()
+            lookup.take_over()
             if len(self._known) >= REMEMBERED_MAX:
                 self._known.clear()
             self._known[key] = timestamp
@@ -150,12 +151,12 @@ class Ages:
         return max(self._clock.wall_ms() - timestamp, 0)
 
 
-def _run_all(questions: list[Detached[int | None]]) -> list[int | None]:
+def _run_all(lookups: list[Detached[int | None]]) -> list[int | None]:
     """Run all lookups; a failure affects only its own result."""
     answers: list[int | None] = []
-    for question in questions:
+    for lookup in lookups:
         try:
-            answers.append(question.run())
+            answers.append(lookup.run())
         except KafkaError:
             answers.append(None)
     return answers

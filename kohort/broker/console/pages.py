@@ -1,7 +1,7 @@
 """The console's pages: its files, its stream of events, and JSON for both browsers and scripts.
 
 They run one at a time, like those of the HTTP port: thirty at once, each with a slice of every
-iteration of the loop, would delay the groups.
+event loop iteration, would delay the groups.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ConsolePages:
     # Files.
 
     async def index(self, request: HttpRequest) -> HttpResponse:
-        """GET /: the page that loads all others."""
+        """GET /: the HTML page that loads all scripts."""
         return await self._file(INDEX, request)
 
     async def static(self, request: HttpRequest) -> HttpResponse:
@@ -73,10 +73,10 @@ class ConsolePages:
         if self._files is None:
             loop = asyncio.get_running_loop()
             self._files = await loop.run_in_executor(self._source.executor, load_files)
-        found = self._files.get(name)
-        if found is None:
+        file = self._files.get(name)
+        if file is None:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such file")
-        return found.answer(request)
+        return file.answer(request)
 
     # Events.
 
@@ -86,7 +86,7 @@ class ConsolePages:
             return HttpResponse(HTTPStatus.OK, "text/event-stream", ())
         stream = self.hub.open()
         if stream is None:
-            text = "as many pages listen as may; ask for /api/groups now and then instead"
+            text = "too many open event streams; poll /api/groups instead"
             return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text, ("Retry-After", "30"))
         return stream
 
@@ -115,9 +115,9 @@ class ConsolePages:
         if group is None and not history.stored_records(group_id):
             return self._without_group(group_id)
 
-        async def wait_told() -> dict[str, Any]:
+        async def wait_data() -> dict[str, Any]:
             time_slice = Slice(self._source.clock, SLICE_MS)
-            found = await listed(history, group_id, last, time_slice)
+            records = await listed(history, group_id, last, time_slice)
             now = self._source.groups.host.now()
             rebalances, avoided = history.totals(group_id)
             return {
@@ -129,23 +129,23 @@ class ConsolePages:
                 ),
                 "total_rebalances": rebalances,
                 "total_avoided": avoided,
-                **found,
+                **records,
             }
 
-        return await self._data(wait_told)
+        return await self._data(wait_data)
 
     async def rebalance(self, request: HttpRequest) -> HttpResponse:
         """GET /api/groups/{group}/rebalances/{sequence}: one record, with all its members."""
         group_id, number = request.path_values
         if not _SEQUENCE.fullmatch(number):
-            raise BadRequestError("a rebalance has a number")
+            raise BadRequestError("the sequence of a rebalance must be a number")
         async with self._lock:
             time_slice = Slice(self._source.clock, SLICE_MS)
-            found = await self._formatter.wait_record(group_id, int(number), time_slice)
-        if found is None:
-            return HttpResponse.error(HTTPStatus.NOT_FOUND, "nothing is known of it")
+            parts = await self._formatter.wait_record(group_id, int(number), time_slice)
+        if parts is None:
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, "the history has no such rebalance")
         head = b'{"now_ms":%d,' % self._source.clock.wall_ms()
-        return answer([head, found[0][1:], *found[1:]])
+        return answer([head, parts[0][1:], *parts[1:]])
 
     async def advice(self, request: HttpRequest) -> HttpResponse:
         """GET /api/groups/{group}/advice: the output of `kohort groups advise`; takes seconds."""
@@ -174,23 +174,27 @@ class ConsolePages:
     async def broker(self) -> HttpResponse:
         """GET /api/broker."""
 
-        async def wait_told() -> dict[str, Any]:
+        async def wait_data() -> dict[str, Any]:
             return broker_json(self._source)
 
-        return await self._data(wait_told)
+        return await self._data(wait_data)
 
     async def _data(self, ask: Ask) -> HttpResponse:
         """Return the result of `ask`, as JSON."""
         async with self._lock:
-            told = await ask()
-            parts = await wait_dump(told, Slice(self._source.clock, SLICE_MS))
+            data = await ask()
+            parts = await wait_dump(data, Slice(self._source.clock, SLICE_MS))
         return answer(parts)
 
     def _without_group(self, group_id: str) -> HttpResponse:
         error = self._source.groups.read_error(group_id)
         if error:
-            text = f"nothing can be said about this group now: {ErrorCode(error).name}"
+            text = f"the state of this group is unavailable now: {ErrorCode(error).name}"
             return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        gone = bool(self._source.history.stored_records(group_id))
-        text = "the group is gone; its history is still there" if gone else "no such group"
+        gone = bool(self._source.history.kept(group_id))
+        text = (
+            "the group does not exist any more; its history is still available"
+            if gone
+            else "no such group"
+        )
         return HttpResponse.error(HTTPStatus.NOT_FOUND, text)

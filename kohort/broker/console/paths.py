@@ -1,6 +1,6 @@
 """The console's paths, and their pages in :mod:`kohort.broker.console.pages`.
 
-The pages are imported at the first request; see `lazy_pages`. Security headers and refusals
+The pages are imported at the first request; see `lazy_pages`. Security headers and origin checks
 (:mod:`kohort.broker.console.security`) are applied here, for all pages.
 """
 
@@ -36,7 +36,7 @@ DATA: "Final[dict[str, Ask]]" = {
     "/api/topics/{topic}": lambda pages, request: pages.topic(request),
     "/api/broker": lambda pages, _: pages.broker(),
 }
-"""Pages that are refused to pages of other sites."""
+"""Pages with an origin check: requests from pages of other sites are rejected."""
 
 
 def starting_pages() -> dict[str, AnyPage]:
@@ -58,16 +58,16 @@ def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:
 
         return ConsolePages(source)
 
-    found = lazy_pages(FILES | DATA, "kohort.broker.console.pages", make, source.executor)
-    return {path: _guarded(page, is_data=path in DATA) for path, page in found.items()}
+    pages = lazy_pages(FILES | DATA, "kohort.broker.console.pages", make, source.executor)
+    return {path: _guarded(page, is_data=path in DATA) for path, page in pages.items()}
 
 
 def _guarded(page: AnyPage, *, is_data: bool) -> AnyPage:
     async def answer(request: HttpRequest) -> ResponseOrStream:
-        found: ResponseOrStream | None = refusal(request) if is_data else None
-        if found is None:
-            found = await page(request)
+        response: ResponseOrStream | None = refusal(request) if is_data else None
+        if response is None:
+            response = await page(request)
         # A stream sets these headers itself.
-        return guarded(found) if isinstance(found, HttpResponse) else found
+        return guarded(response) if isinstance(response, HttpResponse) else response
 
     return answer

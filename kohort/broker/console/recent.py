@@ -1,7 +1,7 @@
 """A group's recent rebalances, from the history, and the cause of the last one.
 
-A list shows this for each of a hundred groups, so no record is parsed more than once, and of a long
-one only the beginning, which has everything but the members.
+A list shows this for each of a hundred groups. So no record is parsed more than once, and only the
+beginning of a long one, which has everything except the members.
 """
 
 import re
@@ -21,7 +21,7 @@ Json: TypeAlias = dict[str, Any]
 
 HOUR_MS: Final = 3_600_000
 BINS: Final = 12
-"""Bins of the last hour, of five minutes each."""
+"""Number of bins of the last hour, each of five minutes."""
 
 GROUPS_REMEMBERED: Final = 1_000
 
@@ -49,32 +49,32 @@ class Recent(NamedTuple):
     rebalances: tuple[Beginning, ...]
     """Rebalances without avoided ones, newest first, back to an hour before the latest request."""
     last: Json | None
-    """The newest rebalance: its time, the kind of its cause, and the cause in words."""
+    """The newest rebalance: its time, the kind of its cause, and the cause as text."""
 
     def bins(self, now_ms: int) -> list[int]:
         """Return the number of rebalances in each bin of the last hour, the oldest first."""
-        found = [0] * BINS
-        for one in self.rebalances:
-            place = (one.at_ms - (now_ms - HOUR_MS)) * BINS // HOUR_MS
+        counts = [0] * BINS
+        for rebalance in self.rebalances:
+            place = (rebalance.at_ms - (now_ms - HOUR_MS)) * BINS // HOUR_MS
             if 0 <= place <= BINS:
-                found[min(place, BINS - 1)] += 1
-        return found
+                counts[min(place, BINS - 1)] += 1
+        return counts
 
 
 def beginning_of(kept: StoredRecord) -> Beginning | None:
     """Parse the beginning of a record; None for an avoided rebalance, or if it cannot be parsed."""
     head = kept.head(_HEAD_BYTES)
-    found = None if _AVOIDED in head[:64] else _STARTED.search(head)
-    return None if found is None else Beginning(int(found[1]), found[2].decode())
+    match = None if _AVOIDED in head[:64] else _STARTED.search(head)
+    return None if match is None else Beginning(int(match[1]), match[2].decode())
 
 
 def record_without_members(kept: StoredRecord) -> HistoryRecord:
     """Parse a record without its members. Raises ValueError."""
     head = kept.head(_LONG_HEAD_BYTES)
-    text, found, _ = head.partition(MEMBERS_BEGIN)
-    if not found and len(head) >= _LONG_HEAD_BYTES:
-        text, found, _ = kept.text.partition(MEMBERS_BEGIN)
-    return parse_text(text + b"}" if found else text)
+    text, separator, _ = head.partition(MEMBERS_BEGIN)
+    if not separator and len(head) >= _LONG_HEAD_BYTES:
+        text, separator, _ = kept.text.partition(MEMBERS_BEGIN)
+    return parse_text(text + b"}" if separator else text)
 
 
 class Recents:
@@ -90,36 +90,36 @@ class Recents:
         if known is not None and known[0] == totals:
             self._known.move_to_end(group_id)
             return known[1]
-        # Records themselves are not cached: that would keep dropped ones in memory.
-        found = _look(history.stored_records(group_id), now_ms)
-        self._known[group_id] = (totals, found)
+        # The records are not cached: a reference would keep dropped ones in memory.
+        recent = _recent_of(history.kept(group_id), now_ms)
+        self._known[group_id] = (totals, recent)
         if len(self._known) > GROUPS_REMEMBERED:
             self._known.popitem(last=False)
-        return found
+        return recent
 
 
-def _look(kept: Sequence[StoredRecord], now_ms: int) -> Recent:
+def _recent_of(kept: Sequence[Kept], now_ms: int) -> Recent:
     rebalances: list[Beginning] = []
     last: Json | None = None
-    for one in reversed(kept):
-        begun = beginning_of(one)
+    for record in reversed(kept):
+        begun = beginning_of(record)
         if begun is None:
             continue
         if last is None:
-            last = _told(one, begun)
+            last = _last_json(record, begun)
         if begun.at_ms < now_ms - HOUR_MS:
             break
         rebalances.append(begun)
     return Recent(tuple(rebalances), last)
 
 
-def _told(kept: StoredRecord, begun: Beginning) -> Json:
-    told: Json = {"at_ms": begun.at_ms, "cause": begun.cause, "text": None, "sequence": None}
+def _last_json(kept: Kept, begun: Beginning) -> Json:
+    data: Json = {"at_ms": begun.at_ms, "cause": begun.cause, "text": None, "sequence": None}
     try:
         record = record_without_members(kept)
     except ValueError:
-        return told
-    told["sequence"] = record.sequence
+        return data
+    data["sequence"] = record.sequence
     protocol_type = None if isinstance(record, AvoidedRecord) else record.protocol_type
-    told["text"] = cause_text(record.trigger, protocol_type)
-    return told
+    data["text"] = cause_text(record.trigger, protocol_type)
+    return data

@@ -1,4 +1,4 @@
-"""A group's records of rebalances, in the words of ``kohort groups why``."""
+"""A group's rebalance records, with the same sentences as ``kohort groups why``."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ HEADS_REMEMBERED: Final = 100
 
 
 class RecordFormatter:
-    """Formats whole records: the evidence for a sentence includes the members, which may be a
-    thousand. So long records are parsed on another thread, and finished ones are cached.
+    """Formats whole records. The evidence for a sentence includes the members, which may be a
+    thousand, so long records are parsed on another thread, and finished ones are cached.
     """
 
     def __init__(self, history: RebalanceHistory, executor: Executor) -> None:
         self._history = history
         self._executor = executor
         self._known: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-        """Beginnings of answers: everything in a record but its members."""
+        """Cached records without their members, by group and sequence."""
 
     async def wait_newest(self, group_id: str, time_slice: Slice) -> Json | None:
-        """Return the newest rebalance without its members, with its sentence and the evidence; None
-        if none is known. It may be running.
+        """Return the newest rebalance, possibly a running one, with its sentence and the evidence,
+        but without its members; None if the history has none.
         """
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
             return _parsed(await self._wait_head(await run(steps, time_slice)))
-        for kept in reversed(self._history.stored_records(group_id)):
+        for kept in reversed(self._history.kept(group_id)):
             record = record_without_members(kept)
             if not isinstance(record, AvoidedRecord):
                 return _parsed(await self._wait_known_head(group_id, record.sequence, kept))
@@ -94,61 +94,61 @@ class RecordFormatter:
 
 
 def _head(text: bytes) -> bytes:
-    """Return everything in a record but its members, with its sentence and the evidence; for any
+    """Return a record without its members, with its sentence and the evidence. Can run on any
     thread.
     """
-    told: Json = json.loads(text)
-    made = {
-        "sentence": record_sentence(told, utc_time),
-        "evidence": record_evidence(told, utc_time),
+    data: Json = json.loads(text)
+    texts = {
+        "sentence": record_sentence(data, utc_time),
+        "evidence": record_evidence(data, utc_time),
     }
-    told.pop("members", None)
-    return dump(made | told)
+    data.pop("members", None)
+    return dump(texts | data)
 
 
 def _parsed(head: bytes) -> Json:
-    told: Json = json.loads(head)
-    return told
+    data: Json = json.loads(head)
+    return data
 
 
 def _with_members(head: bytes, text: bytes) -> list[bytes]:
-    _, found, members = text.partition(MEMBERS_BEGIN)
-    return [head[:-1], found, members] if found else [head]
+    _, separator, members = text.partition(MEMBERS_BEGIN)
+    return [head[:-1], separator, members] if separator else [head]
 
 
-def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
-    """Return all records, the likely matches first: numbers increase by one for each record."""
+def _around(kept: Sequence[Kept], sequence: int) -> list[Kept]:
+    """Return all records, the likely matches first: sequence numbers increase by one."""
     if not kept:
         return []
     guess = len(kept) - 1 - (record_without_members(kept[-1]).sequence - sequence)
     near = range(max(guess - 1, 0), min(guess + 2, len(kept)))
     return [kept[place] for place in near] + [
-        one for place, one in enumerate(kept) if place not in near
+        record for place, record in enumerate(kept) if place not in near
     ]
 
 
 async def listed(history: RebalanceHistory, group_id: str, last: int, time_slice: Slice) -> Json:
-    """Return summaries of the newest `last` records, oldest first, a running one last; and the
-    deploys that they were part of.
+    """Return summaries of the newest `last` records, the oldest first and a running one last, and
+    the deploys that they are part of.
     """
-    found: list[HistoryRecord] = []
+    records: list[HistoryRecord] = []
     steps = history.open_text_steps(group_id)
     if steps is not None:
         text = await run(steps, time_slice)
-        found.append(parse_text(without_members(text)))
-    for kept in reversed(history.stored_records(group_id)):
-        if len(found) >= last:
+        records.append(parse_text(without_members(text)))
+    for kept in reversed(history.kept(group_id)):
+        if len(records) >= last:
             break
-        found.append(record_without_members(kept))
+        records.append(record_without_members(kept))
         await time_slice.pause()
-    found.reverse()
-    told: Json = {"records": [], "deploys": []}
-    for record in found:
-        told["records"].append(_short(record))
+    records.reverse()
+    data: Json = {"records": [], "deploys": []}
+    for record in records:
+        data["records"].append(_summary(record))
         await time_slice.pause()
-    for deploy in await run(deploy_steps(found), time_slice):
-        told["deploys"].append(_deploy(deploy))
-    return told
+    for deploy in await run(deploy_steps(records), time_slice):
+        data["deploys"].append(_deploy(deploy))
+    return data
 
 
 def _deploy(deploy: Deploy) -> Json:
@@ -161,21 +161,21 @@ def _deploy(deploy: Deploy) -> Json:
     }
 
 
-def _short(record: HistoryRecord) -> Json:
+def _summary(record: HistoryRecord) -> Json:
     trigger = record.trigger
-    told: Json = {
+    data: Json = {
         "sequence": record.sequence,
         "cause": trigger.kind.value,
         "sentence": sentence(record),
     }
     if isinstance(record, AvoidedRecord):
-        return told | {
+        return data | {
             "kind": AVOIDED,
             "at_ms": record.at_ms,
             "generation": record.generation,
         }
     times = record.timeline
-    return told | {
+    return data | {
         "kind": REBALANCE,
         "at_ms": record.started_at_ms,
         "generation": record.generation,

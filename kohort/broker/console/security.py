@@ -1,7 +1,7 @@
-"""Headers of all the console's answers, and refusal of cross-site requests.
+"""Security headers of all responses of the console, and rejection of cross-site requests.
 
-The console is read-only. What remains is that no other web page may read data through a visitor's
-browser, or embed the console; and that names chosen by clients cannot inject markup: names are text
+The console is read-only. The remaining risks are that another web page reads data through a user's
+browser or embeds the console, and that names chosen by clients inject markup. So names are text
 nodes, and scripts come only from files.
 """
 
@@ -24,19 +24,19 @@ HEADERS: Final = (
 )
 
 _OWN: Final = frozenset({"", "same-origin", "none"})
-"""Values of Sec-Fetch-Site that may read data: no browser, this site, and an address bar."""
+"""Allowed values of Sec-Fetch-Site for data: absent (no browser), this site, the address bar."""
 
 
 def refusal(request: HttpRequest) -> HttpResponse | None:
-    """Return the refusal of a request for data, None if it is allowed."""
+    """Return the error response to a cross-site request for data; None for allowed requests."""
     if request.fetch_site in _OWN:
         return None
-    text = "asked for by a page from elsewhere (Sec-Fetch-Site)"
+    text = "cross-site request rejected (Sec-Fetch-Site)"
     return HttpResponse.error(HTTPStatus.FORBIDDEN, text)
 
 
-def guarded(answer: HttpResponse) -> HttpResponse:
-    """Return the answer with the security headers."""
-    given = {name for name, _ in answer.headers}
+def guarded(response: HttpResponse) -> HttpResponse:
+    """Return the response with the security headers."""
+    given = {name for name, _ in response.headers}
     added = tuple(header for header in HEADERS if header[0] not in given)
-    return answer._replace(headers=answer.headers + added)
+    return response._replace(headers=response.headers + added)

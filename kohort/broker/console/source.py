@@ -15,7 +15,7 @@ from kohort.broker.topics.manager import TopicManager
 
 
 class ConsoleSource(NamedTuple):
-    """The parts of a broker; all of them belong to the event loop."""
+    """The parts of a broker. All are used from the event loop's thread only."""
 
     groups: GroupCoordinator
     history: RebalanceHistory

@@ -1,5 +1,5 @@
-"""A survey of all groups: the values by which a list is filtered and sorted, and the readers of
-each topic.
+"""A survey of all groups: the values by which lists are filtered and sorted, and the groups that
+read each topic.
 
 A survey of ten thousand groups takes a few tenths of a second, in slices. So one is shared by all
 pages that need it within a short time (`kohort.broker.console.timed_cache`).
@@ -23,16 +23,16 @@ from kohort.groups.group import Group
 Json: TypeAlias = dict[str, Any]
 
 GROUPS_MAX: Final = 20_000
-"""Maximum groups in a survey, the oldest first; lists give the total number."""
+"""Maximum number of groups in a survey, the oldest first; lists also show the total number."""
 
 READERS_MAX: Final = 100
 """Maximum groups listed for each topic."""
 
 SORTED_TOGETHER: Final = 1_000
-"""Rows that are sorted at once, in less than a millisecond."""
+"""Number of rows sorted at once, which takes less than a millisecond."""
 
 _SUMMED_TOGETHER: Final = 200
-"""Positions of a group that are summed at once, in a tenth of a millisecond."""
+"""Number of positions summed at once, which takes a tenth of a millisecond."""
 
 
 class Row(NamedTuple):
@@ -51,13 +51,13 @@ class Row(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """One survey."""
+    """The result of a survey."""
 
     rows: Sequence[Row]
     total: int
-    """Number of groups, which may be more than were surveyed."""
+    """Number of groups, including those beyond `GROUPS_MAX`."""
     readers: dict[str, list[str]]
-    """Groups that have a position in a topic or subscribe to it, by topic; cut."""
+    """Groups with a position in a topic or a subscription, by topic; at most `READERS_MAX`."""
     reader_counts: Counter[str]
     states: Counter[str]
 
@@ -69,7 +69,7 @@ class Surveyor:
         self._source = source
 
     async def wait_look(self) -> Survey:
-        """Return a new survey; it runs in slices, so no two groups are read at the same moment."""
+        """Run a survey in time slices, so groups are read at slightly different times."""
         source = self._source
         time_slice = Slice(source.clock, SLICE_MS)
         rows: list[Row] = []
@@ -97,9 +97,9 @@ class Surveyor:
         if group.offsets.count <= _SUMMED_TOGETHER:
             return total_lag(positions(group, self._source.topics))
         total: int | None = None
-        for one in positions(group, self._source.topics):
-            if one.lag is not None:
-                total = one.lag + (total or 0)
+        for position in positions(group, self._source.topics):
+            if position.lag is not None:
+                total = position.lag + (total or 0)
             await time_slice.pause()
         return total
 
@@ -138,8 +138,8 @@ async def wait_chosen(
     span: slice,
     time_slice: Slice,
 ) -> tuple[list[Row], int]:
-    """Return the wanted rows within `span` in sort order, and the number of wanted rows. Runs in
-    slices: pieces are sorted one by one, and merged only as far as necessary.
+    """Return the chosen rows within `span` in sort order, and the number of chosen rows. Runs in
+    time slices: chunks are sorted one by one, and merged only as far as necessary.
     """
     key = ORDERS[order]
     runs: list[list[Row]] = []
@@ -149,9 +149,9 @@ async def wait_chosen(
         runs.append(run)
         await time_slice.pause()
     merged = merge(*runs, key=key, reverse=down)
-    found: list[Row] = []
+    page: list[Row] = []
     for number, row in enumerate(islice(merged, span.stop)):
         if number >= span.start:
-            found.append(row)
+            page.append(row)
         await time_slice.pause()
-    return found, sum(map(len, runs))
+    return page, sum(map(len, runs))

@@ -1,4 +1,4 @@
-"""A cache of an expensive answer, shared by all requests within a short time."""
+"""A cache of one expensive result, shared by all requests within a short time."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ T = TypeVar("T")
 
 AGE_MS_MIN: Final = 1_000
 WORTH: Final = 10
-"""An answer is valid for ten times as long as it took, and for at least a second, so that many
-pages cost at most a tenth of a core."""
+"""A result is valid for ten times as long as its computation took, and for at least a second, so
+that many pages cost at most a tenth of a core."""
 
 FORGET_S: Final = 60.0
-"""The answer is dropped this long after the last request for it."""
+"""The result is dropped this long after the last request for it."""
 
 
 class TimedCache(Generic[T]):
-    """One answer, made by `make` on request if there is none or it is too old."""
+    """A result, computed by `make` on request if it is missing or too old."""
 
     def __init__(self, make: Callable[[], Awaitable[T]], clock: Monotonic) -> None:
         self._make = make
         self._clock = clock
         self._made: tuple[T, int, int] | None = None
-        """The answer, the time at which it was begun, and how long it took."""
+        """The result, the time at which its computation began, and how long that took."""
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self) -> T:
-        """Return an answer that is still valid. Only one is made at a time."""
+        """Return a valid result. Only one is computed at a time."""
         async with self._lock:
             began_ms = self._clock.monotonic_ms()
             made = self._made
             if made is None or began_ms - made[1] >= max(AGE_MS_MIN, WORTH * made[2]):
-                answer = await self._make()
-                made = self._made = (answer, began_ms, self._clock.monotonic_ms() - began_ms)
+                result = await self._make()
+                made = self._made = (result, began_ms, self._clock.monotonic_ms() - began_ms)
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_later(FORGET_S, self._forget)

@@ -24,7 +24,7 @@ NAMED_MAX: Final = 5
 
 
 class TopicsView:
-    """Makes the data of the pages of topics."""
+    """Builds the data of the topics' pages."""
 
     def __init__(self, source: ConsoleSource, survey: TimedCache[Survey], ages: Ages) -> None:
         self._source = source
@@ -32,31 +32,31 @@ class TopicsView:
         self._ages = ages
 
     async def wait_page(self, query: Query) -> Json:
-        """Return a page of all topics, by name."""
+        """Return one page of the list of topics, sorted by name."""
         wanted = (query.text("filter") or "").lower()
         page = query.number("page", 1, at_most=PAGES_MAX)
         with_internal = query.text("internal") == "yes"
         survey = await self._survey.wait()
         time_slice = Slice(self._source.clock, SLICE_MS)
-        found = [
+        matching = [
             topic
             for topic in self._source.topics.all()
             if wanted in topic.name.lower() and (with_internal or not topic.is_internal)
         ]
-        found.sort(key=lambda topic: topic.name)
-        told = []
-        for topic in found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]:
-            one = await self._sums(topic, time_slice)
+        matching.sort(key=lambda topic: topic.name)
+        items = []
+        for topic in matching[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]:
+            item = await self._sums(topic, time_slice)
             readers = survey.readers.get(topic.name, [])
-            one["groups"] = readers[:NAMED_MAX]
-            one["group_count"] = survey.reader_counts[topic.name]
-            told.append(one)
+            item["groups"] = readers[:NAMED_MAX]
+            item["group_count"] = survey.reader_counts[topic.name]
+            items.append(item)
         return {
             "at_ms": self._source.clock.wall_ms(),
-            "found": len(found),
+            "found": len(matching),
             "page": page,
-            "pages": max(1, -(-len(found) // PAGE_SIZE)),
-            "topics": told,
+            "pages": max(1, -(-len(matching) // PAGE_SIZE)),
+            "topics": items,
         }
 
     async def _sums(self, topic: Topic, time_slice: Slice) -> Json:
@@ -83,10 +83,10 @@ class TopicsView:
         source = self._source
         survey = await self._survey.wait()
         time_slice = Slice(source.clock, SLICE_MS)
-        told = await self._sums(topic, time_slice)
-        told["at_ms"] = source.clock.wall_ms()
-        told["configs"] = dict(topic.overrides)
-        told["partitions"] = listed = []
+        data = await self._sums(topic, time_slice)
+        data["at_ms"] = source.clock.wall_ms()
+        data["configs"] = dict(topic.overrides)
+        data["partitions"] = listed = []
         for index in range(min(len(topic.partitions), PARTITIONS_MAX)):
             partition = open_partition(source.topics, topic, index)
             if partition is not None:
@@ -100,33 +100,33 @@ class TopicsView:
                     }
                 )
             await time_slice.pause()
-        told["groups"] = [
+        data["groups"] = [
             await self._reader(group_id, topic.name, time_slice)
             for group_id in survey.readers.get(topic.name, [])
         ]
-        told["group_count"] = survey.reader_counts[topic.name]
-        return told
+        data["group_count"] = survey.reader_counts[topic.name]
+        return data
 
     async def _reader(self, group_id: str, topic: str, time_slice: Slice) -> Json:
         group = self._source.groups.host.group(group_id)
-        found: list[Position] = []
+        in_topic: list[Position] = []
         if group is not None:
-            for one in positions(group, self._source.topics, topic):
-                found.append(one)
+            for position in positions(group, self._source.topics, topic):
+                in_topic.append(position)
                 await time_slice.pause()
-        found.sort(key=lambda one: -(one.lag or 0))
-        ages = await self._ages.wait_ages(found[:PARTITIONS_OF_READER], time_slice)
+        in_topic.sort(key=lambda position: -(position.lag or 0))
+        ages = await self._ages.wait_ages(in_topic[:PARTITIONS_OF_READER], time_slice)
         known = [age for age in ages if age is not None]
         described = None if group is None else group.describe()
         return {
             "group": group_id,
             "state": None if described is None else described.state,
             "members": 0 if described is None else described.member_count,
-            "lag": total_lag(found),
+            "lag": total_lag(in_topic),
             "lag_ms": max(known, default=None),
-            "lag_ms_is_least": len(found) > PARTITIONS_OF_READER,
+            "lag_ms_is_least": len(in_topic) > PARTITIONS_OF_READER,
         }
 
 
 PARTITIONS_OF_READER: Final = 16
-"""Partitions of a topic whose lag in time is looked up for each of its groups."""
+"""Maximum partitions of a topic whose lag in time is read for each of its groups."""

@@ -1,4 +1,4 @@
-// What `kohort groups advise` says: settings that would have spared the group rebalances.
+// The output of `kohort groups advise`: settings with which the group would have rebalanced less.
 
 import { path } from "./api.js";
 import { h } from "./dom.js";
@@ -13,7 +13,7 @@ const NAMES = {
   broker: "the broker (server.properties)",
 };
 
-/** The section: a button first, for the broker works on it for some seconds. */
+/** The section of the page. It starts with a button, because the broker needs some seconds for the advice. */
 export function advice(group, context) {
   const memory = (context.memory.advice ??= { state: "none" });
   const isBusy = memory.state === "asked";
@@ -21,18 +21,18 @@ export function advice(group, context) {
     "section",
     { "aria-labelledby": "advice" },
     h("h2", { id: "advice" }, "Advice"),
-    h("p", null, "Plays the group's recorded life again under other settings, by the coordinator's own rules."),
-    h("p", null, h("button", { type: "button", disabled: isBusy, click: () => work(group, memory, context) }, isBusy ? "At work …" : "Work it out")),
-    h("div", { role: "status" }, memory.state === "failed" && h("p", { class: "failure" }, `${memory.text}.`), memory.state === "told" && told(memory.data)),
+    h("p", null, "Replays the group's recorded history with other settings, by the coordinator's own rules."),
+    h("p", null, h("button", { type: "button", disabled: isBusy, click: () => compute(group, memory, context) }, isBusy ? "Computing …" : "Compute advice")),
+    h("div", { role: "status" }, memory.state === "failed" && h("p", { class: "failure" }, `${memory.text}.`), memory.state === "done" && result(memory.data)),
   );
 }
 
-async function work(group, memory, context) {
+async function compute(group, memory, context) {
   memory.state = "asked";
   context.show();
   try {
     memory.data = await context.ask(path("groups", group, "advice"));
-    memory.state = "told";
+    memory.state = "done";
   } catch (error) {
     memory.state = "failed";
     memory.text = error.message;
@@ -40,33 +40,33 @@ async function work(group, memory, context) {
   context.show();
 }
 
-function told(data) {
-  if (!data.recorded) return h("p", null, "It has not rebalanced, as far as its history goes back.");
-  const row = (changes, one, isBest) => ({ changes, isBest, ...one });
-  const rows = [row("as recorded", data.recorded, false), ...data.choices.map((one) => row(one.changes, one, one.is_best))];
+function result(data) {
+  if (!data.recorded) return h("p", null, "The history has no rebalance of this group.");
+  const row = (changes, choice, isBest) => ({ changes, isBest, ...choice });
+  const rows = [row("as recorded", data.recorded, false), ...data.choices.map((choice) => row(choice.changes, choice, choice.is_best))];
   const columns = [
-    ["Setting", "", (one) => [one.isBest && h("span", { class: "tag" }, "best"), one.changes]],
-    ["Rebalances", "number", (one) => (Number.isInteger(one.rebalances) ? one.rebalances : one.rebalances.toFixed(1))],
-    ["Stopped", "number", (one) => duration(one.stopped_ms)],
-    ["Unread", "number", (one) => duration(one.unread_ms)],
-    ["Crash noticed after", "number", (one) => duration(one.notice_ms)],
+    ["Setting", "", (row) => [row.isBest && h("span", { class: "tag" }, "best"), row.changes]],
+    ["Rebalances", "number", (row) => (Number.isInteger(row.rebalances) ? row.rebalances : row.rebalances.toFixed(1))],
+    ["Stopped", "number", (row) => duration(row.stopped_ms)],
+    ["Unread", "number", (row) => duration(row.unread_ms)],
+    ["Crash detected after", "number", (row) => duration(row.notice_ms)],
   ];
-  const best = data.choices.find((one) => one.is_best);
+  const best = data.choices.find((choice) => choice.is_best);
   const { history } = data;
   return [
     h("p", null, `${counted(history.rebalances, "rebalance")} in ${duration(history.until_ms - history.from_ms)}.`),
-    table("Settings that were tried", columns, rows, (one) => one.changes),
-    !data.choices.length && h("p", null, `Nothing that ${data.unranked.length ? "could be ranked" : "was tried"} would have been better than the recorded settings.`),
+    table("Settings that were tried", columns, rows, (row) => row.changes),
+    !data.choices.length && h("p", null, `None of the settings that ${data.unranked.length ? "could be ranked" : "were tried"} would have been better than the recorded ones.`),
     h("p", { class: "muted" }, data.check),
     data.unranked.map((line) => h("p", { class: "muted" }, line)),
-    data.unknown.map((line) => h("p", { class: "muted" }, `Not known: ${line}`)),
+    data.unknown.map((line) => h("p", { class: "muted" }, `Unknown: ${line}`)),
     best && settings(best),
   ];
 }
 
 function settings(best) {
   return [
-    h("h3", null, `What to set for “${best.changes}”`),
-    Object.entries(best.config).map(([whom, lines]) => [h("h4", null, NAMES[whom] ?? whom), h("pre", { tabindex: "0" }, lines.join("\n"))]),
+    h("h3", null, `Configuration for “${best.changes}”`),
+    Object.entries(best.config).map(([client, lines]) => [h("h4", null, NAMES[client] ?? client), h("pre", { tabindex: "0" }, lines.join("\n"))]),
   ];
 }

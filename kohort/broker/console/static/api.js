@@ -1,6 +1,6 @@
-// Asks the broker: JSON, and the stream that tells which groups have changed.
+// Requests to the broker: for JSON, and for the stream of ids of changed groups.
 
-/** The broker's answer is not one. `text` is what it says. */
+/** The broker did not respond, or responded with an error. `text` is the error's text. */
 export class NoAnswer extends Error {
   constructor(status, text) {
     super(text);
@@ -8,41 +8,41 @@ export class NoAnswer extends Error {
   }
 }
 
-/** The JSON at `path`. Rejects with NoAnswer. */
+/** Return the JSON at `path`. Rejects with NoAnswer. */
 export async function ask(path, signal) {
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, { signal, headers: { Accept: "application/json" } });
+    response = await fetch(path, { signal, headers: { Accept: "application/json" } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new NoAnswer(0, "the broker does not answer");
+    throw new NoAnswer(0, "the broker does not respond");
   }
   let data = null;
   try {
-    data = await answer.json();
+    data = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    if (answer.ok) throw new NoAnswer(0, "the broker's response was cut off");
+    if (response.ok) throw new NoAnswer(0, "the broker's response was cut off");
     // An error without JSON is reported by its status.
   }
-  if (!answer.ok) throw new NoAnswer(answer.status, data?.error ?? `the broker answers ${answer.status}`);
+  if (!response.ok) throw new NoAnswer(response.status, data?.error ?? `the broker responded with status ${response.status}`);
   return data;
 }
 
-/** A path below /api, each part encoded. */
+/** A path below /api, with each part encoded. */
 export function path(...parts) {
   return ["/api", ...parts.map((part) => encodeURIComponent(part))].join("/");
 }
 
-/** `values` as a query, without those that are empty. */
+/** `values` as a query string, without the empty ones. */
 export function query(values) {
   const given = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
 /**
- * Listens while the page can be seen. `onChange` gets the ids of groups that have changed, null for any;
- * `onState` whether the stream is open. Where there is no stream, pages ask now and then.
+ * Listens to the broker's events while the page is visible. `onChange` gets the ids of changed groups, null for any;
+ * `onState` whether the stream is open. If it is not, pages poll.
  */
 export class Events {
   #source = null;
@@ -58,12 +58,12 @@ export class Events {
     const source = (this.#source = new EventSource("/events"));
     source.addEventListener("hello", () => this.onState(true));
     source.addEventListener("groups", (event) => {
-      const told = JSON.parse(event.data);
-      this.onChange(told.any ? null : new Set(told.changed));
+      const changes = JSON.parse(event.data);
+      this.onChange(changes.any ? null : new Set(changes.changed));
     });
     source.onerror = () => {
       this.onState(false);
-      // Refused for good, as too many listen; otherwise the browser tries again by itself.
+      // The broker has rejected the stream, because too many are open. After other errors the browser reconnects itself.
       if (source.readyState === EventSource.CLOSED) {
         this.stop();
         this.#retry = setTimeout(() => this.start(), 30_000);

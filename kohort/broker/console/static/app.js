@@ -1,4 +1,4 @@
-// Chooses the page by the address, keeps it up to date, and shows what goes wrong.
+// Selects the page by the address, keeps it up to date, and shows errors.
 
 import { Events, NoAnswer, ask, query } from "./api.js";
 import { h, update } from "./dom.js";
@@ -10,8 +10,8 @@ import { groups } from "./groups.js";
 import { timeline } from "./timeline.js";
 import { topic, topics } from "./topics.js";
 
-// A page: `url(params, options)` is what it asks for, `view(data, context)` what it shows; `concerns`
-// says whether it shows a group; `every` is how often it asks when nothing is told.
+// A page: `url(params, options)` returns the URL of its data, `view(data, context)` its elements; `concerns`
+// whether changed groups affect it; `every` is the interval of its requests if there are no events.
 const PAGES = [
   [/^\/(?:groups)?$/, groups],
   [/^\/groups\/([^/]+)$/, group],
@@ -33,7 +33,7 @@ let timer = null;
 let asking = null;
 let askedAt = -Infinity;
 
-/** What a page is given beside its data: who is asked about, and ways to go elsewhere. */
+/** The state of an open page: its parameters and options from the address, its data, and its own memory. */
 class Context {
   constructor(page, params, options) {
     this.page = page;
@@ -41,17 +41,17 @@ class Context {
     this.options = options;
     this.data = null;
     this.error = null;
-    /** What the page remembers while it is open. */
+    /** Values that the page keeps while it is open. */
     this.memory = {};
   }
 
-  /** Change the options in the address, without a step back to each. */
+  /** Change the options in the address, without an entry in the browser's history. */
   set(changes) {
     const options = { ...this.options, ...changes };
     location.replace(`#${this.page.path(...this.params)}${query(options)}`);
   }
 
-  /** Show what the page remembers now. */
+  /** Render the page again, after a change of its memory. */
   show = () => {
     if (current === this) render();
   };
@@ -62,13 +62,13 @@ class Context {
 function parse() {
   const [address, options] = (location.hash.slice(1) || "/groups").split("?");
   for (const [pattern, page] of PAGES) {
-    const found = pattern.exec(address);
-    if (!found) continue;
+    const match = pattern.exec(address);
+    if (!match) continue;
     try {
-      const params = found.slice(1).map((part) => (part === undefined ? null : decodeURIComponent(part)));
+      const params = match.slice(1).map((part) => (part === undefined ? null : decodeURIComponent(part)));
       return new Context(page, params, Object.fromEntries(new URLSearchParams(options)));
     } catch {
-      // An address that is not encoded; as one that there is not.
+      // An address that is not encoded correctly is treated like an unknown one.
     }
   }
   return null;
@@ -83,7 +83,7 @@ function open() {
     current.options = next.options;
   } else {
     current = next;
-    update(main, [h("p", { class: "muted" }, next ? "One moment …" : "There is no such page.")]);
+    update(main, [h("p", { class: "muted" }, next ? "Loading …" : "This page does not exist.")]);
     window.scrollTo(0, 0);
   }
   for (const link of document.querySelectorAll("header nav a")) {
@@ -125,7 +125,7 @@ function render() {
   const { data, error, page } = current;
   const shown = [];
   if (error) {
-    const old = data ? " What is below is from before." : "";
+    const old = data ? " The data below are from the last response." : "";
     shown.push(h("p", { class: "failure", role: "alert" }, `${error.message}.${old}`));
   }
   if (data) shown.push(...page.view(data, current));
@@ -133,16 +133,16 @@ function render() {
   tick();
 }
 
-// Times that go on: the text of elements with data-since or data-until is made here.
+// Updates the running times: the texts of the elements with data-since or data-until.
 function tick() {
-  for (const one of main.querySelectorAll("[data-since], [data-until]")) {
-    const { since, until } = one.dataset;
+  for (const element of main.querySelectorAll("[data-since], [data-until]")) {
+    const { since, until } = element.dataset;
     const text = duration(Math.max(0, since ? now() - Number(since) : Number(until) - now()));
-    if (one.textContent !== text) one.textContent = text;
+    if (element.textContent !== text) element.textContent = text;
   }
 }
 
-// What happens is shown at once, unless the page has asked a moment ago.
+// Changes are shown at once, unless the page sent a request less than APART_MS ago.
 function soon() {
   const left = askedAt + APART_MS - performance.now();
   if (left <= 0) {
@@ -158,7 +158,7 @@ const events = new Events(
     if (current?.page.concerns?.(changed, current)) soon();
   },
   (isOpen) => {
-    live.textContent = isOpen ? "live" : "asking every few seconds";
+    live.textContent = isOpen ? "live" : "polling every few seconds";
     live.className = isOpen ? "is-live" : "";
   },
 );

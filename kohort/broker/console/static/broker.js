@@ -1,4 +1,4 @@
-// The broker itself: its loop, its requests, its memory.
+// The broker itself: its event loop, its requests, its memory.
 
 import { h } from "./dom.js";
 import { bytes, count, duration, now } from "./format.js";
@@ -13,7 +13,7 @@ export const broker = {
   view,
 };
 
-// Rates are made of two answers.
+// Rates are computed from two responses.
 function loaded(context) {
   const { memory, data } = context;
   memory.before = memory.newest;
@@ -25,53 +25,53 @@ function view(data, { memory: { before } }) {
   const rate = (value, old) => (passed > 0 ? (value - old) / passed : null);
   const perSecond = (value) => (value === null ? "–" : value < 10 ? value.toFixed(1) : count(Math.round(value)));
   const { memory, loop_lag: lag } = data;
-  const earlier = new Map((before?.requests ?? []).map((one) => [one.api, one]));
-  const requests = data.requests.map((one) => {
-    const old = earlier.get(one.api) ?? { count: 0, total_ms: 0 };
-    return { ...one, rate: before ? rate(one.count, old.count) : null };
+  const earlier = new Map((before?.requests ?? []).map((request) => [request.api, request]));
+  const requests = data.requests.map((request) => {
+    const old = earlier.get(request.api) ?? { count: 0, total_ms: 0 };
+    return { ...request, rate: before ? rate(request.count, old.count) : null };
   });
-  requests.sort((one, other) => (other.rate ?? 0) - (one.rate ?? 0) || other.count - one.count);
+  requests.sort((a, b) => (b.rate ?? 0) - (a.rate ?? 0) || b.count - a.count);
   return [
     h("h1", null, "Broker"),
     figures([
       ["Address", data.address],
       ["Node", String(data.node_id)],
       ["Version", data.version],
-      ["Up for", duration(Math.floor((now() - data.began_ms) / 1000) * 1000)],
+      ["Uptime", duration(Math.floor((now() - data.began_ms) / 1000) * 1000)],
       ["Groups", count(data.groups)],
       ["Topics", count(data.topics)],
       ["Connections", data.connections_max < 2 ** 31 - 1 ? `${count(data.connections)} of ${count(data.connections_max)}` : count(data.connections)],
-      ["In", before ? `${bytes(Math.round(rate(data.received_bytes, before.received_bytes)))}/s` : "–"],
-      ["Out", before ? `${bytes(Math.round(rate(data.sent_bytes, before.sent_bytes)))}/s` : "–"],
+      ["Received", before ? `${bytes(Math.round(rate(data.received_bytes, before.received_bytes)))}/s` : "–"],
+      ["Sent", before ? `${bytes(Math.round(rate(data.sent_bytes, before.sent_bytes)))}/s` : "–"],
     ]),
-    h("h2", null, "How late the loop is"),
-    h("p", null, `At worst ${duration(Math.round(lag.recent_maximum_ms))} in the last minute or two. Whatever is late here is late for all clients.`),
+    h("h2", null, "Event loop lag"),
+    h("p", null, `At most ${duration(Math.round(lag.recent_maximum_ms))} in the last minute or two. A lag of the event loop delays all clients.`),
     lateness(lag),
     h("h2", null, "Memory"),
     table("Memory", MEMORY, memoryRows(memory), (row) => row.what),
-    h("h2", null, "What waits"),
+    h("h2", null, "Waiting"),
     figures([["Requests", count(data.waiting_requests)], ...Object.entries(data.parked).map(([kind, number]) => [kind, count(number)])]),
     h("h2", null, "Requests"),
     table(
       "Requests",
       [
         ["Request", "", (row) => row.api],
-        ["Each second", "number", (row) => perSecond(row.rate)],
-        ["In all", "number", (row) => count(row.count)],
+        ["Per second", "number", (row) => perSecond(row.rate)],
+        ["Total", "number", (row) => count(row.count)],
         ["Mean time", "number", (row) => (row.count ? milliseconds(row.total_ms / row.count) : "–")],
       ],
       requests,
       (row) => row.api,
     ),
-    h("p", { class: "muted" }, "Times are from the whole request to the answer, waiting included: a Fetch waits for records."),
+    h("p", { class: "muted" }, "Times are from the end of the request to the response, including waits: a Fetch waits for records."),
     data.errors.length > 0 && [
-      h("h2", null, "Errors that clients were told"),
+      h("h2", null, "Errors returned to clients"),
       table(
         "Errors",
         [
           ["Request", "", (row) => row.api],
           ["Error", "id", (row) => row.error],
-          ["In all", "number", (row) => count(row.count)],
+          ["Total", "number", (row) => count(row.count)],
         ],
         data.errors,
         (row) => `${row.api} ${row.error}`,
@@ -85,23 +85,23 @@ function milliseconds(ms) {
 }
 
 const MEMORY = [
-  ["What", "", (row) => row.what],
+  ["Use", "", (row) => row.what],
   ["Size", "number", (row) => bytes(row.size)],
-  ["At most", "number", (row) => (row.most ? bytes(row.most) : "–")],
+  ["Limit", "number", (row) => (row.most ? bytes(row.most) : "–")],
 ];
 
 function memoryRows(memory) {
   return [
     { what: "process", size: memory.resident_bytes },
-    { what: "requests that arrive or wait", size: memory.requests_bytes, most: memory.requests_bytes_max },
-    { what: "answers that are not read yet", size: memory.unsent_bytes },
+    { what: "requests being received or waiting", size: memory.requests_bytes, most: memory.requests_bytes_max },
+    { what: "responses not read by their clients yet", size: memory.unsent_bytes },
     { what: "parked requests", size: memory.parked_bytes },
-    { what: "history of rebalances", size: memory.history_bytes, most: memory.history_bytes_max },
+    { what: "rebalance history", size: memory.history_bytes, most: memory.history_bytes_max },
   ];
 }
 
 function lateness({ bounds_ms: bounds, counts }) {
-  const total = counts.reduce((sum, one) => sum + one, 0) || 1;
+  const total = counts.reduce((sum, number) => sum + number, 0) || 1;
   const rows = counts.map((number, place) => ({
     what: place < bounds.length ? `up to ${duration(bounds[place])}` : `longer`,
     share: number / total,

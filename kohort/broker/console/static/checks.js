@@ -1,4 +1,4 @@
-// What in groups' settings is worth a look, of all groups.
+// The findings of the checks of all groups' settings.
 
 import { h } from "./dom.js";
 import { count, counted } from "./format.js";
@@ -13,13 +13,13 @@ export const checks = {
 };
 
 function view(data) {
-  const found = Object.entries(data.counts);
+  const counts = Object.entries(data.counts);
   return [
     h("h1", null, "Checks"),
-    h("p", { class: "muted" }, `${counted(data.looked_at, "group")} looked at. What other settings would have cost, a group's own page works out.`),
-    found.length > 0 && h("ul", { class: "legend" }, found.map(([name, number]) => h("li", null, `${name.replaceAll("-", " ")}: ${count(number)}`))),
+    h("p", { class: "muted" }, `${counted(data.looked_at, "group")} checked. A group's own page can compute the cost of other settings.`),
+    counts.length > 0 && h("ul", { class: "legend" }, counts.map(([name, number]) => h("li", null, `${name.replaceAll("-", " ")}: ${count(number)}`))),
     data.groups.length
-      ? data.groups.map((one) => h("section", { "data-key": one.group }, h("h2", { class: "id" }, groupLink(one.group)), findingList(one.findings)))
-      : h("p", null, "Nothing is worth a look."),
+      ? data.groups.map((group) => h("section", { "data-key": group.group }, h("h2", { class: "id" }, groupLink(group.group)), findingList(group.findings)))
+      : h("p", null, "No findings."),
   ];
 }

@@ -1,13 +1,13 @@
-// Makes elements, and brings a page up to date without throwing away what is there.
+// Creates elements, and updates a page without replacing the elements that stay.
 //
-// Whatever clients have named becomes a text node or the value of an attribute, never markup: there is
-// no way here to make an element of a text. What could not be seen, or would turn the text around it, is
-// written out.
+// Names chosen by clients become text nodes or attribute values, never markup: this module cannot parse
+// text as HTML. Invisible characters, and those that change the direction of the surrounding text, are
+// shown as escapes.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "g", "rect", "line", "text", "title", "path", "circle"]);
 
-/** An element. `attributes` with a function are listeners; null and false leave an attribute out. */
+/** Create an element. Attributes with a function are event listeners; null and false omit the attribute. */
 export function h(tag, attributes, ...children) {
   const drawn = DRAWN.has(tag) || tag.startsWith("svg:");
   const name = tag.replace("svg:", "");
@@ -34,7 +34,7 @@ function append(parent, children) {
 
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
-/** The text with characters that cannot be seen as their numbers, but for the ends of lines. */
+/** The text with invisible characters, except newlines, as \u escapes. */
 export function visible(text) {
   return text.replace(UNSEEN, (char) => (char === "\n" ? char : `\\u${char.codePointAt(0).toString(16).padStart(4, "0")}`));
 }
@@ -44,12 +44,12 @@ function listen(element) {
   for (const kind of Object.keys(element.listeners)) {
     if (element.heard.has(kind)) continue;
     element.heard.add(kind);
-    // Asks what is listening now: it may be replaced together with what is shown.
+    // Looks the listener up at each event, because `update` may replace it.
     element.addEventListener(kind, (event) => element.listeners[kind]?.(event));
   }
 }
 
-/** Make the children of `parent` look like `wanted`; what stays keeps focus, selection and scroll. */
+/** Make the children of `parent` equal to `wanted`; elements that stay keep focus, selection and scroll position. */
 export function update(parent, wanted) {
   const made = document.createDocumentFragment();
   append(made, wanted);
@@ -65,20 +65,20 @@ function match(old, fresh) {
   let place = old.firstChild;
   for (const child of [...fresh.childNodes]) {
     const key = child.getAttribute?.("data-key");
-    let found = key ? keyed.get(key) : place;
-    if (found && (!alike(found, child) || (!key && found.getAttribute?.("data-key")))) found = null;
-    if (!found) {
+    let node = key ? keyed.get(key) : place;
+    if (node && (!alike(node, child) || (!key && node.getAttribute?.("data-key")))) node = null;
+    if (!node) {
       old.insertBefore(child, place);
       continue;
     }
-    if (found === place) place = place.nextSibling;
-    else old.insertBefore(found, place);
+    if (node === place) place = place.nextSibling;
+    else old.insertBefore(node, place);
     if (key) keyed.delete(key);
-    if (found.nodeType === Node.TEXT_NODE) {
-      if (found.data !== child.data) found.data = child.data;
+    if (node.nodeType === Node.TEXT_NODE) {
+      if (node.data !== child.data) node.data = child.data;
     } else {
-      takeOver(found, child);
-      match(found, child);
+      copyAttributes(node, child);
+      match(node, child);
     }
   }
   while (place) {
@@ -88,21 +88,21 @@ function match(old, fresh) {
   }
 }
 
-function alike(one, other) {
-  return one.nodeType === other.nodeType && one.nodeName === other.nodeName;
+function alike(old, fresh) {
+  return old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName;
 }
 
-function takeOver(old, fresh) {
+function copyAttributes(old, fresh) {
   for (const { name, value } of [...fresh.attributes])
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const { name } of [...old.attributes]) {
-    // What the reader has unfolded stays so.
-    const isReaders = name === "open" && old.nodeName === "DETAILS";
-    if (!fresh.hasAttribute(name) && !isReaders) old.removeAttribute(name);
+    // An element that the user has expanded stays expanded.
+    const isUsers = name === "open" && old.nodeName === "DETAILS";
+    if (!fresh.hasAttribute(name) && !isUsers) old.removeAttribute(name);
   }
   old.listeners = fresh.listeners ?? {};
   listen(old);
-  // What somebody is typing into is theirs.
+  // The field that the user is typing into is not overwritten.
   if ("value" in fresh && fresh.hasAttribute("value") && old !== document.activeElement)
     old.value = fresh.getAttribute("value");
 }

@@ -1,4 +1,4 @@
-// Numbers, times and durations in words: durations in the same words as the command line's.
+// Formats numbers, times and durations; durations in the same format as the command line.
 
 const COUNT = new Intl.NumberFormat("en");
 const DAY_MS = 86_400_000;
@@ -6,7 +6,7 @@ const DAY_MS = 86_400_000;
 /** How far the broker's clock is ahead of this machine's. */
 let ahead = 0;
 
-/** Note the broker's wall time, which an answer brings. */
+/** Store the broker's wall time, from a response. */
 export function setClock(brokerMs) {
   ahead = brokerMs - Date.now();
 }
@@ -16,7 +16,7 @@ export function now() {
   return Date.now() + ahead;
 }
 
-/** 1,234; a dash for what is not known. */
+/** 1,234; a dash if it is unknown. */
 export function count(number) {
   return number === null || number === undefined ? "–" : COUNT.format(number);
 }
@@ -47,12 +47,12 @@ export function ago(ms) {
   return ms === null || ms === undefined || ms < 0 ? "–" : `${duration(Math.max(0, floor(now() - ms)))} ago`;
 }
 
-// Tenths of a second, which change too fast to read, are left out.
+// Whole seconds: tenths change too fast to read.
 function floor(ms) {
   return ms < 1000 ? 0 : Math.floor(ms / 1000) * 1000;
 }
 
-/** The time of day here, with the date where it is another day: "14:03:07", "Jan 12, 14:03:07". */
+/** The local time of day, with the date if it is another day: "14:03:07", "Jan 12, 14:03:07". */
 export function clock(ms) {
   const at = new Date(ms);
   const time = at.toLocaleTimeString("en-GB");
@@ -75,11 +75,11 @@ export function bytes(size) {
 const CAUSES = {
   member_added: "member joined",
   static_added: "static member joined",
-  static_replaced: "static member came back",
+  static_replaced: "static member returned",
   protocols_changed: "subscription or assignor changed",
   leader_rejoined: "leader joined again",
   follower_rejoined: "member joined again",
-  forced_by_reason: "asked for by a client",
+  forced_by_reason: "requested by a client",
   member_left: "member left",
   removed_by_admin: "removed by an administrator",
   session_expired: "session timed out",
@@ -90,7 +90,7 @@ const CAUSES = {
   size_refused: "group is full",
 };
 
-/** A kind of cause in a few words. */
+/** A few words for a kind of cause. */
 export function cause(kind) {
   return CAUSES[kind] ?? String(kind).replaceAll("_", " ");
 }
@@ -102,7 +102,7 @@ const FAMILIES = {
   again: ["leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"],
 };
 
-/** What a cause is coloured as. */
+/** The family of a cause, which determines its colour. */
 export function family(kind) {
   for (const [name, kinds] of Object.entries(FAMILIES)) if (kinds.includes(kind)) return name;
   return "other";

@@ -1,4 +1,4 @@
-// One group: whom it waits for, what it did last, its members and where they are.
+// One group: the awaited members, the last rebalance, the members and their positions.
 
 import { path } from "./api.js";
 import { h } from "./dom.js";
@@ -16,9 +16,9 @@ export const group = {
 };
 
 const PHASES = {
-  initial_delay: "The first members have come; it waits for more.",
-  join: "Partitions are given up, and members join again.",
-  assign: "All have joined; the leader works out the assignment.",
+  initial_delay: "The first members have joined; the coordinator waits for more.",
+  join: "Members revoke partitions and rejoin.",
+  assign: "All members have joined; the leader computes the assignment.",
   store: "The assignment is being stored.",
   sync: "Members fetch their assignment.",
 };
@@ -45,50 +45,50 @@ function view(data, context) {
   ];
 }
 
-function waiting({ waiting: told }) {
-  if (!told) return null;
-  const left = told.member_count - told.members.length;
+function waiting({ waiting }) {
+  if (!waiting) return null;
+  const left = waiting.member_count - waiting.members.length;
   return h(
     "section",
     { class: "waiting", "aria-labelledby": "waiting" },
-    h("h2", { id: "waiting" }, "Right now"),
-    h("p", { class: "headline" }, `It waits ${told.text}.`),
-    h("p", null, "Since ", since(told.since_ms), told.until_ms !== null && [", for ", until(told.until_ms), " more at most"], `. ${PHASES[told.phase] ?? ""}`),
-    told.members.length > 0 &&
+    h("h2", { id: "waiting" }, "Current rebalance"),
+    h("p", { class: "headline" }, `The group waits ${waiting.text}.`),
+    h("p", null, "Since ", since(waiting.since_ms), waiting.until_ms !== null && [", for at most ", until(waiting.until_ms), " more"], `. ${PHASES[waiting.phase] ?? ""}`),
+    waiting.members.length > 0 &&
       h(
         "ul",
         { class: "awaited" },
-        told.members.map((one) =>
+        waiting.members.map((member) =>
           h(
             "li",
-            { "data-key": one.member_id },
-            h("span", { class: "id" }, one.instance_id ?? one.member_id),
-            h("span", { class: "muted" }, ` ${[one.instance_id && one.member_id, one.host?.replace(/^\//, "")].filter(Boolean).join(", ")}`),
+            { "data-key": member.member_id },
+            h("span", { class: "id" }, member.instance_id ?? member.member_id),
+            h("span", { class: "muted" }, ` ${[member.instance_id && member.member_id, member.host?.replace(/^\//, "")].filter(Boolean).join(", ")}`),
           ),
         ),
         left > 0 && h("li", { class: "muted" }, `and ${counted(left, "more member")}`),
       ),
-    told.pending_count > 0 && h("p", { class: "muted" }, `${counted(told.pending_count, "member id")} handed out and not used yet.`),
+    waiting.pending_count > 0 && h("p", { class: "muted" }, `${counted(waiting.pending_count, "member id")} assigned, but not used to join yet.`),
   );
 }
 
-function last({ group: id, last: told }) {
-  if (!told) return h("p", { class: "muted" }, "It has not rebalanced, as far as its history goes back.");
+function last({ group: id, last: record }) {
+  if (!record) return h("p", { class: "muted" }, "The history has no rebalance of this group.");
   return h(
     "section",
     { "aria-labelledby": "last" },
-    h("h2", { id: "last" }, told.outcome === "running" ? "The rebalance that runs" : "The last rebalance"),
-    h("p", { class: "headline" }, `It ${told.sentence}.`, " ", h("span", { class: "muted" }, "(times in UTC)")),
-    h("details", null, h("summary", null, "What that rests on"), h("ul", null, told.evidence.map((line) => h("li", null, line)))),
-    h("p", null, h("a", { href: to("groups", id, "timeline", told.sequence) }, "Who waited for whom")),
+    h("h2", { id: "last" }, record.outcome === "running" ? "The running rebalance" : "The last rebalance"),
+    h("p", { class: "headline" }, `It ${record.sentence}.`, " ", h("span", { class: "muted" }, "(times in UTC)")),
+    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", null, line)))),
+    h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Which members waited, and for which")),
   );
 }
 
 function members(data) {
-  if (!data.members.length) return h("p", { class: "muted" }, "It has no members.");
+  if (!data.members.length) return h("p", { class: "muted" }, "The group has no members.");
   const sums = new Map();
-  for (const one of data.partitions)
-    if (one.member_id) sums.set(one.member_id, (sums.get(one.member_id) ?? 0) + (one.lag ?? 0));
+  for (const partition of data.partitions)
+    if (partition.member_id) sums.set(partition.member_id, (sums.get(partition.member_id) ?? 0) + (partition.lag ?? 0));
   const rest = data.member_count - data.members.length;
   const columns = [
     ["Member", "id", (row) => [row.instance_id ?? row.member_id, row.role === "leader" && h("span", { class: "tag" }, "leader"), row.instance_id && h("div", { class: "muted" }, row.member_id)]],
@@ -115,18 +115,18 @@ function share(row) {
 
 /** 0–3, 7, 9–12. */
 export function ranges(numbers) {
-  const found = [];
-  for (const one of numbers) {
-    const open = found.at(-1);
-    if (open && open[1] === one - 1) open[1] = one;
-    else found.push([one, one]);
+  const spans = [];
+  for (const number of numbers) {
+    const open = spans.at(-1);
+    if (open && open[1] === number - 1) open[1] = number;
+    else spans.push([number, number]);
   }
-  return found.map(([first, end]) => (first === end ? first : `${first}–${end}`)).join(", ");
+  return spans.map(([first, end]) => (first === end ? first : `${first}–${end}`)).join(", ");
 }
 
 function partitions(data) {
-  if (!data.partitions.length) return h("p", { class: "muted" }, "It has committed no position.");
-  const names = new Map(data.members.map((one) => [one.member_id, one.instance_id ?? one.member_id]));
+  if (!data.partitions.length) return h("p", { class: "muted" }, "The group has committed no offsets.");
+  const names = new Map(data.members.map((member) => [member.member_id, member.instance_id ?? member.member_id]));
   const columns = [
     ["Partition", "id", (row) => [h("a", { href: to("topics", row.topic) }, row.topic), `-${row.partition}`]],
     ["Member", "id", (row) => (row.member_id ? (names.get(row.member_id) ?? row.member_id) : "–")],
@@ -142,6 +142,6 @@ function partitions(data) {
     { "aria-labelledby": "partitions" },
     h("h2", { id: "partitions" }, "Partitions"),
     table("Partitions", columns, data.partitions, (row) => `${row.topic}-${row.partition}`),
-    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more partition")}, less behind than these`),
+    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more partition")}with less lag than these`),
   );
 }

@@ -1,4 +1,4 @@
-// All groups: what they do, how far they are behind, and why they rebalanced last.
+// All groups: their states, their lag, and the causes of their last rebalances.
 
 import { query } from "./api.js";
 import { h } from "./dom.js";
@@ -16,13 +16,13 @@ export const groups = {
   title: () => "Groups",
   path: () => "/groups",
   url: (_, { filter, state, sort, page }) => `/api/groups${query({ filter, state, sort, page })}`,
-  concerns: (changed, { data }) => !changed || !data || data.groups.some((one) => changed.has(one.group)) || changed.size > 0,
+  concerns: (changed, { data }) => !changed || !data || data.groups.some((group) => changed.has(group.group)) || changed.size > 0,
   view,
 };
 
 function view(data, context) {
   const filtered = context.options.filter || context.options.state;
-  const many = data.looked_at < data.total ? `, of which ${count(data.looked_at)} are looked at` : "";
+  const many = data.looked_at < data.total ? `, of which ${count(data.looked_at)} are searched` : "";
   return [
     h("h1", null, "Groups"),
     h(
@@ -47,7 +47,7 @@ function view(data, context) {
 }
 
 function nothing(filtered) {
-  if (filtered) return h("p", null, "No group is so.");
+  if (filtered) return h("p", null, "No group matches.");
   return h("p", null, "There are no groups yet. One appears here when its first consumer joins.");
 }
 
@@ -69,6 +69,6 @@ function name(row) {
 }
 
 function last(row) {
-  if (!row.last) return h("span", { class: "muted" }, "none known");
+  if (!row.last) return h("span", { class: "muted" }, "none recorded");
   return h("span", { title: row.last.text ?? "" }, cause(row.last.cause), ", ", moment(row.last.at_ms));
 }

@@ -1,9 +1,9 @@
-// Pieces that several pages show.
+// Elements that several pages use.
 
 import { h } from "./dom.js";
 import { ago, count, counted, duration, now } from "./format.js";
 
-/** The address of a page, each part encoded. */
+/** The address of a page, with each part encoded. */
 export function to(...parts) {
   return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
 }
@@ -22,7 +22,7 @@ export function groupLink(id) {
 const GOOD = new Set(["Stable"]);
 const BUSY = new Set(["PreparingRebalance", "CompletingRebalance"]);
 
-/** A group's state: a word, and a sign that is more than a colour. */
+/** A group's state: a symbol and a word, so that it can be read without colours. */
 export function stateMark(state) {
   const kind = GOOD.has(state) ? "good" : BUSY.has(state) ? "busy" : "idle";
   const sign = { good: "●", busy: "◐", idle: "○" }[kind];
@@ -30,7 +30,7 @@ export function stateMark(state) {
   return h("span", { class: `state ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
 }
 
-/** Lag in time: how old the first unread record is. */
+/** Lag in time: the age of the first unread record. */
 export function age(ms, isLeast) {
   if (ms === null || ms === undefined) return "–";
   return `${isLeast ? "≥ " : ""}${duration(ms)}`;
@@ -39,11 +39,11 @@ export function age(ms, isLeast) {
 /** Rebalances of the last hour: a bar for each five minutes. */
 export function sparkline(bins) {
   const most = Math.max(...bins, 4);
-  const total = bins.reduce((sum, one) => sum + one, 0);
+  const total = bins.reduce((sum, number) => sum + number, 0);
   const words = `${counted(total, "rebalance")} in the last hour`;
-  const bars = bins.map((one, place) => {
-    const tall = one ? Math.max(2, (one / most) * 18) : 0.5;
-    return h("rect", { x: place * 5, y: 20 - tall, width: 4, height: tall, class: one ? "bar" : "none" });
+  const bars = bins.map((number, place) => {
+    const tall = number ? Math.max(2, (number / most) * 18) : 0.5;
+    return h("rect", { x: place * 5, y: 20 - tall, width: 4, height: tall, class: number ? "bar" : "none" });
   });
   return h(
     "span",
@@ -53,7 +53,7 @@ export function sparkline(bins) {
   );
 }
 
-/** A table: `columns` are [title, class, cell(row)], `key(row)` tells rows apart. */
+/** A table: `columns` are [title, class, cell(row)], `key(row)` identifies a row. */
 export function table(caption, columns, rows, key) {
   const heads = columns.map(([title, kind, , head]) => h("th", { scope: "col", class: kind, ...head?.attributes }, head?.content ?? title));
   const body = rows.map((row) =>
@@ -76,7 +76,7 @@ export function table(caption, columns, rows, key) {
   );
 }
 
-/** The head of a column that sorts: a button, which says which way it is. */
+/** The header of a sortable column: a button that shows the current direction. */
 export function sorter(title, name, context, { down = false } = {}) {
   const sort = context.options.sort ?? "group";
   const isThis = sort.replace("-", "") === name;
@@ -93,7 +93,7 @@ export function sorter(title, name, context, { down = false } = {}) {
   };
 }
 
-/** A field that filters by a part of a name. */
+/** A field that filters by part of a name. */
 export function filterField(context, label) {
   let timer = null;
   return h(
@@ -115,7 +115,7 @@ export function filterField(context, label) {
   );
 }
 
-/** Which page of how many, and ways to the others. */
+/** The page number, and buttons for the previous and the next page. */
 export function pager(data, context) {
   if (data.pages < 2) return null;
   const step = (page, text) =>
@@ -129,43 +129,43 @@ export function pager(data, context) {
   );
 }
 
-/** What is worth a look, and what to do. */
+/** Findings, each with its advice. */
 export function findingList(findings) {
   return h(
     "ul",
     { class: "findings" },
-    findings.map((one) =>
+    findings.map((finding) =>
       h(
         "li",
-        { class: one.is_warning ? "warning" : "note" },
-        h("strong", null, one.is_warning ? "Warning: " : "Note: "),
-        one.text,
+        { class: finding.is_warning ? "warning" : "note" },
+        h("strong", null, finding.is_warning ? "Warning: " : "Note: "),
+        finding.text,
         " ",
-        h("span", { class: "muted" }, one.advice),
-        one.member_ids.length > 0 &&
-          h("details", null, h("summary", null, "Members"), h("ul", null, one.member_ids.map((id) => h("li", { class: "id" }, id)))),
+        h("span", { class: "muted" }, finding.advice),
+        finding.member_ids.length > 0 &&
+          h("details", null, h("summary", null, "Members"), h("ul", null, finding.member_ids.map((id) => h("li", { class: "id" }, id)))),
       ),
     ),
   );
 }
 
-/** "12 s ago", with the time itself for who points at it. */
+/** "12 s ago", with the exact time as tooltip. */
 export function moment(ms) {
   if (ms === null || ms === undefined || ms < 0) return "–";
   return h("time", { datetime: new Date(ms).toISOString(), title: new Date(ms).toLocaleString("en-GB") }, ago(ms));
 }
 
-/** A running time: ticks while it is shown. */
+/** The time since `ms`, updated continuously. */
 export function since(ms) {
   return h("span", { "data-since": ms, class: "ticks" }, duration(Math.max(0, now() - ms)));
 }
 
-/** What is left until then. */
+/** The time left until `ms`, updated continuously. */
 export function until(ms) {
   return h("span", { "data-until": ms, class: "ticks" }, duration(Math.max(0, ms - now())));
 }
 
-/** Figures side by side: [name, value] each. */
+/** Figures side by side, each as [name, value]. */
 export function figures(pairs) {
   return h(
     "dl",

@@ -1,4 +1,4 @@
-// A group's rebalances along one axis of time, and each of them as a picture of who waited for whom.
+// A group's rebalances along a time axis, and for each a diagram of which members waited for which.
 
 import { NoAnswer, path, query } from "./api.js";
 import { h } from "./dom.js";
@@ -35,7 +35,7 @@ async function loaded(context) {
     memory.record = null;
     return;
   }
-  // One that is over does not change any more.
+  // The record of a finished rebalance does not change any more.
   if (memory.record?.sequence === Number(sequence) && memory.record.outcome !== "running") return;
   try {
     memory.record = await context.ask(path("groups", id, "rebalances", sequence));
@@ -52,10 +52,10 @@ function view(data, context) {
   const record = memory.record;
   return [
     h("h1", { class: "id" }, data.group),
-    data.state === null ? h("p", null, "The group is gone; this is what is left of its history.") : groupTabs(data.group, "Timeline"),
-    h("p", { class: "muted" }, `In the history: ${counted(data.total_rebalances, "rebalance")}, and ${count(data.total_avoided)} that were avoided. ${count(data.records.length)} are shown.`),
+    data.state === null ? h("p", null, "The group no longer exists; this is the rest of its history.") : groupTabs(data.group, "Timeline"),
+    h("p", { class: "muted" }, `In the history: ${counted(data.total_rebalances, "rebalance")} and ${count(data.total_avoided)} avoided. ${count(data.records.length)} are shown.`),
     data.records.length > 0 && [spans(context), axis(data, context)],
-    params[1] && memory.missing && h("p", { class: "failure" }, `Rebalance ${params[1]} is not kept any more.`),
+    params[1] && memory.missing && h("p", { class: "failure" }, `Rebalance ${params[1]} is no longer in the history.`),
     record && h("section", { class: "record", "aria-labelledby": "record" }, h("h2", { id: "record" }, `Rebalance ${record.sequence}`), waterfall(record)),
     list(data, context),
   ];
@@ -64,7 +64,7 @@ function view(data, context) {
 function spans(context) {
   return h(
     "p",
-    { class: "spans", role: "group", "aria-label": "Time shown" },
+    { class: "spans", role: "group", "aria-label": "Time range" },
     SPANS.map(([value, text]) => h("button", { type: "button", "aria-pressed": String((context.options.span ?? "") === value), click: () => context.set({ span: value }) }, text)),
   );
 }
@@ -72,52 +72,52 @@ function spans(context) {
 function axis(data, context) {
   const { span } = context.options;
   const end = now();
-  const begin = span ? end - Number(span) * HOUR_MS : Math.min(...data.records.map((one) => one.at_ms), end - 60_000);
-  const shown = data.records.filter((one) => one.at_ms >= begin);
+  const begin = span ? end - Number(span) * HOUR_MS : Math.min(...data.records.map((record) => record.at_ms), end - 60_000);
+  const shown = data.records.filter((record) => record.at_ms >= begin);
   const lanes = new Map();
-  for (const one of shown) {
-    const name = one.kind === "avoided" ? "avoided" : one.cause;
-    lanes.set(name, [...(lanes.get(name) ?? []), one]);
+  for (const record of shown) {
+    const name = record.kind === "avoided" ? "avoided" : record.cause;
+    lanes.set(name, [...(lanes.get(name) ?? []), record]);
   }
-  const sorted = [...lanes].sort(([, one], [, other]) => other.length - one.length);
+  const sorted = [...lanes].sort(([, a], [, b]) => b.length - a.length);
   const width = Math.max(280, document.getElementById("main").clientWidth - 2);
-  const deploys = data.deploys.filter((one) => one.until_ms >= begin);
+  const deploys = data.deploys.filter((deploy) => deploy.until_ms >= begin);
   const top = AXIS + (deploys.length ? BAND : 0);
   const tall = top + sorted.length * LANE + 4;
   const place = (ms) => 4 + ((ms - begin) / (end - begin)) * (width - 8);
-  const words = `${counted(shown.length, "record")} from ${clock(begin)} to now: ${sorted.map(([name, ones]) => `${lane(name)} ${ones.length}`).join(", ") || "nothing"}${deploys.length ? `; ${counted(deploys.length, "deploy")}` : ""}`;
+  const words = `${counted(shown.length, "record")} from ${clock(begin)} to now: ${sorted.map(([name, records]) => `${lane(name)} ${records.length}`).join(", ") || "nothing"}${deploys.length ? `; ${counted(deploys.length, "deploy")}` : ""}`;
   return h(
     "svg",
     { class: "axis", viewBox: `0 0 ${width} ${tall}`, width, height: tall, role: "img", "aria-label": words },
     bands(deploys, begin, place, width, tall),
     ticks(begin, end, width, place, tall),
-    sorted.map(([name, ones], number) => {
+    sorted.map(([name, records], number) => {
       const base = top + (number + 1) * LANE;
       return h(
         "g",
         { "data-key": name },
-        h("text", { x: 4, y: base - LANE + 13, class: "lane" }, `${lane(name)}: ${count(ones.length)}`),
+        h("text", { x: 4, y: base - LANE + 13, class: "lane" }, `${lane(name)}: ${count(records.length)}`),
         h("line", { x1: 0, x2: width, y1: base, y2: base, class: "grid" }),
-        ones.map((one) => mark(one, data.group, place(one.at_ms), base, context.params[1])),
+        records.map((record) => mark(record, data.group, place(record.at_ms), base, context.params[1])),
       );
     }),
   );
 }
 
-// A deploy is many rebalances with one reason: they stand on one band.
+// A deploy causes many rebalances: one band in the background marks them all.
 function bands(deploys, begin, place, width, tall) {
   let free = 0;
-  return deploys.map((one) => {
-    const from = place(Math.max(one.at_ms, begin));
-    const wide = Math.max(place(one.until_ms) - from, 6);
-    const told = `${clock(one.at_ms)}: a deploy, in which ${count(one.processes)} processes went and came back`;
-    const band = [h("rect", { x: from - 3, y: AXIS - 4, width: wide + 6, height: tall - AXIS + 4, class: "deploy" }, h("title", null, told))];
+  return deploys.map((deploy) => {
+    const from = place(Math.max(deploy.at_ms, begin));
+    const wide = Math.max(place(deploy.until_ms) - from, 6);
+    const text = `${clock(deploy.at_ms)}: a deploy that restarted ${count(deploy.processes)} processes`;
+    const band = [h("rect", { x: from - 3, y: AXIS - 4, width: wide + 6, height: tall - AXIS + 4, class: "deploy" }, h("title", null, text))];
     const x = Math.min(from, width - 48);
     if (x >= free) {
       free = x + 52;
       band.push(h("text", { x, y: AXIS + 11, class: "tick" }, "deploy"));
     }
-    return h("g", { "data-key": `deploy ${one.first_sequence}` }, band);
+    return h("g", { "data-key": `deploy ${deploy.first_sequence}` }, band);
   });
 }
 
@@ -125,47 +125,47 @@ function lane(name) {
   return name === "avoided" ? "avoided" : cause(name);
 }
 
-// What it cost is how tall the mark is; what it was is in the lane, and in the words for who points.
-function mark(one, id, x, base, selected) {
-  const tall = 7 + Math.min((one.stopped_total_ms ?? 0) / MARK_MS_FULL, 1) * 10;
-  const kind = one.kind === "avoided" ? "none" : family(one.cause);
-  const isChosen = selected === String(one.sequence);
-  const shape = h("rect", { x: x - 3, y: base - tall, width: 6, height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(one.at_ms)}: ${one.sentence}`));
-  if (one.kind === "avoided") return shape;
-  // The list below has the same links for the keyboard.
-  return h("svg:a", { "data-key": one.sequence, href: to("groups", id, "timeline", one.sequence), tabindex: "-1" }, shape);
+// The mark's height is the cost of the rebalance. Its lane is the cause, and its tooltip has the sentence.
+function mark(record, id, x, base, selected) {
+  const tall = 7 + Math.min((record.stopped_total_ms ?? 0) / MARK_MS_FULL, 1) * 10;
+  const kind = record.kind === "avoided" ? "none" : family(record.cause);
+  const isChosen = selected === String(record.sequence);
+  const shape = h("rect", { x: x - 3, y: base - tall, width: 6, height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(record.at_ms)}: ${record.sentence}`));
+  if (record.kind === "avoided") return shape;
+  // Not in the tab order: the list below has the same links.
+  return h("svg:a", { "data-key": record.sequence, href: to("groups", id, "timeline", record.sequence), tabindex: "-1" }, shape);
 }
 
 const STEPS_MS = [1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10_080].map((minutes) => minutes * 60_000);
 
 function ticks(begin, end, width, place, tall) {
   const most = Math.max(2, Math.floor(width / 130));
-  const step = STEPS_MS.find((one) => (end - begin) / one <= most) ?? (end - begin) / most;
-  const found = [];
+  const step = STEPS_MS.find((ms) => (end - begin) / ms <= most) ?? (end - begin) / most;
+  const marks = [];
   const offset = new Date(begin).getTimezoneOffset() * 60_000;
   for (let at = Math.ceil((begin - offset) / step) * step + offset; at <= end; at += step) {
     const x = place(at);
     const text = step >= 86_400_000 ? new Date(at).toLocaleDateString("en", { month: "short", day: "numeric" }) : new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-    found.push(h("line", { x1: x, x2: x, y1: 16, y2: tall, class: "grid" }));
+    marks.push(h("line", { x1: x, x2: x, y1: 16, y2: tall, class: "grid" }));
     const anchor = x > width - 30 ? "end" : x < 24 ? "start" : "middle";
-    found.push(h("text", { x: Math.min(Math.max(x, 2), width - 2), y: 12, "text-anchor": anchor, class: "tick" }, text));
+    marks.push(h("text", { x: Math.min(Math.max(x, 2), width - 2), y: 12, "text-anchor": anchor, class: "tick" }, text));
   }
-  return found;
+  return marks;
 }
 
 function list(data, context) {
-  if (!data.records.length) return h("p", null, "It has not rebalanced, as far as its history goes back.");
+  if (!data.records.length) return h("p", null, "The history has no rebalance of this group.");
   const rows = [...data.records].reverse();
   const columns = [
-    ["When", "", (row) => [row.kind === "avoided" ? clock(row.at_ms) : h("a", { href: to("groups", data.group, "timeline", row.sequence), "aria-current": context.params[1] === String(row.sequence) ? "true" : null }, clock(row.at_ms)), h("div", { class: "muted" }, moment(row.at_ms))]],
-    ["What", "prose", (row) => row.sentence],
-    ["Took", "number", (row) => (row.outcome === "running" ? "running" : duration(row.took_ms))],
+    ["Time", "", (row) => [row.kind === "avoided" ? clock(row.at_ms) : h("a", { href: to("groups", data.group, "timeline", row.sequence), "aria-current": context.params[1] === String(row.sequence) ? "true" : null }, clock(row.at_ms)), h("div", { class: "muted" }, moment(row.at_ms))]],
+    ["Rebalance", "prose", (row) => row.sentence],
+    ["Duration", "number", (row) => (row.outcome === "running" ? "running" : duration(row.took_ms))],
     ["Stopped", "number", (row) => (row.stopped_count ? `${count(row.stopped_count)} × up to ${duration(row.stopped_longest_ms)}` : "–")],
   ];
   return [
-    h("h2", null, "Newest first"),
-    h("p", { class: "muted" }, "Times inside of sentences are in UTC."),
+    h("h2", null, "Rebalances, newest first"),
+    h("p", { class: "muted" }, "Times within sentences are in UTC."),
     table("Rebalances", columns, rows.slice(0, ROWS), (row) => row.sequence),
-    rows.length > ROWS && h("p", { class: "muted" }, `and ${counted(rows.length - ROWS, "older record")} above on the axis`),
+    rows.length > ROWS && h("p", { class: "muted" }, `and ${counted(rows.length - ROWS, "older record")}, shown only on the time axis`),
   ];
 }

@@ -31,11 +31,11 @@ function viewAll(data, context) {
         "label",
         null,
         h("input", { type: "checkbox", checked: isInternal, change: (event) => context.set({ internal: event.target.checked ? "yes" : "", page: "" }) }),
-        " the broker's own, too",
+        " with internal topics",
       ),
       h("span", { class: "muted", role: "status" }, counted(data.found, "topic")),
     ),
-    data.topics.length ? table("Topics", columns, data.topics, (row) => row.topic) : h("p", null, "There is no such topic."),
+    data.topics.length ? table("Topics", columns, data.topics, (row) => row.topic) : h("p", null, "No topic matches."),
     pager(data, context),
   ];
 }
@@ -54,14 +54,14 @@ export const topic = {
 };
 
 function viewOne(data) {
-  const ofGroups = [
+  const groupColumns = [
     ["Group", "name", (row) => groupLink(row.group)],
     ["State", "", (row) => stateMark(row.state)],
     ["Members", "number", (row) => count(row.members)],
     ["Lag", "number", (row) => count(row.lag)],
     ["Behind", "number", (row) => age(row.lag_ms, row.lag_ms_is_least)],
   ];
-  const ofPartitions = [
+  const partitionColumns = [
     ["Partition", "", (row) => row.partition],
     ["First offset", "number", (row) => count(row.start)],
     ["End", "number", (row) => count(row.end)],
@@ -78,11 +78,11 @@ function viewOne(data) {
       ["Offsets", count(data.offsets)],
       ["Size", bytes(data.size_bytes)],
     ]),
-    h("h2", null, "Groups that read it"),
-    data.groups.length ? table("Groups", ofGroups, data.groups, (row) => row.group) : h("p", { class: "muted" }, "None."),
+    h("h2", null, "Groups that read this topic"),
+    data.groups.length ? table("Groups", groupColumns, data.groups, (row) => row.group) : h("p", { class: "muted" }, "None."),
     rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more group")}`),
     h("h2", null, "Partitions"),
-    table("Partitions", ofPartitions, data.partitions, (row) => row.partition),
-    settings.length > 0 && [h("h2", null, "Set on it"), h("pre", { tabindex: "0" }, settings.map(([name, value]) => `${name}=${value}`).join("\n"))],
+    table("Partitions", partitionColumns, data.partitions, (row) => row.partition),
+    settings.length > 0 && [h("h2", null, "Topic configs"), h("pre", { tabindex: "0" }, settings.map(([name, value]) => `${name}=${value}`).join("\n"))],
   ];
 }

@@ -1,4 +1,4 @@
-// A rebalance as a picture: a bar for each member, from left to right what it did and when. The same
+// A rebalance as a diagram: a bar for each member, with its phases from left to right. The same
 // phases as `kohort groups timeline` draws in a terminal.
 
 import { h } from "./dom.js";
@@ -7,19 +7,19 @@ import { count, counted, duration } from "./format.js";
 const MEMBERS = 100;
 const WIDE = 1000;
 
-// Phases differ in height, too: the picture can be read without colours.
+// Phases also differ in height, so that the diagram can be read without colours.
 const PHASES = {
   works: [7, 2, "works"],
-  told: [5, 6, "gives up partitions"],
+  told: [5, 6, "revokes partitions"],
   joined: [2, 12, "waits for the others"],
   assigned: [3, 10, "waits for its assignment"],
 };
 
-/** What is shown of one record. */
+/** The elements that show one record. */
 export function waterfall(record) {
   const lead = [
     h("p", { class: "headline" }, `It ${record.sentence}.`, " ", h("span", { class: "muted" }, "(times in UTC)")),
-    h("details", null, h("summary", null, "What that rests on"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
+    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
   ];
   if (record.kind !== "rebalance") return lead;
   const sorted = slowestFirst(record);
@@ -32,22 +32,22 @@ export function waterfall(record) {
     h("ul", { class: "legend" }, Object.entries(PHASES).map(([name, [y, tall, text]]) => h("li", null, h("svg", { class: "key", viewBox: "0 0 24 16", "aria-hidden": "true" }, h("rect", { y, width: 24, height: tall, class: `phase ${name}` })), text))),
     h("p", { class: "muted scale" }, h("span", null, "0"), joins !== null && h("span", null, `joins ended after ${duration(joins)}`), h("span", null, duration(end))),
     h("ol", { class: "waterfall" }, drawn.map((member) => row(member, record, end))),
-    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more member")}, who stood still for less long`),
-    record.partitions.known && h("p", null, `Partitions: ${count(record.partitions.kept)} kept, ${count(record.partitions.moved)} moved, ${count(record.partitions.gained)} gained, ${count(record.partitions.given_up)} given up.`),
+    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more member")}, which were stopped for less time`),
+    record.partitions.known && h("p", null, `Partitions: ${count(record.partitions.kept)} kept, ${count(record.partitions.moved)} moved, ${count(record.partitions.gained)} gained, ${count(record.partitions.given_up)} revoked.`),
   ];
 }
 
 function slowestFirst(record) {
   const named = new Set([record.trigger.member_id, ...record.waited_for.member_ids]);
   const weight = (member) => (named.has(member.member_id) ? 1e12 : 0) + (member.stopped_ms ?? 0);
-  return [...record.members].sort((one, other) => weight(other) - weight(one));
+  return [...record.members].sort((a, b) => weight(b) - weight(a));
 }
 
-// Where the picture ends: when the last of them works again.
+// The end of the diagram: the time at which the last of these members works again.
 function endOf(record, members) {
   const times = [record.timeline.finished_ms, record.timeline.join_phase_ms, 1];
   if (record.outcome === "running") times.push(record.now_ms - record.started_at_ms);
-  for (const one of members) times.push(one.sync_answered_ms, one.join_answered_ms, one.fate_ms);
+  for (const member of members) times.push(member.sync_answered_ms, member.join_answered_ms, member.fate_ms);
   return Math.max(...times.filter((time) => time !== null && time !== undefined));
 }
 
@@ -69,13 +69,13 @@ function row(member, record, end) {
   });
   if (member.fate_ms !== null) {
     const x = Math.min((Math.min(member.fate_ms, end) / end) * WIDE, WIDE - 5);
-    bars.push(h("rect", { x, y: 1, width: 5, height: 14, class: "phase gone" }, h("title", null, `gone after ${duration(member.fate_ms)}`)));
+    bars.push(h("rect", { x, y: 1, width: 5, height: 14, class: "phase gone" }, h("title", null, `left or removed after ${duration(member.fate_ms)}`)));
   }
   return h(
     "li",
     { "data-key": member.member_id },
     h("span", { class: `id${member.fate_ms === null ? "" : " bad"}` }, member.instance_id ?? member.member_id, member.member_id === record.leader && h("span", { class: "tag" }, "leader")),
-    h("svg", { viewBox: `0 0 ${WIDE} 16`, preserveAspectRatio: "none", role: "img", "aria-label": told(member) }, bars),
+    h("svg", { viewBox: `0 0 ${WIDE} 16`, preserveAspectRatio: "none", role: "img", "aria-label": description(member) }, bars),
     h("span", { class: "note" }, note(member)),
     moves(member.partitions),
   );
@@ -88,7 +88,7 @@ function note(member) {
   return member.stopped_open ? `${text} so far` : text;
 }
 
-function told(member) {
+function description(member) {
   const parts = [note(member)];
   if (member.told_ms !== null && member.join_received_ms !== null) parts.push(`took ${duration(Math.max(member.join_received_ms - member.told_ms, 0))} to join`);
   return parts.join(", ");
@@ -101,7 +101,7 @@ function moves(partitions) {
     "details",
     { class: "moves" },
     h("summary", null, `${partitions.gained_count ? `+${count(partitions.gained_count)}` : ""} ${partitions.given_up_count ? `−${count(partitions.given_up_count)}` : ""}`, h("span", { class: "hidden" }, " partitions")),
-    partitions.given_up_count > 0 && h("p", { class: "id" }, `gave up ${some(partitions.given_up, partitions.given_up_count)}`),
+    partitions.given_up_count > 0 && h("p", { class: "id" }, `revoked ${some(partitions.given_up, partitions.given_up_count)}`),
     partitions.gained_count > 0 && h("p", { class: "id" }, `gained ${some(partitions.gained, partitions.gained_count)}`),
   );
 }

@@ -109,7 +109,7 @@ async def test_a_group_that_is_gone_has_a_history_and_one_that_never_was_has_non
         gone = await broker.ask("/api/groups/g")
         history = await broker.ask("/api/groups/g/rebalances")
         never = await broker.ask("/api/groups/never")
-    assert "its history is still there" in gone["error"]
+    assert "its history is still available" in gone["error"]
     assert (history["state"], len(history["records"])) == (None, 2)
     assert never == {"error": "no such group"}
 
