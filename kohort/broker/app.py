@@ -29,7 +29,7 @@ from kohort.broker.assembly.coordinators import (
     make_groups,
     make_transactions,
 )
-from kohort.broker.assembly.http_door import HttpDoor
+from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.assembly.metrics_page import MetricsPage
 from kohort.broker.assembly.web import WebPorts, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
@@ -190,9 +190,9 @@ class Broker:
         stack.callback(addresses.close)
         addresses.bind()
         self.endpoint = addresses.bound[0]
-        door = HttpDoor(self._loaded)
+        http_listener = HttpListener(self._loaded)
         web = await open_web_ports(
-            stack, self._loaded, door, lambda: self._not_ready, self.background_tasks.failing
+            stack, self._loaded, http_listener, lambda: self._not_ready, self.lasting.failing
         )
         purgatory = Purgatory(report=_report)
         executor = self._environment.new_executor()
@@ -245,8 +245,8 @@ class Broker:
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
         self.listeners.disabled.on_disconnect(server.disconnect)
-        listeners = self.listeners.start(dispatcher, server.log, door.tls)
-        door.ask_visitors(self.listeners, self.services.access)
+        listeners = self.listeners.start(dispatcher, server.log, http_listener.tls)
+        http_listener.authenticate_requests(self.listeners, self.services.access)
         for name, bound in addresses.sockets.items():
             await server.listen(bound, listeners[name])
         self._start_metrics(stack, web, executor)

@@ -140,7 +140,7 @@ def test_unknown_users_and_wrong_passwords_are_answered_alike(port: Port) -> Non
         ("nobody", {"/groups"}),
     ],
 )
-def test_visitors_see_what_clients_of_their_rights_see(
+def test_requesters_see_what_clients_of_their_rights_see(
     port: Port, user: str, seen: set[str]
 ) -> None:
     paths = {

@@ -1,4 +1,4 @@
-"""The addresses that a broker listens on, and those that it tells clients."""
+"""The addresses that a broker listens on, and those that it advertises to clients."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from kohort.broker.storage.filesystem import OPEN_FILES_MAX
 logger = logging.getLogger(__name__)
 
 FEW_CONNECTIONS: Final = 1_000
-"""Where the operating system allows fewer, the operator should know."""
+"""A warning is logged if the operating system allows fewer connections."""
 
 
 class AddressError(Exception):
-    """A listener's address cannot be taken; the text says which."""
+    """A listener's address cannot be bound; the text contains it."""
 
 
 class Addresses:
-    """The addresses of all listeners, taken but not listened on yet."""
+    """Binds the addresses of all listeners, without listening on them yet."""
 
     def __init__(self, config: BrokerConfig, environment: Environment) -> None:
-        """Take none so far; see `bind`."""
+        """Does not bind yet; see `bind`."""
         self._config = config
         self._environment = environment
         self.sockets: dict[str, list[socket.socket]] = {}
         """Sockets by the listener's name."""
         self.bound: list[Endpoint] = []
-        """The endpoints with the ports that they really have, in the order of the setting."""
+        """The endpoints with their actual ports, in the order of `listeners`."""
 
     def bind(self) -> None:
-        """Take them all. Raises AddressError."""
+        """Bind all addresses. Raises AddressError."""
         for endpoint in self._config.listener_endpoints:
             try:
                 sockets = self._environment.bind(
@@ -52,9 +52,7 @@ class Addresses:
                     receive_buffer_bytes=self._config.socket_receive_buffer_bytes,
                 )
             except OSError as error:
-                remedy = (
-                    "; another port is chosen by `listeners`" if error.errno == EADDRINUSE else ""
-                )
+                remedy = "; `listeners` can set another port" if error.errno == EADDRINUSE else ""
                 raise AddressError(
                     f"listener {endpoint} cannot be opened: {error}{remedy}"
                 ) from error
@@ -63,31 +61,31 @@ class Addresses:
             self.bound.append(Endpoint(endpoint.listener, endpoint.host, port))
 
     def close(self) -> None:
-        """Give back what no server listens on."""
+        """Close the sockets."""
         close_all(chain(*self.sockets.values()))
 
     def advertised(self, bound: Endpoint) -> Endpoint:
-        """What clients are told to connect to who came by that listener.
+        """Return the address advertised to clients of a listener.
 
-        A listener that is not advertised leads to the first that is.
+        For a listener that is not advertised, it is the first advertised one.
         """
         advertised = self._config.advertised_endpoints
-        matching = [one for one in advertised if one.listener == bound.listener]
+        matching = [endpoint for endpoint in advertised if endpoint.listener == bound.listener]
         chosen = (matching or advertised)[0]
         host = socket.gethostname() if chosen.host in EVERY_INTERFACE else chosen.host
         return Endpoint(chosen.listener, host, chosen.port or bound.port)
 
 
 class DescriptorShares(NamedTuple):
-    """How the files that this process may open are shared out."""
+    """How many of the process's file descriptors may be used for what."""
 
     connections: int
     senders: int
-    """Connections that may have a second descriptor, by which they are sent files."""
+    """Connections that may have a second descriptor, which is used to send files."""
 
 
 def descriptor_shares(config: BrokerConfig, environment: Environment) -> DescriptorShares:
-    """Share out the files that this process may open."""
+    """Divide the file descriptors that this process may open."""
     descriptors = environment.descriptor_limit()
     reserve_descriptors(descriptors)
     possible = connections_within(descriptors, OPEN_FILES_MAX)

@@ -1,7 +1,7 @@
-"""The limits on connections that the settings name, at the start and after each change.
+"""The configured limits on connections, at the start and after each change of the settings.
 
-Hosts of ``max.connections.per.ip.overrides`` may be names. Each is looked up once: at the start, or
-on another thread when it is set later.
+Hosts in ``max.connections.per.ip.overrides`` may be names. Each name is resolved once: at the
+start, or on another thread if it is set later.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 
 
 class OverrideHostError(Exception):
-    """A host of ``max.connections.per.ip.overrides`` that is not found; the text names it."""
+    """A host in ``max.connections.per.ip.overrides`` cannot be resolved; the text contains it."""
 
 
 class ConnectionLimits:
-    """See the module."""
+    """Computes the limits from the settings, and follows their changes."""
 
     def __init__(self, settings: CurrentConfig, connections_max: int) -> None:
-        """Look up hosts, which blocks. `connections_max` is what is possible at all.
+        """Resolve the hosts, which blocks. The process can have `connections_max` connections.
 
         Raises:
-            OverrideHostError: a host is not found.
+            OverrideHostError: a host cannot be resolved.
         """
         self._settings = settings
         self._connections_max = connections_max
@@ -40,7 +40,7 @@ class ConnectionLimits:
             self._addresses[host] = addresses_of(host)
 
     def now(self) -> NetworkLimits:
-        """What the settings say now, without hosts that have not been found yet."""
+        """Return the current limits, without those of hosts that are not resolved yet."""
         config, of_listener = self._settings.config, self._settings.of_listener
         return NetworkLimits(
             socket_request_max_bytes=config.socket_request_max_bytes,
@@ -49,8 +49,8 @@ class ConnectionLimits:
             socket_listen_backlog_size=config.socket_listen_backlog_size,
             max_connections=min(config.max_connections, self._connections_max),
             max_connections_of_listeners={
-                one.listener: of_listener(one.listener).max_connections
-                for one in config.listener_endpoints
+                endpoint.listener: of_listener(endpoint.listener).max_connections
+                for endpoint in config.listener_endpoints
             },
             max_connections_per_ip=config.max_connections_per_ip,
             max_connections_per_ip_overrides={
@@ -60,8 +60,8 @@ class ConnectionLimits:
             },
             max_connection_creation_rate=config.max_connection_creation_rate,
             max_connection_creation_rates={
-                one.listener: of_listener(one.listener).max_connection_creation_rate
-                for one in config.listener_endpoints
+                endpoint.listener: of_listener(endpoint.listener).max_connection_creation_rate
+                for endpoint in config.listener_endpoints
             },
             quota_window_num=config.quota_window_num,
             quota_window_ms=config.quota_window_size_seconds * 1_000,
@@ -72,36 +72,36 @@ class ConnectionLimits:
         )
 
     def follow(self, apply: Callable[[NetworkLimits], None]) -> None:
-        """Call `apply` after each change of the settings, on the running loop."""
+        """Call `apply` with the new limits after each change of the settings, on the loop."""
         self._apply = apply
         self._settings.on_change(self._on_change)
 
     def _on_change(self) -> None:
         for host in self._unknown_hosts():
-            # Numeric ones at once; a name may take its time.
+            # Resolving a name may take long, a numeric address does not.
             if _is_address(host):
                 self._addresses[host] = addresses_of(host)
             else:
-                self._look_up_soon(host)
+                self._resolve_in_thread(host)
         self._apply(self.now())
 
-    def _look_up_soon(self, host: str) -> None:
+    def _resolve_in_thread(self, host: str) -> None:
         self._addresses[host] = frozenset()
-        looking = asyncio.get_running_loop().run_in_executor(None, addresses_of, host)
+        resolution = asyncio.get_running_loop().run_in_executor(None, addresses_of, host)
 
         def finish(done: asyncio.Future[frozenset[str]]) -> None:
             if done.cancelled():
                 return
             error = done.exception()
             if error is not None:
-                # It is looked up again at the next change.
+                # It is resolved again at the next change of the settings.
                 del self._addresses[host]
-                logger.error("%s: it has no limit of its own", error)
+                logger.error("%s; no override applies to it", error)
                 return
             self._addresses[host] = done.result()
             self._apply(self.now())
 
-        looking.add_done_callback(finish)
+        resolution.add_done_callback(finish)
 
     def _overrides(self) -> Mapping[str, int]:
         return parse_ip_overrides(self._settings.config.max_connections_per_ip_overrides)
@@ -111,16 +111,16 @@ class ConnectionLimits:
 
 
 def addresses_of(host: str) -> frozenset[str]:
-    """All numeric addresses of a host. Blocks on a name. Raises OverrideHostError."""
+    """Return all numeric addresses of a host; blocks if it is a name. Raises OverrideHostError."""
     if _is_address(host):
         return frozenset({str(ip_address(host))})
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise OverrideHostError(
-            f"max.connections.per.ip.overrides: the host {host!r} is not found ({error})"
+            f"max.connections.per.ip.overrides: the host {host!r} cannot be resolved ({error})"
         ) from None
-    return frozenset(str(address[0]) for *_, address in found)
+    return frozenset(str(address[0]) for *_, address in addresses)
 
 
 def _is_address(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The coordinators of groups and of transactions, as the settings want them."""
+"""Builds the coordinators of groups and of transactions from the settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_groups(
     observers: Sequence[GroupObserver],
     background_tasks: BackgroundTasks,
 ) -> GroupCoordinator:
-    """The coordinator of groups, which has not read its log yet."""
+    """Return the group coordinator; its log is not loaded yet."""
 
     def partition_count(name: str) -> int | None:
         topic = topics.get(name)
@@ -98,7 +98,7 @@ def make_transactions(
     purgatory: Purgatory,
     background_tasks: BackgroundTasks,
 ) -> Transactions:
-    """The coordinator of transactions, which has not read its log yet."""
+    """Return the transaction coordinator; its log is not loaded yet."""
     log = InternalLog(
         topics,
         TRANSACTION_STATE,
@@ -129,8 +129,8 @@ def make_transactions(
 
 
 async def load_transactions(host: TransactionHost, topics: TopicManager) -> None:
-    """Load transactional ids, and complete what was decided."""
-    # All partitions are open after an unclean stop; after a clean one nothing was lost.
+    """Load the transactional ids, and complete transactions whose outcome was decided."""
+    # After an unclean stop, all partitions are open by now; after a clean one, nothing was lost.
     was_clean = topics.disk.data.was_clean
 
     def opened() -> list[Partition]:

@@ -1,4 +1,4 @@
-"""GET /metrics: one look at the broker for all requests at the same time."""
+"""GET /metrics: concurrent requests share one scrape."""
 
 import asyncio
 import importlib
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MetricsPage:
-    """The page itself; `answer` is what the HTTP server calls."""
+    """The page; the HTTP server calls `answer`."""
 
     def __init__(
         self,
@@ -24,14 +24,14 @@ class MetricsPage:
         config: MetricsConfig,
         executor: Executor,
     ) -> None:
-        """`executor` does the imports of the first scrape."""
+        """`executor` runs the imports before the first scrape."""
         self._metrics = metrics
         self._source = source
         self._config = config
         self._executor = executor
         self._lock = asyncio.Lock()
         self._exposition: Exposition | None = None
-        self._under_way: dict[TextFormat, asyncio.Task[list[bytes]]] = {}
+        self._running: dict[TextFormat, asyncio.Task[list[bytes]]] = {}
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         await self._wait_imported()
@@ -39,18 +39,18 @@ class MetricsPage:
 
         wants_openmetrics = prefers_openmetrics(request.accept)
         text_format = TextFormat.OPENMETRICS if wants_openmetrics else TextFormat.PROMETHEUS
-        task = self._under_way.get(text_format)
+        task = self._running.get(text_format)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._write(text_format), name="scrape")
-            self._under_way[text_format] = task
-            task.add_done_callback(lambda _: self._under_way.pop(text_format))
-        # A client that gives up must not take the answer from the others.
-        pieces = await asyncio.shield(task)
-        return HttpResponse(HTTPStatus.OK, text_format.value, pieces)
+            self._running[text_format] = task
+            task.add_done_callback(lambda _: self._running.pop(text_format))
+        # A client that disconnects must not cancel the scrape for the others.
+        parts = await asyncio.shield(task)
+        return HttpResponse(HTTPStatus.OK, text_format.value, parts)
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        tasks = list(self._under_way.values())
+        """Cancel running scrapes."""
+        tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -64,7 +64,7 @@ class MetricsPage:
             return await self._exposition.write(text_format)
 
     async def _wait_imported(self) -> None:
-        """Import prometheus-client in a thread, so that the loop does not stand still for it."""
+        """Import prometheus-client on another thread, so that the event loop is not blocked."""
         if self._exposition is None:
             await asyncio.get_running_loop().run_in_executor(
                 self._executor, importlib.import_module, "kohort.broker.metrics.exposition"

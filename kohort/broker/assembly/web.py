@@ -1,4 +1,4 @@
-"""The broker's two ports for HTTP: probes and metrics, and the console."""
+"""The broker's two HTTP ports: one for health checks and metrics, one for the console."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from kohort.broker.assembly.http_door import HttpDoor
+from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.config import LoadedConfig
 from kohort.broker.console.paths import console_pages, starting_pages
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.http.health import health_pages
 from kohort.broker.http.messages import AnyPage
 from kohort.broker.http.ports import PortError, WantedPort, open_port
+from kohort.broker.http.requesters import for_operators
 from kohort.broker.http.server import HttpServer
-from kohort.broker.http.visitors import for_operators
 
 logger = logging.getLogger(__name__)
 
 
 class WebPorts(NamedTuple):
-    """Both servers, which get their pages when there is something to show."""
+    """Both servers. Pages are added during the start, when their data are available."""
 
     metrics: HttpServer
     console: HttpServer
 
     def show_to_operators(self, pages: Mapping[str, AnyPage]) -> None:
-        """Add pages beside the metrics for those who may see all of the broker."""
+        """Add pages to the metrics port for requesters that may describe the cluster."""
         self.metrics.add_pages({path: for_operators(page) for path, page in pages.items()})
 
     def show_console(self, source: ConsoleSource) -> None:
-        """Add the console's pages, which likewise show all of the broker."""
+        """Add the console's pages, also for requesters that may describe the cluster."""
         pages = console_pages(source)
         self.console.add_pages({path: for_operators(page) for path, page in pages.items()})
 
@@ -39,21 +39,22 @@ class WebPorts(NamedTuple):
 async def open_web_ports(
     stack: AsyncExitStack,
     loaded: LoadedConfig,
-    door: HttpDoor,
+    listener: HttpListener,
     why_not_ready: Callable[[], str | None],
     failing: Callable[[], Sequence[str]],
 ) -> WebPorts:
-    """Answer probes before the logs are open, which may take a while after a crash.
+    """Open both ports, so that probes are answered while the logs are recovered after a crash.
 
     Args:
-        stack: closes them.
-        why_not_ready: None once clients are served.
-        failing: names of the broker's own tasks that fail.
+        stack: closes the ports.
+        why_not_ready: returns the reason; None once clients are served.
+        failing: returns the names of background tasks that are failing.
 
     Raises PortError.
     """
     ports = WebPorts(
-        door.new_server(health_pages(why_not_ready, failing)), door.new_server(starting_pages())
+        listener.new_server(health_pages(why_not_ready, failing)),
+        listener.new_server(starting_pages()),
     )
     config, given = loaded.config, loaded.given
     metrics = WantedPort(
@@ -76,13 +77,13 @@ async def open_web_ports(
     except PortError as error:
         if console.is_given:
             raise
-        # No setting asked for it, so the broker serves its clients without it.
-        logger.warning("There is no console: %s", error)
+        # The console was not requested by a setting, so the broker starts without it.
+        logger.warning("The console is not available: %s", error)
     return ports
 
 
 async def _open(stack: AsyncExitStack, server: HttpServer, wanted: WantedPort) -> None:
-    """Open a port that is not turned off. Raises PortError."""
+    """Open a port unless it is turned off. Raises PortError."""
     if wanted.port >= 0:
         await open_port(server, wanted)
         stack.push_async_callback(server.close)

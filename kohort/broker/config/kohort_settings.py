@@ -51,7 +51,7 @@ class KohortSettings(Settings):
         "header. Addresses, this machine's names, names without a dot, and names that "
         "cannot be registered, such as `.local` and `.svc`, are always allowed. Other "
         "names are refused, so that a web page cannot read these ports through its "
-        "visitor's browser (DNS rebinding).",
+        "user's browser (DNS rebinding).",
     )
     kohort_http_authentication: List = setting(
         ("none",),

@@ -36,7 +36,7 @@ class AdviceError(Exception):
 
 
 class Advisor:
-    """Computes advice, for one group at a time."""
+    """Computes advice for one group at a time, with a cache."""
 
     def __init__(self, history: RebalanceHistory) -> None:
         self._history = history

@@ -1,1 +1,1 @@
-"""The second edge: HTTP on its own port, for metrics, probes and pages."""
+"""The broker's HTTP ports: metrics, health checks and JSON pages."""

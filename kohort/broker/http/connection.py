@@ -1,10 +1,10 @@
-"""One HTTP connection: reads requests, calls pages and writes answers, until either side ends it.
+"""One HTTP connection: reads requests, calls pages, writes responses, until either side closes it.
 
-h11 is the protocol: it parses strictly, bounds the head of a request and knows when a connection
-can be used again. This shell adds the socket and the clock. Every wait has a timeout, and
+h11 implements the protocol: it parses strictly, bounds a request's head and knows whether a
+connection can be reused. This shell adds the socket and the clock. Every wait has a timeout, and
 `HttpLimits` bounds the memory that a peer can use.
 
-Request bodies are refused: no page takes one.
+Requests with a body are rejected: no page accepts one.
 """
 
 import asyncio
@@ -30,37 +30,37 @@ _READ_BYTES: Final = 16 * 1024
 
 
 class HttpLimits(NamedTuple):
-    """Limits for peers of the HTTP port, which serves some scrapers, probes and people."""
+    """Limits for peers of the HTTP port, which serves a few scrapers, probes and browsers."""
 
     connections_max: int = 32
-    """Beyond it, a new connection replaces an idle one; see `HttpServer`."""
+    """Maximum number of connections; a further one replaces an idle one; see `HttpServer`."""
     head_bytes_max: int = 16 * 1024
     """Maximum size of request line and headers."""
     head_timeout_s: float = 10.0
     """Time from the first byte of a request to the end of its headers, even if they arrive
     steadily."""
     idle_timeout_s: float = 120.0
-    """Time between requests; longer than any usual scrape interval, so that scrapers stay
+    """Maximum time between requests; longer than usual scrape intervals, so that scrapers stay
     connected."""
     answer_timeout_s: float = 60.0
-    """Time for a page to answer."""
+    """Timeout of a page's response."""
     write_timeout_s: float = 30.0
-    """Time for the peer to read an answer."""
+    """Timeout for the peer to read a response."""
 
 
 class Phase(IntEnum):
-    """Phases of a connection; the lower, the less is lost if it is closed."""
+    """Phases of a connection, in the order in which connections are closed at the limit."""
 
     IDLE = 0
     """A connection between requests, or before the first."""
     HEAD = 1
     """A request has begun to arrive."""
     STREAMING = 2
-    """Sending a stream; a client that is cut off reconnects."""
+    """Sending a stream; a disconnected client reconnects."""
     WRITING = 3
-    """The peer has not read all of its answer."""
+    """The peer has not read the whole response."""
     ANSWERING = 4
-    """A page is running."""
+    """A page is computing the response."""
 
 
 class HttpConnection:
@@ -85,7 +85,7 @@ class HttpConnection:
         self.since_s = self._loop.time()
         """Time at which the phase began."""
         self._is_head = False
-        """Whether the request is HEAD: the answer has the length of its body, but no body."""
+        """Whether the request is HEAD, so the response has a Content-Length but no body."""
 
     async def serve(self) -> None:
         """Serve requests; return when the connection has ended, for any reason."""
@@ -93,7 +93,7 @@ class HttpConnection:
             while await self._serve_request():
                 self._http.start_next_cycle()
         except (TimeoutError, ConnectionError, asyncio.CancelledError) as error:
-            # Closing could wait for an answer that the client does not read.
+            # Closing could wait for the client to read a response.
             self._writer.transport.abort()
             if isinstance(error, asyncio.CancelledError):
                 raise
@@ -105,7 +105,7 @@ class HttpConnection:
         self.since_s = self._loop.time()
 
     async def _serve_request(self) -> bool:
-        """Answer one request; return False if it was the last, or if there was none."""
+        """Serve one request; return False if there was none or it was the last one."""
         try:
             request = await self._read_request()
         except h11.RemoteProtocolError as error:
@@ -114,21 +114,21 @@ class HttpConnection:
         if request is None:
             return False
         if self._http.their_state not in {h11.DONE, h11.MUST_CLOSE}:
-            await self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no page takes a body")
+            await self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "requests must not have a body")
             return False
-        answer = await self._answer(request)
-        if not isinstance(answer, HttpResponse):
-            await self._stream(answer)
+        response = await self._respond(request)
+        if not isinstance(response, HttpResponse):
+            await self._stream(response)
             return False
-        await self._send(answer)
+        await self._send(response)
         return self._http.our_state is h11.DONE
 
     async def _read_request(self) -> HttpRequest | None:
         """Return the next request, None if the peer has disconnected.
 
         Raises:
-            h11.RemoteProtocolError: the bytes are not HTTP/1.1, or too long. TimeoutError: the peer
-            is silent, or does not finish its headers.
+            h11.RemoteProtocolError: the head is not HTTP/1.1, or too long. TimeoutError: the peer
+            sends nothing, or does not complete its headers in time.
         """
         if not self._http.trailing_data[0]:
             self._enter(Phase.IDLE)
@@ -140,14 +140,14 @@ class HttpConnection:
                 await self._receive()
         if not isinstance(event, h11.Request):
             return None
-        # If there is no body, this is the end of the request.
+        # Without a body, the next event is the end of the request.
         self._http.next_event()
         self._is_head = event.method == b"HEAD"
         path, _, query = event.target.decode("ascii").partition("?")
 
         def header(wanted: bytes) -> str:
-            found = [value.decode("latin-1") for name, value in event.headers if name == wanted]
-            return ",".join(found)
+            values = [value.decode("latin-1") for name, value in event.headers if name == wanted]
+            return ",".join(values)
 
         return HttpRequest(
             event.method.decode("ascii"),
@@ -165,14 +165,16 @@ class HttpConnection:
     async def _receive(self) -> None:
         self._http.receive_data(await self._reader.read(_READ_BYTES))
 
-    async def _answer(self, request: HttpRequest) -> ResponseOrStream:
+    async def _respond(self, request: HttpRequest) -> ResponseOrStream:
         self._enter(Phase.ANSWERING)
         try:
             async with asyncio.timeout(self._limits.answer_timeout_s):
                 return await self._page_of(request)
         except Exception:
-            logger.exception("%s %s", request.method, request.path)
-            return HttpResponse.text(HTTPStatus.INTERNAL_SERVER_ERROR, "see the broker's log")
+            logger.exception("Request failed: %s %s", request.method, request.path)
+            return HttpResponse.text(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; the broker's log has details"
+            )
 
     async def _refuse(self, status: HTTPStatus, reason: str) -> None:
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
@@ -180,15 +182,15 @@ class HttpConnection:
             await self._send(response)
 
     async def _stream(self, stream: HttpStream) -> None:
-        """Send chunks until there are no more, or until the client disconnects.
+        """Send chunks until the stream ends or the client disconnects.
 
         Raises:
-            TimeoutError: the client does not read them.
+            TimeoutError: the client does not read them in time.
         """
         self._enter(Phase.STREAMING)
-        # A client of a stream sends nothing more: any input is its end.
-        ended = self._loop.create_task(self._reader.read(1), name="end of a client")
-        ended.add_done_callback(lambda _: stream.close())
+        # The client sends nothing more, so any input or end of file ends the stream.
+        disconnected = self._loop.create_task(self._reader.read(1), name="http client disconnect")
+        disconnected.add_done_callback(lambda _: stream.close())
         try:
             head = _head(HTTPStatus.OK, stream.content_type, None, stream.headers)
             await self._write([self._http.send(head) or b""])
@@ -198,8 +200,8 @@ class HttpConnection:
             await self._write([self._http.send(h11.EndOfMessage()) or b""])
         finally:
             stream.close()
-            ended.cancel()
-            await asyncio.wait([ended])
+            disconnected.cancel()
+            await asyncio.wait([disconnected])
 
     async def _send(self, response: HttpResponse) -> None:
         self._enter(Phase.WRITING)
@@ -223,14 +225,14 @@ class HttpConnection:
 def _head(
     status: HTTPStatus, content_type: str, length: int | None, more: Iterable[tuple[str, str]]
 ) -> h11.Response:
-    """Return the head of an answer with a length, or of a stream, which is sent in chunks."""
-    of_length = ("Connection", "close") if length is None else ("Content-Length", str(length))
+    """Return the head of a response; without a length, of a stream, which is sent in chunks."""
+    length_header = ("Connection", "close") if length is None else ("Content-Length", str(length))
     return h11.Response(
         status_code=status,
         reason=status.phrase.encode(),
         headers=[
             ("Content-Type", content_type),
-            of_length,
+            length_header,
             ("X-Content-Type-Options", "nosniff"),
             *more,
         ],

@@ -1,7 +1,7 @@
-"""GET /groups, /groups/{group} and /groups/{group}/rebalances: the state of groups and their
+"""GET /groups, /groups/{group} and /groups/{group}/rebalances: the state of groups, and their
 rebalances, as JSON.
 
-Nothing here may slow the groups down: answers are written in slices, one answer at a time, and
+The pages must not slow down the groups: responses are built in time slices, one at a time, and
 their size is bounded.
 """
 
@@ -18,8 +18,8 @@ from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer,
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
 from kohort.broker.http.rebalance_json import with_sentence, without_members
+from kohort.broker.http.requesters import requester_of, sees_cluster
 from kohort.broker.http.topic_rights import SeenTopics
-from kohort.broker.http.visitors import sees_cluster, visitor_of
 from kohort.broker.runtime.slices import Slice, run
 from kohort.groups.group import Group
 from kohort.groups.history.names import AVOIDED, REBALANCE, SCHEMA
@@ -34,16 +34,16 @@ RECORDS_DEFAULT: Final = 10
 RECORDS_MAX: Final = 1_000
 
 _SORTED_TOGETHER: Final = 2_000
-"""Ids that are sorted at once: larger pieces are cheaper, and this takes well below a
+"""Number of ids sorted at once: larger chunks are cheaper overall, and this takes well below a
 millisecond."""
 
 _AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
-"""Beginning of the text of an avoided rebalance."""
+"""First bytes of the record of an avoided rebalance."""
 
 
 class GroupPages:
-    """The pages of one broker. They run one at a time: thirty at once, each with its slice of every
-    turn of the loop, would delay the groups.
+    """The pages of one broker. They run one at a time: thirty at once, each with a time slice in
+    every event loop iteration, would delay the groups.
     """
 
     def __init__(self, groups: GroupCoordinator, history: RebalanceHistory) -> None:
@@ -54,7 +54,7 @@ class GroupPages:
     # All groups.
 
     async def list_groups(self, request: HttpRequest) -> HttpResponse:
-        """GET /groups?limit=N&after=ID: groups in the order of their ids, a page of them."""
+        """GET /groups?limit=N&after=ID: a page of the groups, sorted by id."""
         async with self._lock:
             return await self._list(request)
 
@@ -94,37 +94,37 @@ class GroupPages:
         time_slice: Slice,
         is_seen: Callable[[str], bool] | None,
     ) -> tuple[list[str], int]:
-        """Return the first `count` ids after `after`, in order, and the number of groups; both only
-        of groups that the visitor may see.
+        """Return the first `count` ids after `after`, sorted, and the number of all groups; only of
+        groups that the requester may see.
 
-        Sorting a hundred thousand ids at once takes too long for a turn of the loop.
+        Sorting a hundred thousand ids at once would block the event loop for too long.
         """
         every_id = self._groups.host.group_ids()
         total = 0
-        found: list[str] = []
+        ids: list[str] = []
         for start in range(0, len(every_id), _SORTED_TOGETHER):
             chunk = every_id[start : start + _SORTED_TOGETHER]
             if is_seen is not None:
-                chunk = [one for one in chunk if is_seen(one)]
+                chunk = [group_id for group_id in chunk if is_seen(group_id)]
             total += len(chunk)
-            found += chunk if after is None else [one for one in chunk if one > after]
+            ids += chunk if after is None else [group_id for group_id in chunk if group_id > after]
             # Nearly sorted already, which makes the sort quick.
-            found.sort()
-            del found[count:]
+            ids.sort()
+            del ids[count:]
             await time_slice.pause()
-        return found, total
+        return ids, total
 
     def _seen_by(self, request: HttpRequest) -> Callable[[str], bool] | None:
-        """Return a predicate of the groups that the visitor may see; None for all."""
+        """Return a predicate for the groups that the requester may see; None if these are all."""
         if sees_cluster(request):
             return None
-        sees = visitor_of(request).sees
+        sees = requester_of(request).sees
         return lambda group: sees(Operation.DESCRIBE, ResourceType.GROUP, group)
 
     # One group.
 
     async def describe(self, request: HttpRequest) -> HttpResponse:
-        """GET /groups/{group}?limit=N: one group with up to so many of its members."""
+        """GET /groups/{group}?limit=N: one group, with at most N of its members."""
         async with self._lock:
             return await self._describe(request)
 
@@ -156,7 +156,7 @@ class GroupPages:
         )
 
     async def _last_rebalance(self, group_id: str, topics: SeenTopics, time_slice: Slice) -> bytes:
-        """Return the last rebalance without its members, which the record's own page lists."""
+        """Return the last rebalance without its members; /groups/{group}/rebalances has them."""
         steps = self._history.open_text_steps(group_id)
         text = None if steps is None else await run(steps, time_slice)
         if text is None:
@@ -164,7 +164,7 @@ class GroupPages:
             text = next((packed.text for packed in kept if not _is_avoided(packed)), None)
         return b"null" if text is None else with_sentence(topics.of_record(without_members(text)))
 
-    # Its history.
+    # The history of a group.
 
     async def rebalances(self, request: HttpRequest) -> HttpResponse:
         """GET /groups/{group}/rebalances?last=N&kind=K: the newest records, oldest first."""
@@ -177,7 +177,7 @@ class GroupPages:
         last = query.number("last", RECORDS_DEFAULT, at_most=RECORDS_MAX)
         kind = query.text("kind")
         if kind not in {None, REBALANCE, AVOIDED}:
-            raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
+            raise BadRequestError(f"kind must be {REBALANCE} or {AVOIDED}")
         time_slice = Slice(self._groups.host, SLICE_MS)
         topics = SeenTopics(request)
         group = self._groups.host.living_group(group_id)
@@ -218,14 +218,14 @@ class GroupPages:
         error = self._groups.read_error(group_id)
         if error:
             name = ErrorCode(error).name
-            text = f"nothing can be said about this group now: {name}"
+            text = f"the state of this group is unavailable now: {name}"
             return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        if self._history.stored_records(group_id):
-            text = "the group is gone; /groups/{group}/rebalances tells its history"
+        if self._history.kept(group_id):
+            text = "the group does not exist any more; /groups/{group}/rebalances has its history"
             return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
         return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such group; /groups lists them")
 
 
-def _is_avoided(packed: StoredRecord) -> bool:
-    # Compressed records are large, and large ones are rebalances.
+def _is_avoided(packed: Kept) -> bool:
+    # Only large records are compressed, and records of avoided rebalances are small.
     return not packed.is_compressed and packed.data.startswith(_AVOIDED)

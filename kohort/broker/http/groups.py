@@ -1,6 +1,6 @@
-"""The paths of the pages about groups; see :mod:`kohort.broker.http.group_pages`.
+"""The paths of the groups' pages; see :mod:`kohort.broker.http.group_pages`.
 
-That module imports the code for records of the history, which takes 30 ms; see `lazy_pages`.
+That module is imported at the first request, because importing the history's code takes 30 ms.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.lazy import lazy_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, Page
-from kohort.broker.http.visitors import for_those_of_the_group
+from kohort.broker.http.requesters import for_group_readers
 
 if TYPE_CHECKING:
     from kohort.broker.http.group_pages import GroupPages
@@ -27,13 +27,11 @@ class _Page(NamedTuple):
 
 
 PAGES: Final = {
-    # Lists the groups that its visitor may see.
+    # Lists only groups that the requester may see.
     "/groups": _Page(lambda page: page, lambda pages, request: pages.list_groups(request)),
-    "/groups/{group}": _Page(
-        for_those_of_the_group, lambda pages, request: pages.describe(request)
-    ),
+    "/groups/{group}": _Page(for_group_readers, lambda pages, request: pages.describe(request)),
     "/groups/{group}/rebalances": _Page(
-        for_those_of_the_group, lambda pages, request: pages.rebalances(request)
+        for_group_readers, lambda pages, request: pages.rebalances(request)
     ),
 }
 
@@ -48,6 +46,6 @@ def group_pages(
 
         return GroupPages(groups, history)
 
-    asks = {path: one.ask for path, one in PAGES.items()}
+    asks = {path: page.ask for path, page in PAGES.items()}
     pages = lazy_pages(asks, "kohort.broker.http.group_pages", make, executor)
     return {path: PAGES[path].rights(page) for path, page in pages.items()}

@@ -10,15 +10,16 @@ NotReady = Callable[[], str | None]
 
 
 Failing = Callable[[], Sequence[str]]
-"""Returns the names of the broker's own tasks that fail at present."""
+"""Returns the names of the broker's background tasks that are failing."""
 
 
 def health_pages(not_ready: NotReady, failing: Failing) -> dict[str, Page]:
-    """Return the pages by path, under the names that Prometheus' own servers use."""
+    """Return the pages by path; the paths are the same as those of Prometheus' own servers."""
 
     async def healthy(_: HttpRequest) -> HttpResponse:
-        # An answer shows that the loop runs. What fails is tried again, and a restart would not
-        # mend it: the status stays, so that no supervisor restarts the broker for ever.
+        # A response shows that the event loop runs. Failing tasks are retried, and a restart would
+        # not fix them. So the status is 200 all the same: otherwise a supervisor would keep
+        # restarting the broker.
         names = failing()
         text = f"healthy, but failing: {', '.join(names)}" if names else "healthy"
         return HttpResponse.text(HTTPStatus.OK, text)

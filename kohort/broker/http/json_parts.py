@@ -1,4 +1,4 @@
-"""Answers in JSON that are written in slices and have a bounded size."""
+"""JSON responses that are built in time slices and have a bounded size."""
 
 import json
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from kohort.broker.http.messages import JSON, HttpResponse
 from kohort.broker.runtime.slices import Slice
 
 ANSWER_BYTES: Final = 8 << 20
-"""Size at which a list is cut. Thirty connections may each hold one."""
+"""Size at which a list is truncated. Each of thirty connections may hold one response."""
 
 SLICE_MS: Final = 1
-"""Budget in a turn of the loop: short, because people who read pages can wait."""
+"""Time budget per event loop iteration: short, because these pages are not urgent."""
 
 
 class Items:
-    """The items of a JSON array, joined to pieces of a useful size."""
+    """The encoded items of a JSON array, with a bounded total size."""
 
     def __init__(self, time_slice: Slice) -> None:
-        self._time_slice = time_slice
+        self._piece = time_slice
         self.parts: list[bytes] = []
         self.count = 0
         self._size_bytes = 0
@@ -36,14 +36,14 @@ class Items:
         await self._time_slice.pause()
 
 
-def dump(data: Any) -> bytes:  # noqa: ANN401 - whatever JSON takes.
+def dump(data: Any) -> bytes:  # noqa: ANN401 - any JSON value.
     """Encode `data` as JSON, without spaces."""
     return json.dumps(data, separators=(",", ":")).encode()
 
 
 async def wait_dump(data: Mapping[str, Any], time_slice: Slice) -> list[bytes]:
-    """Return `data` as JSON in parts, encoding items of its lists one by one, because there may be
-    many.
+    """Encode `data` as JSON and return the parts. Items of lists are encoded one by one, because a
+    list may be long.
     """
     parts: list[bytes] = []
     for name, value in data.items():
@@ -60,12 +60,12 @@ async def wait_dump(data: Mapping[str, Any], time_slice: Slice) -> list[bytes]:
 
 
 def answer(parts: list[bytes]) -> HttpResponse:
-    """Make the answer of these parts.
+    """Build the response from these parts of a JSON text.
 
-    Each part costs the connection time, so small ones are joined.
+    Small parts are joined, because the connection writes each of them separately.
     """
     parts.append(b"\n")
-    # The content is soon outdated.
+    # The content changes all the time.
     return HttpResponse(HTTPStatus.OK, JSON, _joined(parts), (("Cache-Control", "no-store"),))
 
 

@@ -1,6 +1,6 @@
-"""Pages whose modules are imported on a thread at the first request for one of them.
+"""Pages whose modules are imported on another thread, at the first request for one of them.
 
-The imports take tens of milliseconds, too long for the start of a broker and for a turn of its
+The imports take tens of milliseconds, which would slow down the broker's start or block its event
 loop.
 """
 
@@ -29,7 +29,7 @@ def lazy_pages(
         if not made:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(executor, importlib.import_module, module)
-            # Another request may have waited for the same import.
+            # Another request may have called `make` during the import.
             if not made:
                 made.append(make())
         return made[0]

@@ -11,35 +11,35 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
 
-class Visitor(Protocol):
+class HttpRequester(Protocol):
     """The sender of a request, with its rights."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the visitor may do this; a denial is logged."""
+        """Whether the requester may do this; a denial is logged."""
         ...
 
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the visitor may see this, which the request does not name; nothing is logged."""
+        """Whether the requester may see this item of a list; a denial is not logged."""
         ...
 
 
 class HttpRequest(NamedTuple):
-    """A request without a body; no page takes one."""
+    """A request without a body; no page accepts one."""
 
     method: str
-    """GET or HEAD; a page need not distinguish them."""
+    """GET or HEAD; a page need not handle them differently."""
     path: str
     """Path as sent, without the query."""
     query: str
     """The part after the question mark, undecoded; empty without one."""
     accept: str
-    """All Accept headers as one list, empty without any."""
+    """All Accept headers as one list; empty without any."""
     path_values: tuple[str, ...] = ()
     """Values of the names in braces in the page's path, decoded and in order."""
     host: str = ""
     """The Host header, with the port if given; empty without one."""
     if_none_match: str = ""
-    """Entity tags of the versions of the page that the client has; empty for none."""
+    """The If-None-Match header: entity tags of the client's cached copies; empty without one."""
     accept_encoding: str = ""
     """The Accept-Encoding header; empty without one."""
     fetch_site: str = ""
@@ -48,8 +48,8 @@ class HttpRequest(NamedTuple):
     authorization: str = ""
     """The Authorization header; empty without one."""
     ip: str = ""
-    """Address of the client."""
-    visitor: Visitor | None = None
+    """IP address of the client."""
+    requester: HttpRequester | None = None
     """The sender; None if the port has no authentication."""
 
     def __repr__(self) -> str:
@@ -57,39 +57,39 @@ class HttpRequest(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """An answer with a known length."""
+    """A response of known length."""
 
     status: HTTPStatus
     content_type: str
     body: Sequence[bytes]
-    """Parts to be sent in order; they may be shared between answers."""
+    """Parts to be sent in order; they may be shared between responses."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Beyond type, length, date and connection."""
+    """Headers besides Content-Type and Content-Length."""
 
     @classmethod
     def text(cls, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Self:
-        """Make an answer of one line of plain text."""
+        """Build a response with one line of plain text."""
         return cls(status, PLAIN_TEXT, (f"{text}\n".encode(),), headers)
 
     @classmethod
     def error(cls, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Self:
-        """Make an error in JSON: {"error": text}."""
+        """Build a JSON response of the form {"error": text}."""
         return cls(status, JSON, (json.dumps({"error": text}).encode() + b"\n",), headers)
 
 
 class HttpStream(Protocol):
-    """An answer without a fixed end, sent until either side ends it."""
+    """A response of unknown length, sent until either side ends it."""
 
     @property
     def content_type(self) -> str: ...
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Beyond type, length, date and connection."""
+        """Headers besides Content-Type and Content-Length."""
         ...
 
     async def wait_chunk(self) -> bytes | None:
-        """Return the next chunk, None at the end. Called only when the client has read the previous
+        """Return the next chunk, None at the end. Called only after the client has read the last
         chunk, so that nothing accumulates for a slow client.
         """
         ...
@@ -103,11 +103,11 @@ ResponseOrStream: TypeAlias = HttpResponse | HttpStream
 
 
 class BadRequestError(Exception):
-    """The path or the query is invalid; the text tells the peer why. Answered with 400."""
+    """The path or the query is invalid. The response is 400 with this error's text."""
 
 
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers the requests of one path, or of one pattern of paths. May raise BadRequestError."""
 
 AnyPage: TypeAlias = Callable[[HttpRequest], Awaitable[ResponseOrStream]]
-"""The same, where the answer may be a stream."""
+"""A page whose response may be a stream."""

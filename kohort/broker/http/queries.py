@@ -1,4 +1,4 @@
-"""Parsing of query strings: a few names, each at most once, and no unknown ones."""
+"""Parses query strings, and rejects unknown and repeated parameters."""
 
 import re
 from typing import Final
@@ -10,14 +10,14 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 class Query:
-    """The parameters of one request."""
+    """The query parameters of one request."""
 
     def __init__(self, text: str, *names: str) -> None:
-        """`names` are the parameters of the page.
+        """`names` are the parameters that the page accepts.
 
         Raises:
-            BadRequestError: another name, a name twice, or a value that cannot be decoded. A typing
-                error must not be ignored.
+            BadRequestError: an unknown or repeated parameter, or a value that cannot be decoded. A
+                misspelt parameter must not be ignored.
         """
         self._values: dict[str, str] = {}
         # One part more than allowed is enough to detect an error.
@@ -27,24 +27,24 @@ class Query:
             name, _, value = part.partition("=")
             if name not in names:
                 known = ", ".join(names) or "none"
-                raise BadRequestError(f"unknown parameter; there are: {known}")
+                raise BadRequestError(f"unknown parameter; allowed are: {known}")
             if name in self._values:
-                raise BadRequestError(f"{name} is there twice")
+                raise BadRequestError(f"{name} is given twice")
             self._values[name] = decode(value.replace("+", "%20"))
 
     def text(self, name: str) -> str | None:
-        """Return the value unchanged, None if it is absent."""
+        """Return the decoded value, None if it is absent."""
         return self._values.get(name)
 
     def number(self, name: str, default: int, *, at_most: int) -> int:
-        """Return a count from 1.
+        """Return a parameter that is a number from 1 to `at_most`.
 
         Raises:
-            BadRequestError: it is not a count, or larger than `at_most`.
+            BadRequestError: it is not such a number.
         """
         value = self._values.get(name)
         if value is None:
             return default
         if _NUMBER.fullmatch(value) and 1 <= int(value) <= at_most:
             return int(value)
-        raise BadRequestError(f"{name} is a number from 1 to {at_most}")
+        raise BadRequestError(f"{name} must be a number from 1 to {at_most}")

@@ -1,5 +1,5 @@
-"""Records of the rebalance history on the pages of the HTTP port. They are JSON texts already
-(docs/rebalance-history.md) and are passed through without being parsed.
+"""Records of the rebalance history for the HTTP pages. They are stored as JSON
+(docs/rebalance-history.md) and returned without being parsed completely.
 """
 
 import json
@@ -18,11 +18,11 @@ def with_sentence(text: bytes) -> bytes:
 
     The sentence does not depend on the members, which may be a thousand and are not parsed.
     """
-    made = sentence(parse_text(without_members(text)))
-    return b'{"sentence":%b,%b' % (json.dumps(made).encode(), text[1:])
+    record_sentence = sentence(parse_text(without_members(text)))
+    return b'{"sentence":%b,%b' % (json.dumps(record_sentence).encode(), text[1:])
 
 
 def without_members(text: bytes) -> bytes:
     """Return a record's text without its members."""
-    head, found, _ = text.partition(MEMBERS_BEGIN)
-    return head + b"}" if found else text
+    head, separator, _ = text.partition(MEMBERS_BEGIN)
+    return head + b"}" if separator else text

@@ -1,7 +1,7 @@
 """Routing of paths to pages.
 
 A path is fixed (`/metrics`) or has segments in braces (`/groups/{group}`), which match any one
-segment of the request: names in paths are percent-encoded, including slashes.
+segment of the request's path. Names in paths are percent-encoded, including slashes.
 """
 
 import re
@@ -41,17 +41,17 @@ class Routes:
 
 
 def decode(text: str) -> str:
-    """Decode a percent-encoded text.
+    """Percent-decode a text.
 
     Raises:
-        BadRequestError: it is not UTF-8, or a percent sign stands alone.
+        BadRequestError: it is not UTF-8, or has a percent sign without two hexadecimal digits.
     """
     if _BROKEN_ESCAPE.search(text):
-        raise BadRequestError("a percent sign is written %25")
+        raise BadRequestError("a percent sign must be written as %25")
     try:
         return unquote_to_bytes(text).decode()
     except UnicodeDecodeError as error:
-        raise BadRequestError("what is percent-encoded must be UTF-8") from error
+        raise BadRequestError("percent-encoded bytes must be UTF-8") from error
 
 
 def _match(pattern: tuple[str, ...], segments: list[str]) -> list[str] | None:

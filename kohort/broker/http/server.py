@@ -1,10 +1,11 @@
 """Listens on the HTTP port and passes connections to :mod:`kohort.broker.http.connection`.
 
-Promise: a probe gets its answer however many idle connections are open. At the limit, a new
+Promise: a probe gets its response however many idle connections are open. At the limit, a new
 connection replaces the longest idle one; without an idle one, the one whose request has been
-arriving for the longest, then the oldest stream, then the one that has been reading its answer for
-the longest. One whose page is running comes last, and neither of the last two kinds is closed
-within `PROTECTED_S`. Other new connections are told to come later.
+arriving for the longest, then the oldest stream, then the one whose client has been reading its
+response for the longest. Connections with a running page come last, and neither of the last two
+kinds is closed within `PROTECTED_S`. If no connection can be replaced, the new one gets a 503
+response.
 
 Starting is cheap: the HTTP code is imported at the first connection.
 """
@@ -25,8 +26,13 @@ from kohort.broker.http.messages import (
     HttpResponse,
     ResponseOrStream,
 )
-from kohort.broker.http.tls_door import TlsDoor
-from kohort.broker.http.visitors import Guard, StrangerError, StreamOfVisitor, unauthorized
+from kohort.broker.http.requesters import (
+    AuthorizedStream,
+    Guard,
+    UnauthenticatedError,
+    unauthorized,
+)
+from kohort.broker.http.tls_handshakes import TlsHandshakes
 from kohort.broker.network.server.listening import close_all, listening_sockets
 
 if TYPE_CHECKING:
@@ -38,10 +44,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OPEN_PAGES: Final = frozenset({"/-/healthy", "/-/ready"})
-"""Pages without access checks, under any host name: they answer only yes or no."""
+"""Pages without checks of rights and host name: they reveal only the broker's health."""
 
-ASKED_AGAIN_S: Final = 60.0
-"""Time after which the reader of a stream has to be let in again."""
+REAUTHENTICATION_S: Final = 60.0
+"""Interval at which the client of a stream is authenticated again."""
 
 PROTECTED_S: Final = 1.0
 """Time for which a complete request is protected against new connections."""
@@ -63,40 +69,40 @@ class HttpServer:
         hosts: Collection[str] = (),
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
-        """`hosts` are accepted host names, beside those that no one can register; see `hosts`. With
-        `tls`, only TLS connections are accepted.
+        """`hosts` are accepted host names besides those that cannot be registered; see `hosts.py`.
+        With `tls`, only TLS connections are accepted.
         """
         self._pages = dict(pages)
         self._routes: Routes | None = None
         """Routes of `_pages`; made at the first request."""
         self._limits = limits
         self._hosts = frozenset(name.lower() for name in hosts)
-        self._door = None if tls is None else TlsDoor(tls, self._on_connection)
+        self._handshakes = None if tls is None else TlsHandshakes(tls, self._on_connection)
         self._guard: Guard | None = None
-        self._ways: tuple[str, ...] = ()
-        self._again_s = ASKED_AGAIN_S
+        self._schemes: tuple[str, ...] = ()
+        self._again_s = REAUTHENTICATION_S
         self._servers: list[asyncio.Server] = []
         """One for each address of the host."""
         self._connections: dict[asyncio.Task[None], HttpConnection] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        """Connections that were replaced; they end in the next turn of the loop."""
+        """Connections that were replaced; they end in the next event loop iteration."""
 
     def guard_by(
-        self, guard: Guard, ways: tuple[str, ...], *, again_s: float = ASKED_AGAIN_S
+        self, guard: Guard, schemes: tuple[str, ...], *, again_s: float = REAUTHENTICATION_S
     ) -> None:
-        """Require authentication from now on, in one of these ways; of who reads a stream, after
-        each `again_s` as well.
+        """Require authentication with one of these schemes from now on; clients of streams are
+        authenticated again after each `again_s`.
         """
-        self._guard, self._ways, self._again_s = guard, ways, again_s
+        self._guard, self._schemes, self._again_s = guard, schemes, again_s
 
     def add_pages(self, pages: Mapping[str, AnyPage]) -> None:
-        """Add pages by path, also while it runs, for pages that are not there from the start."""
+        """Add pages by path. The server may be running already."""
         self._pages.update(pages)
         self._routes = None
 
     @property
     def port(self) -> int:
-        """The port it listens on, for callers that chose any free port."""
+        """The port that it listens on, also if port 0 was requested."""
         assert self._servers, "not started"
         port: int = self._servers[0].sockets[0].getsockname()[1]
         return port
@@ -107,7 +113,7 @@ class HttpServer:
         return len(self._connections)
 
     async def start(self, host: str, port: int, *, tries: int = 1) -> None:
-        """Listen; an empty host is every interface. Addresses that this machine lacks are left out.
+        """Listen; an empty host means every interface. Addresses that do not exist are skipped.
 
         If `port` is taken, the next ones are tried upward, `tries` ports in all.
 
@@ -124,13 +130,13 @@ class HttpServer:
                 port += 1
 
     async def _listen(self, host: str, port: int) -> list[asyncio.Server]:
-        # Not by asyncio's own look-up of the host: uvloop fails where one of its addresses is
+        # Not with asyncio's own lookup of the host: uvloop fails if one of its addresses is
         # missing, as ::1 of "localhost" is in most containers.
         sockets = listening_sockets(host, port)
         servers: list[asyncio.Server] = []
         try:
-            for one in sockets:
-                servers.append(await self._serve(one))  # noqa: PERF401 - one may fail.
+            for listener in sockets:
+                servers.append(await self._serve(listener))  # noqa: PERF401 - one may fail.
         except OSError:
             for server in servers:
                 server.close()
@@ -139,19 +145,19 @@ class HttpServer:
         return servers
 
     async def _serve(self, listener: socket.socket) -> asyncio.Server:
-        if self._door is None:
+        if self._handshakes is None:
             return await asyncio.start_server(self._on_connection, sock=listener)
         loop = asyncio.get_running_loop()
-        return await loop.create_server(self._door.new_protocol, sock=listener)
+        return await loop.create_server(self._handshakes.new_protocol, sock=listener)
 
     async def close(self) -> None:
-        """Stop listening and end every connection."""
+        """Stop listening and close all connections."""
         if not self._servers:
             return
         for server in self._servers:
             server.close()
-        if self._door is not None:
-            await self._door.close()
+        if self._handshakes is not None:
+            await self._handshakes.close()
         self._ending.update(self._connections)
         for connection in self._ending:
             connection.cancel()
@@ -161,65 +167,67 @@ class HttpServer:
             await server.wait_closed()
 
     async def _page_of(self, request: HttpRequest) -> ResponseOrStream:
-        """Return the answer of the page that a request names."""
+        """Authenticate the request and return the response of its page."""
         if self._routes is None:
             self._routes = _routes_of(self._pages)
         if request.path not in OPEN_PAGES and not may_be_called(request.host, self._hosts):
             return HttpResponse.error(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "this is no name of this broker (Host header); kohort.http.hosts adds one",
+                "unknown host name in the Host header; kohort.http.hosts allows more names",
             )
         if self._guard is not None and request.path not in OPEN_PAGES:
             try:
-                request = request._replace(visitor=await self._guard(request))
-            except StrangerError:
-                return unauthorized(self._ways)
-        told = await self._told_by_page(request, self._routes)
-        if isinstance(told, HttpResponse) or request.visitor is None:
-            return told
-        return StreamOfVisitor(told, self._asking_again(request))
+                request = request._replace(requester=await self._guard(request))
+            except UnauthenticatedError:
+                return unauthorized(self._schemes)
+        response = await self._page_response(request, self._routes)
+        if isinstance(response, HttpResponse) or request.requester is None:
+            return response
+        return AuthorizedStream(response, self._reauthentication(request))
 
-    async def _told_by_page(self, request: HttpRequest, routes: "Routes") -> ResponseOrStream:
+    async def _page_response(self, request: HttpRequest, routes: "Routes") -> ResponseOrStream:
         try:
-            found = routes.find(request.path)
-            if found is None:
+            route = routes.find(request.path)
+            if route is None:
                 paths = " ".join(sorted(self._pages))
-                return HttpResponse.error(HTTPStatus.NOT_FOUND, f"no such page; there are {paths}")
+                return HttpResponse.error(
+                    HTTPStatus.NOT_FOUND, f"no such page; the pages are {paths}"
+                )
             if request.method not in {"GET", "HEAD"}:
                 return HttpResponse.error(
                     HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
                 )
-            page, values = found
+            page, values = route
             return await page(request._replace(path_values=values) if values else request)
         except BadRequestError as error:
             return HttpResponse.error(HTTPStatus.BAD_REQUEST, str(error))
 
-    def _asking_again(self, request: HttpRequest) -> Callable[[], Awaitable[bool]]:
-        """Return a function that tells whether the sender of a request would still be let in: a
-        password may be changed, a user disabled, a token end.
+    def _reauthentication(self, request: HttpRequest) -> Callable[[], Awaitable[bool]]:
+        """Return a function that checks whether the request's credentials are still valid: the
+        password may have changed, the user may be disabled, the token may have expired.
         """
         time = asyncio.get_running_loop().time
-        asked_s = time()
+        checked_s = time()
 
-        async def is_let_in() -> bool:
-            nonlocal asked_s
-            if self._guard is None or time() - asked_s < self._again_s:
+        async def is_authenticated() -> bool:
+            nonlocal checked_s
+            if self._guard is None or time() - checked_s < self._again_s:
                 return True
             try:
                 await self._guard(request)
-            except StrangerError:
+            except UnauthenticatedError:
                 return False
-            asked_s = time()
+            checked_s = time()
             return True
 
-        return is_let_in
+        return is_authenticated
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Importing h11 takes ten milliseconds, which the start of a broker need not wait for.
+        # Imported here, because importing h11 would delay the broker's start by ten milliseconds.
         from kohort.broker.http.connection import HttpConnection, HttpLimits  # noqa: PLC0415
 
         limits = self._limits or HttpLimits()
-        if len(self._connections) >= limits.connections_max and not self._make_room():
+        if len(self._connections) >= limits.connections_max and not self._replace_connection():
             writer.write(_BUSY)
             writer.close()
             return
@@ -228,8 +236,8 @@ class HttpServer:
         self._connections[task] = connection
         task.add_done_callback(self._on_connection_done)
 
-    def _make_room(self) -> bool:
-        """End the least important connection; return False if all are protected."""
+    def _replace_connection(self) -> bool:
+        """Cancel the connection that is replaced first; return False if all are protected."""
         from kohort.broker.http.connection import Phase  # noqa: PLC0415 - as above.
 
         task, connection = min(
@@ -247,11 +255,11 @@ class HttpServer:
         self._connections.pop(task, None)
         self._ending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("an HTTP connection ended", exc_info=error)
+            logger.error("An HTTP connection failed", exc_info=error)
 
 
 def _routes_of(pages: Mapping[str, AnyPage]) -> "Routes":
-    # Percent-decoding needs urllib, which the start of a broker need not import either.
+    # Imported here, because percent-decoding needs urllib, whose import would delay the start.
     from kohort.broker.http.routes import Routes  # noqa: PLC0415
 
     return Routes(pages)

@@ -1,7 +1,7 @@
-"""The topics in a group's pages, for a visitor who may not see the whole cluster: those that it may
-describe.
+"""Filters the topics in a group's pages: requesters without DESCRIBE on the cluster see only topics
+that they may describe.
 
-Members, times, causes and counts of partitions are the group's own, and stay.
+Members, times, causes and partition counts are not filtered.
 """
 
 import json
@@ -12,33 +12,33 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.http.json_parts import dump
 from kohort.broker.http.messages import HttpRequest
 from kohort.broker.http.rebalance_json import without_members
-from kohort.broker.http.visitors import sees_cluster, visitor_of
+from kohort.broker.http.requesters import requester_of, sees_cluster
 
 RECORD_BYTES_MAX: Final = 64 * 1024
-"""The largest record whose members are looked through, which takes half a millisecond; a larger one
-is shown without them."""
+"""The largest record whose members are filtered, which takes half a millisecond; a larger one is
+shown without its members."""
 
 
 class SeenTopics:
-    """The topics that the visitor of one request may see."""
+    """Decides which topics the requester may see, with a cache for one request."""
 
     def __init__(self, request: HttpRequest) -> None:
-        self._visitor = visitor_of(request)
+        self._requester = requester_of(request)
         self._sees_all = sees_cluster(request)
         self._known: dict[str, bool] = {}
 
     def includes(self, topic: str) -> bool:
-        """Whether the visitor may describe the topic. A denial is not logged."""
+        """Whether the requester may describe the topic. A denial is not logged."""
         if self._sees_all:
             return True
         known = self._known.get(topic)
         if known is None:
-            known = self._visitor.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            known = self._requester.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic)
             self._known[topic] = known
         return known
 
     def of_record(self, text: bytes) -> bytes:
-        """Return a record of the history without the names of other topics."""
+        """Return a history record without the names of topics that the requester may not see."""
         if self._sees_all:
             return text
         if len(text) > RECORD_BYTES_MAX:

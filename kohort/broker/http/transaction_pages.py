@@ -1,8 +1,8 @@
-"""GET /transactions and related pages: open transactions, their clients, and the partitions they
-hold back.
+"""GET /transactions and related pages: open transactions, their clients, and the partitions that
+they block for read_committed consumers.
 
-DescribeProducers returns a producer id, and the coordinator knows the transactional id; these pages
-combine them with the client that sent the requests. Shapes are documented in docs/exactly-once.md.
+DescribeProducers returns producer ids, and the coordinator has transactional ids; these pages
+combine them with the clients that sent the requests. docs/exactly-once.md documents the formats.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 LISTED_DEFAULT: Final = 1_000
 LISTED_MAX: Final = 10_000
 PARTITIONS_LISTED: Final = 100
-"""Maximum partitions listed for each transaction in a list."""
+"""Maximum number of partitions shown for each transaction in a list."""
 
 _DIGITS_MAX: Final = 9
 
 Json: TypeAlias = dict[str, Any]
 
 
-class FindsPartitions(Protocol):
-    """The part of the topics that these pages need."""
+class TopicLookup(Protocol):
+    """The methods of `TopicManager` that these pages need."""
 
     def get(self, name: str) -> Topic | None: ...
 
@@ -47,9 +47,9 @@ class FindsPartitions(Protocol):
 
 
 class TransactionPages:
-    """The pages of one broker. They run one at a time, like those about groups."""
+    """The pages of one broker. They run one at a time, like `GroupPages`."""
 
-    def __init__(self, host: TransactionHost, topics: FindsPartitions, clock: Clock) -> None:
+    def __init__(self, host: TransactionHost, topics: TopicLookup, clock: Clock) -> None:
         self._host = host
         self._topics = topics
         self._clock = clock
@@ -72,11 +72,12 @@ class TransactionPages:
             opened, wall_ms = self._host.ids.open(), self._clock.wall_ms()
             head = dump({"at_ms": wall_ms, "total": len(opened)})[:-1]
             items = Items(Slice(self._clock, SLICE_MS))
-            for one in list(islice(opened, limit)):
+            for transactional_id in list(islice(opened, limit)):
                 if items.is_full:
                     break
-                if one.is_open:
-                    await items.add(dump(self._open_json(one, wall_ms, PARTITIONS_LISTED)))
+                if transactional_id.is_open:
+                    item = self._open_json(transactional_id, wall_ms, PARTITIONS_LISTED)
+                    await items.add(dump(item))
             return answer([head, b',"transactions":[', *items.parts, b"]}"])
 
     async def describe(self, request: HttpRequest) -> HttpResponse:
@@ -86,19 +87,19 @@ class TransactionPages:
         error = self._host.error(name)
         if error:
             return _unavailable(error)
-        one = self._host.transactional_id(name)
-        if one is None or one.record is None:
-            text = "no such transactional id; /transactions lists those with a transaction"
+        transactional_id = self._host.transactional_id(name)
+        if transactional_id is None or transactional_id.record is None:
+            text = "unknown transactional id; /transactions lists those with an open transaction"
             return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
         wall_ms = self._clock.wall_ms()
         counts = self._host.counts.by_id.get(name) or IdCounts()
-        told = {
+        view = {
             "at_ms": wall_ms,
-            **self._open_json(one, wall_ms, LISTED_MAX),
-            "last_update_ms": one.record.last_update_ms,
+            **self._open_json(transactional_id, wall_ms, LISTED_MAX),
+            "last_update_ms": transactional_id.record.last_update_ms,
             "since_start": asdict(counts),
         }
-        return answer([dump(told)])
+        return answer([dump(view)])
 
     async def partition(self, request: HttpRequest) -> HttpResponse:
         """GET /topics/{topic}/{partition}/transactions?limit=N: the open transactions that hold
@@ -107,22 +108,22 @@ class TransactionPages:
         async with self._lock:
             topic, index = request.path_values
             if not (index.isascii() and index.isdigit() and len(index) <= _DIGITS_MAX):
-                raise BadRequestError("a partition is a number from 0")
+                raise BadRequestError("the partition must be a number")
             limit = Query(request.query, "limit").number(
                 "limit", LISTED_DEFAULT, at_most=LISTED_MAX
             )
             try:
-                found = self._find(topic, int(index))
-                if found is None:
-                    return HttpResponse.error(HTTPStatus.NOT_FOUND, "there is no such partition")
-                opened = found.open_transactions(limit)
-                end, stable = found.high_watermark, found.last_stable_offset
-                total = found.open_transaction_count
+                partition = self._find(topic, int(index))
+                if partition is None:
+                    return HttpResponse.error(HTTPStatus.NOT_FOUND, "unknown topic or partition")
+                opened = partition.open_transactions(limit)
+                end, stable = partition.high_watermark, partition.last_stable_offset
+                total = partition.open_transaction_count
             except KafkaError as error:
                 return _unavailable(error.code)
             time_slice, wall_ms = Slice(self._clock, SLICE_MS), self._clock.wall_ms()
-            owners = await self._owners({one.producer_id for one in opened}, time_slice)
-            told = {
+            owners = await self._owners({each.producer_id for each in opened}, time_slice)
+            view = {
                 "topic": topic,
                 "partition": int(index),
                 "at_ms": wall_ms,
@@ -131,93 +132,93 @@ class TransactionPages:
                 "total": total,
             }
             items = Items(time_slice)
-            for one in opened:
+            for transaction in opened:
                 if items.is_full:
                     break
-                await items.add(dump(self._held_json(one, owners.get(one.producer_id), wall_ms)))
-            return answer([dump(told)[:-1], b',"open":[', *items.parts, b"]}"])
+                owner = owners.get(transaction.producer_id)
+                await items.add(dump(self._held_json(transaction, owner, wall_ms)))
+            return answer([dump(view)[:-1], b',"open":[', *items.parts, b"]}"])
 
     def _find(self, topic: str, index: int) -> Partition | None:
-        found = self._topics.get(topic)
-        # Partitions of internal topics get a directory when they are used; reading must not make
-        # one.
-        if found is None or (found.is_internal and not self._topics.is_on_disk(topic, index)):
+        known = self._topics.get(topic)
+        # Opening a partition of an internal topic creates its directory, which reading must not do.
+        if known is None or (known.is_internal and not self._topics.is_on_disk(topic, index)):
             return None
         return self._topics.partition(topic, index)
 
     async def _owners(
         self, producer_ids: set[int], time_slice: Slice
     ) -> dict[int, TransactionalId]:
-        """Return the known ids whose open transactions belong to these producers."""
+        """Return the transactional ids of these producers' open transactions, by producer id."""
         owners: dict[int, TransactionalId] = {}
         if producer_ids:
-            for one in list(self._host.ids.open()):
-                if one.record is not None and one.record.producer_id in producer_ids:
-                    owners[one.record.producer_id] = one
+            for each in list(self._host.ids.open()):
+                if each.record is not None and each.record.producer_id in producer_ids:
+                    owners[each.record.producer_id] = each
                 await time_slice.pause()
         return owners
 
-    def _open_json(self, one: TransactionalId, wall_ms: int, partitions_max: int) -> Json:
-        record = one.record
+    def _open_json(self, owner: TransactionalId, wall_ms: int, partitions_max: int) -> Json:
+        record = owner.record
         assert record is not None
-        places = one.unmarked
+        partitions = owner.unmarked
         return {
-            "transactional_id": one.transactional_id,
+            "transactional_id": owner.transactional_id,
             "state": record.state.value,
             "producer_id": record.producer_id,
             "producer_epoch": record.producer_epoch,
-            **_who(one),
-            **_times(one, wall_ms),
-            "is_stuck": self._host.is_stuck(one.transactional_id),
-            "partition_count": len(places),
-            "partitions": _by_topic(islice(places, partitions_max)),
+            **_client(owner),
+            **_times(owner, wall_ms),
+            "is_stuck": self._host.is_stuck(owner.transactional_id),
+            "partition_count": len(partitions),
+            "partitions": _by_topic(islice(partitions, partitions_max)),
         }
 
     def _held_json(
-        self, found: OpenTransaction, owner: TransactionalId | None, wall_ms: int
+        self, transaction: OpenTransaction, owner: TransactionalId | None, wall_ms: int
     ) -> Json:
-        told: Json = {
-            "first_offset": found.first_offset,
-            "producer_id": found.producer_id,
-            "producer_epoch": found.producer_epoch,
-            "last_batch_ms": found.last_ms,
+        view: Json = {
+            "first_offset": transaction.first_offset,
+            "producer_id": transaction.producer_id,
+            "producer_epoch": transaction.producer_epoch,
+            "last_batch_ms": transaction.last_ms,
         }
         if owner is None or owner.record is None:
-            return {**told, "transactional_id": None}
+            return {**view, "transactional_id": None}
         return {
-            **told,
+            **view,
             "transactional_id": owner.transactional_id,
             "state": owner.record.state.value,
-            **_who(owner),
+            **_client(owner),
             **_times(owner, wall_ms),
         }
 
 
-def _who(one: TransactionalId) -> Json:
-    client = one.client
+def _client(owner: TransactionalId) -> Json:
+    client = owner.client
     return {
         "client_id": None if client is None else client.client_id,
         "client_host": None if client is None else client.host,
     }
 
 
-def _times(one: TransactionalId, wall_ms: int) -> Json:
-    assert one.record is not None
-    start_ms = one.record.start_ms if one.is_open else None
+def _times(owner: TransactionalId, wall_ms: int) -> Json:
+    assert owner.record is not None
+    start_ms = owner.record.start_ms if owner.is_open else None
     return {
         "start_ms": start_ms,
         "age_ms": None if start_ms is None else max(0, wall_ms - start_ms),
-        "timeout_ms": one.record.timeout_ms,
+        "timeout_ms": owner.record.timeout_ms,
     }
 
 
-def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, index in sorted(places):
-        found.setdefault(topic, []).append(index)
-    return found
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        indexes.setdefault(topic, []).append(index)
+    return indexes
 
 
 def _unavailable(error: ErrorCode) -> HttpResponse:
-    text = f"nothing can be said about this now: {error.name}"
+    text = f"unavailable now: {error.name}"
     return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)

@@ -90,7 +90,7 @@ def _login(credentials: str) -> PlainLogin:
 
 
 @dataclass(slots=True, frozen=True)
-class HttpVisitor:
+class AuthenticatedRequester:
     """An authenticated client with its permissions."""
 
     session: Session

@@ -15,7 +15,7 @@ from tests.unit.broker.http.test_group_pages import Asked, asked
 
 
 class Tenant:
-    """A visitor who may describe what is named."""
+    """A requester who may describe what is named."""
 
     def __init__(self, *names: tuple[ResourceType, str]) -> None:
         self._names = names
@@ -38,8 +38,8 @@ SHARE = encode_versioned(
 )
 
 
-async def body_of(broker: Asked, page: str, visitor: Tenant) -> str:
-    request = HttpRequest("GET", "/", "", "", ("own",), visitor=visitor)
+async def body_of(broker: Asked, page: str, requester: Tenant) -> str:
+    request = HttpRequest("GET", "/", "", "", ("own",), requester=requester)
     response = await getattr(broker.pages, page)(request)
     assert response.status is HTTPStatus.OK
     return b"".join(response.body).decode()
@@ -82,8 +82,8 @@ def record(member_count: int = 1) -> dict[str, Any]:
     return {"trigger": cause, "further_causes": [cause], "members": members}
 
 
-def shown(told: dict[str, Any], visitor: Tenant) -> dict[str, Any]:
-    request = HttpRequest("GET", "/", "", "", ("own",), visitor=visitor)
+def shown(told: dict[str, Any], requester: Tenant) -> dict[str, Any]:
+    request = HttpRequest("GET", "/", "", "", ("own",), requester=requester)
     text = json.dumps(told, separators=(",", ":")).encode()
     found: dict[str, Any] = json.loads(SeenTopics(request).of_record(text))
     return found
@@ -110,6 +110,6 @@ def test_an_avoided_rebalance_names_no_topics() -> None:
 
 @pytest.mark.parametrize("topic", ["theirs", "mine2", ""])
 def test_a_name_that_is_not_the_visitors_is_seen_by_operators_alone(topic: str) -> None:
-    request = HttpRequest("GET", "/", "", "", ("own",), visitor=TENANT)
+    request = HttpRequest("GET", "/", "", "", ("own",), requester=TENANT)
     assert not SeenTopics(request).includes(topic)
-    assert SeenTopics(HttpRequest("GET", "/", "", "", ("own",), visitor=OPERATOR)).includes(topic)
+    assert SeenTopics(HttpRequest("GET", "/", "", "", ("own",), requester=OPERATOR)).includes(topic)

@@ -1,7 +1,7 @@
-"""The way into the broker's HTTP ports: what certificate they show, and whom they let see what.
+"""TLS and authentication of the broker's HTTP ports.
 
-They are open before the logs are; who asks can be found out once the users are there, and before
-that there is nothing to see but whether the broker is ready.
+The ports are opened before the logs. Requests can be authenticated only after the users are loaded;
+until then, the ports serve only the health checks.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.listeners import HTTP, of_listener, uses_tls_for_http
 from kohort.broker.core.security.addresses import is_loopback
 from kohort.broker.dispatch.access import HTTP_API, Access
-from kohort.broker.http.messages import AnyPage, HttpRequest, Visitor
+from kohort.broker.http.messages import AnyPage, HttpRequest, HttpRequester
+from kohort.broker.http.requesters import OPERATOR, UnauthenticatedError
 from kohort.broker.http.server import HttpServer
-from kohort.broker.http.visitors import OPERATOR, StrangerError
-from kohort.broker.security.http_guard import HttpGuard, HttpVisitor
+from kohort.broker.security.http_guard import AuthenticatedRequester, HttpGuard
 from kohort.broker.security.listeners import SecureListeners
 from kohort.broker.security.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
 
-class HttpDoor:
-    """One for both ports."""
+class HttpListener:
+    """TLS and authentication for both HTTP ports."""
 
     def __init__(self, loaded: LoadedConfig) -> None:
-        """Reads the stores of the certificate, if there is one. Raises ConfigError, StoreError."""
+        """Load the key store and the trust store, if configured. Raises ConfigError, StoreError."""
         self._loaded = loaded
         self._settings: CurrentConfig | None = None
         self._servers: list[HttpServer] = []
@@ -41,7 +41,7 @@ class HttpDoor:
             self.tls = TlsListener(HTTP, self._of_listener, authenticates=False)
 
     def new_server(self, pages: Mapping[str, AnyPage]) -> HttpServer:
-        """A server for one of the ports, not started."""
+        """Return a server for one of the ports, not started yet."""
         server = HttpServer(
             pages,
             hosts=self._names(),
@@ -50,8 +50,8 @@ class HttpDoor:
         self._servers.append(server)
         return server
 
-    def ask_visitors(self, listeners: SecureListeners, access: Access | None) -> None:
-        """Ask visitors who they are from now on, if the settings say so. Reads files.
+    def authenticate_requests(self, listeners: SecureListeners, access: Access | None) -> None:
+        """Authenticate all requests from now on, as `kohort.http.authentication` says. Reads files.
 
         Raises StoreError.
         """
@@ -62,13 +62,13 @@ class HttpDoor:
         if not hosts or ways == ("none",):
             return
         if self.tls is None and not all(map(is_loopback, hosts)):
-            logger.warning("An HTTP port takes passwords or tokens that pass without TLS")
-        guard = partial(_visitor, listeners.http_guard(ways), access)
+            logger.warning("An HTTP port accepts passwords or tokens without TLS")
+        guard = partial(_requester, listeners.http_guard(ways), access)
         for server in self._servers:
             server.guard_by(guard, ways)
 
     def _names(self) -> set[str]:
-        """Names of this machine in a Host header, beyond names that no one can register."""
+        """Return accepted names in a Host header, besides those that cannot be registered."""
         config = self._loaded.config
         return {
             config.kohort_metrics_host,
@@ -84,42 +84,44 @@ class HttpDoor:
 
 
 def _hosts(config: BrokerConfig) -> Iterator[str]:
-    """Where the ports are that are open."""
+    """Yield the hosts of the ports that are not turned off."""
     if config.kohort_metrics_port >= 0:
         yield config.kohort_metrics_host
     if config.kohort_console_port >= 0:
         yield config.kohort_console_host
 
 
-async def _visitor(guard: HttpGuard, access: Access | None, request: HttpRequest) -> Visitor:
-    """The sender of a request. Raises StrangerError."""
+async def _requester(
+    guard: HttpGuard, access: Access | None, request: HttpRequest
+) -> HttpRequester:
+    """Authenticate the sender of a request. Raises UnauthenticatedError."""
     session = await guard.admit(request.authorization, request.ip)
     if session is None:
-        raise StrangerError
+        raise UnauthenticatedError
     if access is None:
         return OPERATOR
-    return HttpVisitor(
-        session, lambda asks, *asked: access.may(asks, HTTP_API, *asked), access.sees
+    return AuthenticatedRequester(
+        session, lambda session, *resource: access.may(session, HTTP_API, *resource), access.sees
     )
 
 
 def _check(loaded: LoadedConfig) -> None:
-    """Raise ConfigError where clients need rights and who comes by these ports needs none."""
+    """Raise ConfigError if clients need rights, but requests to these ports do not."""
     config = loaded.config
     if not config.authorizer_class_name or "kohort.http.authentication" in loaded.given:
         return
     reached = [host for host in _hosts(config) if not is_loopback(host)]
     if reached:
         text = (
-            "authorizer.class.name is set, and an HTTP port shows all groups and topics to "
-            f"everybody who reaches {reached[0] or 'this machine'}: set kohort.http.authentication "
-            "to basic or bearer, or to none if that is meant"
+            "authorizer.class.name is set, but an HTTP port shows all groups and topics to "
+            f"everyone who can connect to {reached[0] or 'this machine'}: set kohort.http.authentication "
+            "to basic or bearer, or to none if this is intended"
         )
         raise ConfigError([text])
 
 
 def _renewing(tls: TlsListener) -> ssl.SSLContext:
-    """A context whose connections begin with the certificate that there is then."""
+    """Return a context whose connections use the current certificate, also after a reload."""
     context = tls.context
 
     def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:

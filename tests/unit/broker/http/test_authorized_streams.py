@@ -1,18 +1,18 @@
-"""A stream lasts as long as its visitor may see it, and no longer."""
+"""A stream lasts as long as its requester may see it, and no longer."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.http.messages import HttpRequest, Visitor
+from kohort.broker.http.messages import HttpRequest, HttpRequester
+from kohort.broker.http.requesters import UnauthenticatedError, for_operators
 from kohort.broker.http.server import HttpServer
-from kohort.broker.http.visitors import StrangerError, for_operators
 from tests.unit.broker.http.test_server import Letters
 
 
 class Known:
-    """A visitor whose rights a test takes away, and whose password it changes."""
+    """A requester whose rights a test takes away, and whose password it changes."""
 
     def __init__(self) -> None:
         self.has_rights = True
@@ -29,10 +29,10 @@ class Known:
 
     sees = may
 
-    async def guard(self, request: HttpRequest) -> Visitor:
+    async def guard(self, request: HttpRequest) -> HttpRequester:
         self.asked_count += 1
         if request.authorization != self.password:
-            raise StrangerError
+            raise UnauthenticatedError
         return self
 
 
