@@ -114,8 +114,8 @@ def _check(loaded: LoadedConfig) -> None:
     if reached:
         text = (
             "authorizer.class.name is set, but an HTTP port shows all groups and topics to "
-            f"everyone who can connect to {reached[0] or 'this machine'}: set kohort.http.authentication "
-            "to basic or bearer, or to none if this is intended"
+            f"everyone who can connect to {reached[0] or 'this machine'}: set "
+            "kohort.http.authentication to basic or bearer, or to none if this is intended"
         )
         raise ConfigError([text])
 

@@ -317,7 +317,7 @@ async def test_the_history_of_a_group_outlives_it() -> None:
         broker.history.drain()
         group = await broker.ask("describe", "g")
         answer = await broker.ask("rebalances", "g")
-    assert "gone" in group["error"]
+    assert "does not exist any more" in group["error"]
     assert answer["state"] is None
     assert len(answer["rebalances"]) == 2
 

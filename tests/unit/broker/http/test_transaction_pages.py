@@ -90,7 +90,7 @@ async def test_one_id_is_told_with_what_became_of_its_transactions() -> None:
         assert (counts["started"], counts["committed"], counts["aborted_by_client"]) == (1, 1, 0)
         assert counts["last_duration_ms"] >= 0
         missing = await ask(broker, "/transactions/{id}", "other")
-        assert "no such transactional id" in missing["error"]
+        assert "unknown transactional id" in missing["error"]
 
 
 async def test_what_holds_a_partition_back_is_told_with_whose_it_is() -> None:
