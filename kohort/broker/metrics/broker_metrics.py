@@ -36,7 +36,7 @@ class BrokerMetrics:
         self.gc_pauses = GcPauseMeter()
 
     def start(self) -> None:
-        """Start the meters that measure by themselves; call this on the loop to be measured."""
+        """Start the meters with timers or callbacks. Call it on the event loop to be measured."""
         self.loop_lag.start()
         self.gc_pauses.start()
 

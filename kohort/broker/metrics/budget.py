@@ -1,4 +1,4 @@
-"""Bounds on label sets: which get their own series, and which are summed under one value."""
+"""Limits the number of series: decides which label sets get series of their own."""
 
 from typing import Final
 
@@ -10,14 +10,14 @@ GROUPS: Final = "groups"
 class SeriesBudget:
     """Series that may still be allocated in one scrape.
 
-    Asked in the order of creation, so that a label set keeps its series while others come and go.
+    Label sets must be passed in order of creation, so that old ones keep their series.
     """
 
     def __init__(self, limit: int) -> None:
         self._left = limit
 
     def take(self, count: int) -> bool:
-        """Take `count` series if as many are left, else none; return whether they were taken."""
+        """Allocate `count` series if that many are left, otherwise none; return whether it did."""
         if count > self._left:
             return False
         self._left -= count

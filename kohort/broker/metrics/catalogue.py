@@ -183,7 +183,7 @@ CONNECTIONS_CLOSED = counter(
 )
 CERTIFICATE_EXPIRY = gauge(
     "kohort_tls_certificate_expiry_timestamp_seconds",
-    "When the certificate for new connections expires, in seconds since 1970.",
+    "Time at which the certificate for new connections expires, in seconds since 1970.",
     "listener",
 )
 TLS_RELOAD_FAILURES = counter(
@@ -193,7 +193,7 @@ TLS_RELOAD_FAILURES = counter(
 )
 USERS_FILE_FAILURES = counter(
     "kohort_users_file_reload_failures_total",
-    "Times that `kohort.users.file` had changed and could not be read; its previous users stay.",
+    "Times that `kohort.users.file` had changed but could not be read; its previous users stay.",
 )
 AUTHENTICATIONS = counter(
     "kohort_authentications_total",
@@ -207,11 +207,11 @@ SENT_BYTES = counter("kohort_sent_bytes_total", "Bytes of responses written to c
 
 LOOP_LAG = histogram(
     "kohort_event_loop_lag_seconds",
-    "How late the event loop runs a timer, measured 20 times a second: every "
+    "Delay with which the event loop runs a timer, measured 20 times a second: every "
     "request waits at least this long.",
 )
 LOOP_LAG_MAX = gauge(
-    "kohort_event_loop_lag_max_seconds", "The largest lag of the last one to two minutes."
+    "kohort_event_loop_lag_max_seconds", "Largest event loop lag of the last one to two minutes."
 )
 GC_PAUSE = histogram(
     "kohort_gc_pause_seconds",
@@ -220,18 +220,19 @@ GC_PAUSE = histogram(
 )
 TASK_FAILURES = counter(
     "kohort_task_failures_total",
-    "Internal errors that interrupted periodic work of the broker, by its name: compaction, "
-    "retention, expiry and the like. It is started again after a while.",
+    "Internal errors in the broker's background tasks, such as compaction, retention and expiry, "
+    "by task. A failed task is restarted after a delay.",
     "task",
 )
 TASKS_FAILING = gauge(
     "kohort_tasks_failing",
-    "Periodic work that such an error has interrupted, and that has not gone on for as long since.",
+    "Background tasks that have failed and, since their restart, have not run for as long as the "
+    "delay of the restart.",
 )
 BUILD_INFO = gauge("kohort_build_info", "1; the label has the version.", "version")
 FOLDED = gauge(
     "kohort_metrics_folded",
-    "Number of topics, partitions or groups (the kind) without series of their own, which are "
+    "Topics, partitions or groups (label kind) without series of their own; they are "
     f"summed under {OTHER}.",
     "kind",
 )
@@ -279,8 +280,8 @@ SECTIONS: Final = (
     ),
     Section(
         "Group coordinator",
-        "Over all groups. Metrics that Kafka has, too, have Kafka's names; Kafka counts "
-        "groups once a minute, these counts are exact. There is no event queue between "
+        "Over all groups. Metrics that Kafka also has have Kafka's names; Kafka counts "
+        "groups once a minute, whereas these counts are exact. There is no event queue between "
         "a request and its group: instead of Kafka's event-queue-time-ms, "
         "event-processing-time-ms and event-purgatory-time-ms, use the request times "
         "and the lag of the event loop.",

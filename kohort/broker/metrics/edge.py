@@ -1,4 +1,4 @@
-"""Collectors of the counters of the edge and the purgatory."""
+"""Collectors for requests, connections and the purgatory."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class EdgeCollector:
         yield authentications
         expiry = Family(catalogue.CERTIFICATE_EXPIRY)
         failures = Family(catalogue.TLS_RELOAD_FAILURES)
-        for one in edge.certificates:
-            expiry.add(one.expires_s, one.listener)
-            failures.add(one.reload_failures, one.listener)
+        for certificate in edge.certificates:
+            expiry.add(certificate.expires_s, certificate.listener)
+            failures.add(certificate.reload_failures, certificate.listener)
         yield expiry
         yield failures
-        of_file = Family(catalogue.USERS_FILE_FAILURES)
+        users_file_failures = Family(catalogue.USERS_FILE_FAILURES)
         if edge.users_file is not None:
-            of_file.add(edge.users_file.reload_failures)
-        yield of_file
+            users_file_failures.add(edge.users_file.reload_failures)
+        yield users_file_failures
         yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
         yield single(catalogue.SENT_BYTES, edge.sent_bytes)
 
@@ -81,7 +81,7 @@ class EdgeCollector:
 
 
 class MemoryCollector:
-    """Collector of the memory held by requests and answers."""
+    """Collector of the memory held by requests and responses."""
 
     def __init__(self, network: NetworkServer) -> None:
         self._network = network
@@ -92,7 +92,7 @@ class MemoryCollector:
 
 
 class PurgatoryCollector:
-    """Collector of waiting operations, by Kafka's names of their kinds."""
+    """Collector of waiting operations, by Kafka's name of the operation type."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         self._purgatory = purgatory

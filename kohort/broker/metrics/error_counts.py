@@ -1,7 +1,7 @@
-"""Counting the error codes in a response, wherever its declaration has them.
+"""Counts the error codes in a response, in all fields named error_code.
 
-The functions are generated once per message class from its schema, as straight-line code, because
-every answer passes through one, and a Metadata answer may have ten thousand codes.
+The functions are generated per message class from its schema, as straight-line code, because
+each response passes through one, and a Metadata response may have ten thousand codes.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The registry of one broker, and writing everything in it.
+"""The registry of one broker's metrics, and the writing of a scrape.
 
 Imports prometheus-client, which takes 50 ms and 5 MiB: import this module when it is needed.
 """
@@ -22,7 +22,7 @@ from kohort.broker.metrics.transaction_collector import TransactionCollector
 from kohort.broker.runtime.slices import Slice
 
 SLICE_MS: Final = 1
-"""Budget in a turn of the loop: short, because a scrape can wait."""
+"""Time budget per event loop iteration: short, because a scrape is not urgent."""
 
 
 class Exposition:
@@ -69,19 +69,19 @@ class Exposition:
         GCCollector(registry=self.registry)
 
     async def write(self, text_format: TextFormat) -> list[bytes]:
-        """Write the exposition, in pieces. Do not call it again before it returns."""
+        """Return the exposition in parts. Must not be called again before it returns."""
         began = time.perf_counter()
         time_slice = Slice(self._clock, SLICE_MS)
         try:
             await self._topics.refresh(time_slice)
             await self._groups.refresh(time_slice)
             self._scrape.folded = self._topics.folded | self._groups.folded
-            pieces = []
+            parts = []
             for text in write(self.registry.collect(), text_format):
-                pieces.append(text)
+                parts.append(text)
                 await time_slice.pause()
         finally:
             self._topics.forget()
             self._groups.forget()
         self._scrape.seconds = time.perf_counter() - began
-        return pieces
+        return parts

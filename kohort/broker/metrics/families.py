@@ -11,7 +11,7 @@ from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
 
 Rows = Callable[[], "Iterable[tuple[Labels, float]]"]
-"""Yields (labels, value) of each sample, computed at each call."""
+"""Yields the (labels, value) pair of each sample."""
 
 
 class Labels(dict[str, str]):
@@ -32,7 +32,7 @@ class Family(Metric):
         self._info = info
 
     def add(self, value: float, *labels: str) -> None:
-        """Add a sample, with values of the catalogue's labels in their order."""
+        """Add a sample; `labels` are the label values, in the order of the catalogue."""
         self.samples.append(Sample(self._info.name, self._labelled(labels), value))
 
     def add_histogram(self, tally: HistogramTally, *labels: str) -> None:

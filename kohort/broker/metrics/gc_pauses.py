@@ -12,7 +12,7 @@ GENERATIONS: Final = 3
 
 
 class GcPauseMeter:
-    """Measures from `start` until `stop`."""
+    """Measures garbage collections from `start` until `stop`."""
 
     def __init__(self) -> None:
         self.pauses = [HistogramTally(PAUSE_BOUNDS_S) for _ in range(GENERATIONS)]

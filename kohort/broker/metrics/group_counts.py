@@ -1,12 +1,12 @@
 """Counters for each group, for a bounded number of groups.
 
-The first groups get their own counters; groups beyond the limit share those of the rest. Each event
-is counted in one place only: when a group of the rest gets its own counters because another one is
-gone, they begin at zero, and the rest keeps its counts. So no counter ever decreases, and sums of
-rates are correct.
+The first groups get their own counters; groups beyond the limit share one set, the rest. An event
+is counted in one place only: if a group of the rest gets its own counters because another one was
+removed, they begin at zero, and the rest keeps its counts. So no counter ever decreases, and sums
+of rates are correct.
 
-Counters of a removed group are kept until another group needs their place, because a group that
-comes back should continue with them.
+Counters of a removed group are kept until another group needs their place, so that a group that
+is created again continues with them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,14 +18,14 @@ from kohort.broker.metrics.metric_info import OTHER
 L = TypeVar("L")
 
 SHOWN_AFTER_REMOVAL_MS: Final = 15 * 60_000
-"""Long enough for every scraper to see the last counts."""
+"""How long a removed group is shown: long enough for every scraper to read its last counts."""
 
 _NOTHING: Final[Mapping[Any, int]] = MappingProxyType({})
-"""Shared by all groups without counts of a kind, which most groups are."""
+"""Shared by all groups without counts of a kind, because most groups have none."""
 
 
 class GroupCounts:
-    """Counts of one group, or of all groups without their own counters."""
+    """Counts of one group, or of the rest."""
 
     __slots__ = (
         "avoided",
@@ -49,14 +49,14 @@ class GroupCounts:
         """Monotonic time at which the group was removed, if it was."""
 
     def count_rebalance(self, cause: str, kind: str) -> None:
-        self.rebalances = _one_more(self.rebalances, (cause, kind))
+        self.rebalances = _incremented(self.rebalances, (cause, kind))
 
     def count_avoided(self, reason: str) -> None:
-        self.avoided = _one_more(self.avoided, reason)
+        self.avoided = _incremented(self.avoided, reason)
 
     def count_removed(self, cause: str) -> None:
         """Count a removed member."""
-        self.removed = _one_more(self.removed, cause)
+        self.removed = _incremented(self.removed, cause)
 
 
 class CountsByGroup:
@@ -73,11 +73,11 @@ class CountsByGroup:
         return len(self._live) + len(self._removed)
 
     def has_own(self, group_id: str) -> bool:
-        """Whether a group that was not removed has its own counters."""
+        """Whether the group has its own counters; False if it was removed."""
         return group_id in self._live
 
     def own(self) -> Iterable[str]:
-        """Groups that were not removed and have their own counters; at most `groups_max`."""
+        """Return the groups with their own counters that were not removed; at most `groups_max`."""
         return self._live.keys()
 
     def of(self, group_id: str) -> GroupCounts:
@@ -86,22 +86,22 @@ class CountsByGroup:
         return self._place(group_id) if counts is None else counts
 
     def of_past(self, group_id: str) -> GroupCounts:
-        """Return the counters for later information on a group, which may be gone and is not added
-        again.
+        """Return the counters for a late event of a group, which may have been removed and is not
+        added again.
         """
         return self._live.get(group_id) or self._removed.get(group_id) or self.rest
 
     def remove(self, group_id: str, now_ms: int) -> None:
-        """Note that the group was removed."""
+        """Mark the group as removed."""
         counts = self._live.pop(group_id, None)
         if counts is not None:
             counts.removed_at_ms = now_ms
             self._removed[group_id] = counts
 
     def shown(self, now_ms: int) -> list[tuple[str, GroupCounts]]:
-        """Return group id and counts of each group to be shown, the rest last."""
+        """Return the id and counts of each group to be shown, the rest last."""
         since_ms = now_ms - SHOWN_AFTER_REMOVAL_MS
-        removed = [one for one in self._removed.items() if one[1].removed_at_ms > since_ms]
+        removed = [item for item in self._removed.items() if item[1].removed_at_ms > since_ms]
         return [*self._live.items(), *removed, (OTHER, self.rest)]
 
     def _place(self, group_id: str) -> GroupCounts:
@@ -118,9 +118,9 @@ class CountsByGroup:
         return counts
 
 
-def _one_more(counts: Mapping[L, int], label: L) -> Mapping[L, int]:
-    """Return `counts` with one more for a label, in the same object unless it is the shared empty
-    one.
+def _incremented(counts: Mapping[L, int], label: L) -> Mapping[L, int]:
+    """Increment the count of a label. Changes and returns `counts`, or a new dict if it is the
+    shared empty one.
     """
     if not isinstance(counts, dict):
         return {label: 1}

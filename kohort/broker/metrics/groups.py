@@ -32,7 +32,7 @@ class OffsetSample:
     labels: Labels
     offset: int = 0
     lag: int | None = None
-    """Lag, or the sum of several; None if there is no such partition."""
+    """Lag, or the sum of several; None if the partition does not exist."""
 
     def add(self, offset: int, lag: int | None) -> None:
         self.offset += offset
@@ -51,7 +51,7 @@ class GroupSample:
 
 
 def _no_groups() -> Counter[str]:
-    """Make the count by kind that shows each of them, also without groups."""
+    """Return a count of zero for each kind, so that kinds without groups are shown, too."""
     return Counter({kind.value: 0 for kind in GroupKind})
 
 
@@ -94,7 +94,7 @@ class GroupCollector:
         return {GROUPS: self._seen.folded}
 
     async def refresh(self, time_slice: Slice) -> None:
-        """Sample every group, with pauses, so that no two are sampled at the same moment."""
+        """Sample every group in time slices, so at slightly different times."""
         seen = _Seen()
         group_budget = SeriesBudget(self._groups_max)
         offset_budget = SeriesBudget(self._group_partitions_max)
@@ -114,7 +114,7 @@ class GroupCollector:
             )
             if has_series:
                 seen.groups.append(_sample(described))
-                await self._look_at_offsets(described.group_id, group, seen, time_slice)
+                await self._sample_offsets(described.group_id, group, seen, time_slice)
             else:
                 seen.folded += 1
                 rest.member_count += described.member_count
@@ -129,7 +129,7 @@ class GroupCollector:
         self._seen = seen
 
     def forget(self) -> None:
-        """Drop the samples; until the next refresh there is nothing to collect."""
+        """Drop the samples; `collect` returns none until the next refresh."""
         self._seen = _Seen()
 
     def collect(self) -> Iterator[Metric]:
@@ -160,7 +160,7 @@ class GroupCollector:
         yield single(rebalance_catalogue.PARKED_SYNCS, seen.gauges[PARKED_SYNCS])
         yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])
 
-    async def _look_at_offsets(
+    async def _sample_offsets(
         self, group_id: str, group: Group, seen: _Seen, time_slice: Slice
     ) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
@@ -180,8 +180,8 @@ class GroupCollector:
                 await time_slice.pause()
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
-        found = readable(self._topics, topic, partition)
-        return None if found is None else found.lag(offset)
+        offsets = readable(self._topics, topic, partition)
+        return None if offsets is None else offsets.lag(offset)
 
 
 def _sample(group: GroupDescription) -> GroupSample:
@@ -197,7 +197,7 @@ def _member_rows(samples: list[GroupSample]) -> Rows:
 
 
 def _state_rows(samples: list[GroupSample]) -> Rows:
-    return lambda: ((one.state_labels, 1) for one in samples if one.state_labels is not None)
+    return lambda: ((group.state_labels, 1) for group in samples if group.state_labels is not None)
 
 
 def _offset_rows(samples: list[OffsetSample]) -> Rows:
@@ -205,7 +205,7 @@ def _offset_rows(samples: list[OffsetSample]) -> Rows:
 
 
 def _lag_rows(samples: list[OffsetSample]) -> Rows:
-    return lambda: ((one.labels, one.lag) for one in samples if one.lag is not None)
+    return lambda: ((sample.labels, sample.lag) for sample in samples if sample.lag is not None)
 
 
 def _labels(group_id: str, topic: str, partition: str) -> Labels:

@@ -1,6 +1,6 @@
-"""Lateness of the event loop: the wait of an event that happens at a random moment.
+"""Lag of the event loop: the delay that an event at a random time would have.
 
-A timer measures every `TICK_S` how late it runs. A stall over several ticks is counted once for
+A timer runs every `TICK_S` and measures its delay. A stall over several ticks is counted once for
 each of them, with the delay that each would have had: otherwise one long stall would weigh no more
 than a single late tick, and the 99.9th percentile would not show it ("coordinated omission").
 
@@ -15,18 +15,18 @@ from typing import Final
 from kohort.broker.metrics.tally import HistogramTally, RecentMaximum
 
 TICK_S: Final = 0.05
-"""Twenty wake-ups a second cost an idle broker less than 0.1 % of a core."""
+"""Interval of the timer; in an idle broker it takes less than 0.1 % of a core."""
 
 LAG_BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 _TICKS_PER_STALL_MAX: Final = 1_200
-"""Ticks of a minute: a suspended machine was not busy for the hours of its suspension."""
+"""The ticks of one minute, because a longer stall is probably a suspended machine."""
 
 _MAXIMUM_PERIOD_S: Final = 60.0
 
 
 class LoopLagMeter:
-    """Measures the loop on which `start` is called, until `stop`."""
+    """Measures the running event loop from `start` until `stop`."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self.lag = HistogramTally(LAG_BOUNDS_S)
@@ -50,7 +50,7 @@ class LoopLagMeter:
             self._timer = None
 
     def observe(self, late_s: float) -> None:
-        """Count a tick that was this late, and the ticks that were due meanwhile."""
+        """Count a tick with this delay, and the ticks that were due during the delay."""
         self._maximum.observe(late_s, self._now())
         for _ in range(_TICKS_PER_STALL_MAX):
             self.lag.observe(late_s)

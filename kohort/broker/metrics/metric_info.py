@@ -1,4 +1,4 @@
-"""Descriptions of metrics, of which the catalogue consists."""
+"""The types of the catalogue's entries."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -40,5 +40,5 @@ def histogram(name: str, doc: str, *labels: str) -> MetricInfo:
 
 
 def unknown(name: str, doc: str, *labels: str) -> MetricInfo:
-    """Describe a count whose name must not end with _total like a counter's."""
+    """Describe a count whose name does not end with _total, as a counter's must."""
     return MetricInfo(name, "unknown", labels, doc)

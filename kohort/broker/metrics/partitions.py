@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_partition(topics: TopicManager, topic: Topic, index: int) -> Partition | None:
-    """Return the partition, opened if necessary; None if it is empty or gone.
+    """Return the partition, opened if necessary; None if it is empty or was deleted.
 
     Partitions not used since the start are not open, but their content counts. Those of internal
     topics are opened at the start if they have content, and get a directory only when they are

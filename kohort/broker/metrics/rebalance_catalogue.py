@@ -12,12 +12,11 @@ GROUP_COUNT = gauge(
 )
 PARTITION_LOAD_MAX = gauge(
     f"{_COORDINATOR}_partition_load_time_max",
-    "Longest time that the start took to read one partition of __consumer_offsets, "
-    "in milliseconds.",
+    "Longest time to load one partition of __consumer_offsets at the start, in milliseconds.",
 )
 PARTITION_LOAD_AVG = gauge(
     f"{_COORDINATOR}_partition_load_time_avg",
-    "The same, as the mean over all partitions that have records.",
+    "Mean time to load a partition of __consumer_offsets at the start, over those with records.",
 )
 COMPLETED_REBALANCES = unknown(
     f"{_COORDINATOR}_group_completed_rebalance_count",
@@ -44,18 +43,21 @@ OFFSET_EXPIRATION_RATE = gauge(
 OFFSET_DELETION_RATE = gauge(f"{_COORDINATOR}_offset_deletion_rate", f"Offsets deleted {_RECENTLY}")
 
 STARTED = counter(
-    "kohort_rebalances_started_total", "Rebalances that started, by what the broker saw.", "cause"
+    "kohort_rebalances_started_total",
+    "Rebalances that started, by the cause that the broker observed.",
+    "cause",
 )
 AVOIDED = counter(
     "kohort_rebalances_avoided_total",
-    "Joins that could have started a rebalance and did not, by the reason that the member stated.",
+    "Joins that could have started a rebalance but did not, by cause and the member's stated "
+    "reason.",
     "cause",
     "reason",
 )
 PHASES = histogram(
     "kohort_rebalance_phase_seconds",
-    "How long rebalances waited for members to join (phase join) and for the "
-    "leader's assignment (phase sync), and how long groups had no assignment (phase "
+    "Time that rebalances waited for members to join (phase join) and for the "
+    "leader's assignment (phase sync), and time that groups had no assignment (phase "
     "whole: until Stable or Empty, including superseded rebalances).",
     "phase",
 )
@@ -64,7 +66,7 @@ MEMBERS_REMOVED = counter(
 )
 STOPPED = counter(
     "kohort_rebalance_stopped_seconds_total",
-    "How long members were stopped by rebalances, summed over members; added when "
+    "Time that members were stopped by rebalances, summed over members; counted when "
     "the record of the rebalance is complete.",
 )
 PARTITIONS_MOVED = counter(
@@ -75,19 +77,19 @@ RUNNING = gauge("kohort_rebalances_running", "Groups with a rebalance in progres
 PARKED_JOINS = gauge("kohort_group_parked_joins", "JoinGroup requests that wait for other members.")
 PARKED_SYNCS = gauge("kohort_group_parked_syncs", "SyncGroup requests that wait for the leader.")
 PENDING_IDS = gauge(
-    "kohort_group_pending_ids", "Member ids that were assigned and are not used yet."
+    "kohort_group_pending_ids", "Member ids that were assigned, but not used to join yet."
 )
 
 GROUP_REBALANCES = counter(
     "kafka_consumergroup_rebalances_total",
-    "Rebalances of the group that started, by what the broker saw and the group's protocol.",
+    "Rebalances of the group that started, by the observed cause and the group's protocol.",
     "consumergroup",
     "cause",
     "protocol",
 )
 GROUP_AVOIDED = counter(
     "kohort_consumergroup_rebalances_avoided_total",
-    "Joins that could have made the group rebalance and did not, by the stated reason.",
+    "Joins that could have started a rebalance of the group but did not, by the stated reason.",
     "consumergroup",
     "reason",
 )
@@ -99,7 +101,7 @@ GROUP_REMOVED = counter(
 )
 GROUP_STOPPED = counter(
     "kohort_consumergroup_stopped_seconds_total",
-    "How long members of the group were stopped by rebalances, summed over members.",
+    "Time that members of the group were stopped by rebalances, summed over members.",
     "consumergroup",
 )
 GROUP_MOVED = counter(
@@ -109,23 +111,24 @@ GROUP_MOVED = counter(
 )
 GROUP_WAITING_SINCE = gauge(
     "kohort_consumergroup_rebalance_waiting_since_seconds",
-    "When the group's unfinished rebalance started, in seconds since 1970; absent if there is none."
-    f" Under {OTHER}: the earliest of the rest.",
+    "Start time of the group's unfinished rebalance, in seconds since 1970; absent if there is "
+    f"none. Under {OTHER}: the earliest of the other groups.",
     "consumergroup",
 )
 
-HISTORY_RECORDS = gauge("kohort_rebalance_history_records", "Records in memory.")
-HISTORY_BYTES = gauge("kohort_rebalance_history_memory_bytes", "Memory of these records.")
+HISTORY_RECORDS = gauge("kohort_rebalance_history_records", "History records in memory.")
+HISTORY_BYTES = gauge("kohort_rebalance_history_memory_bytes", "Memory of the history records.")
 HISTORY_WAITING = gauge(
-    "kohort_rebalance_history_waiting", "Rebalances that have ended and wait for their record."
+    "kohort_rebalance_history_waiting",
+    "Rebalances that have ended, but whose record is not written yet.",
 )
 HISTORY_LOST = counter(
     "kohort_rebalance_history_lost_total",
-    "Records that could not be written to the history's topic.",
+    "History records that could not be written to __rebalance_history.",
 )
 HISTORY_DROPPED = counter(
     "kohort_rebalance_history_dropped_total",
-    "Rebalances without a record: too many at once, or a bug.",
+    "Rebalances without a history record, because there were too many at once or because of a bug.",
 )
 
 OVER_ALL: Final = (
@@ -164,7 +167,7 @@ SECTIONS: Final = (
         "The first `kohort.metrics.groups.max` groups that rebalance have series of their own; the "
         f"others are counted under `{OTHER}`. Their counts stay there when one of them gets series "
         "of its own, so that no counter decreases. A deleted group is shown for 15 more minutes; "
-        "if it comes back while there is room, its counters continue.",
+        "if it is created again before another group takes its series, its counters continue.",
         (
             GROUP_REBALANCES,
             GROUP_AVOIDED,

@@ -1,4 +1,4 @@
-"""Collectors of the events of the coordinator's groups."""
+"""Collectors of rebalances, offset commits and the rebalance history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Shown = list[tuple[str, GroupCounts]]
 
 
 class RebalanceCollector:
-    """Collector of the events in groups since the start."""
+    """Collector of the counts in `RebalanceMetrics`."""
 
     def __init__(
         self, rebalances: RebalanceMetrics, clock_s: Callable[[], float] = time.monotonic
@@ -87,15 +87,15 @@ class RebalanceCollector:
         yield single(catalogue.RUNNING, len(counts.running))
 
     def _collect_groups(self) -> Iterator[Metric]:
-        # Groups come and go between the written pieces, so the collection is copied before
+        # Groups are added and removed while a scrape is written, so the collection is copied before
         # iterating.
         shown = self._rebalances.by_group.shown(int(self._clock_s() * 1000))
         yield WideFamily(catalogue.GROUP_REBALANCES, _rebalance_rows(shown))
-        yield _by_label(catalogue.GROUP_AVOIDED, "reason", shown, lambda one: one.avoided)
-        yield _by_label(catalogue.GROUP_REMOVED, "cause", shown, lambda one: one.removed)
-        stopped = _group_rows(shown, lambda one: one.stopped_ms / 1000)
+        yield _by_label(catalogue.GROUP_AVOIDED, "reason", shown, lambda counts: counts.avoided)
+        yield _by_label(catalogue.GROUP_REMOVED, "cause", shown, lambda counts: counts.removed)
+        stopped = _group_rows(shown, lambda counts: counts.stopped_ms / 1000)
         yield WideFamily(catalogue.GROUP_STOPPED, stopped)
-        moved = _group_rows(shown, lambda one: one.partitions_moved)
+        moved = _group_rows(shown, lambda counts: counts.partitions_moved)
         yield WideFamily(catalogue.GROUP_MOVED, moved)
         since = self._waiting_since()
         yield WideFamily(
@@ -107,16 +107,18 @@ class RebalanceCollector:
         """Return the start of running rebalances as wall time in seconds, by group; for groups
         beyond the limit, the earliest.
 
-        Never visits more than twice as many groups as have their own counters.
+        Visits at most twice as many groups as have their own counters.
         """
         running, by_group = self._rebalances.running, self._rebalances.by_group
         since = {
-            group_id: one.since_wall_ms / 1000
+            group_id: rebalance.since_wall_ms / 1000
             for group_id in by_group.own()
-            if (one := running.get(group_id)) is not None
+            if (rebalance := running.get(group_id)) is not None
         }
-        # The earliest come first.
-        rest = (one for group_id, one in running.items() if not by_group.has_own(group_id))
+        # `running` has the earliest first.
+        rest = (
+            rebalance for group_id, rebalance in running.items() if not by_group.has_own(group_id)
+        )
         longest = next(rest, None)
         if longest is not None:
             since[OTHER] = longest.since_wall_ms / 1000

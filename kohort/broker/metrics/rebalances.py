@@ -1,4 +1,4 @@
-"""Counters of events in groups; an observer of the group coordinator and of its history."""
+"""Counts events of groups, as an observer of the group coordinator and of the rebalance history."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from kohort.groups.history.model import HistoryRecord
 
 PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
-"""Three seconds is the initial delay of a group, five minutes the usual limit for a rejoin."""
+"""Include 3 s, the default initial delay of a group, and 5 min, the usual rebalance timeout."""
 
 GROUPS_MAX_DEFAULT: Final = 1_000
 
 
 class Running:
-    """A running rebalance, until the group is Stable or Empty."""
+    """A rebalance in progress; it ends when the group is Stable or Empty."""
 
     __slots__ = ("began_ms", "is_syncing", "phase_began_ms", "since_wall_ms")
 
@@ -60,12 +60,12 @@ class RebalanceMetrics:
         self.offsets_expired = 0
         self.offsets_deleted = 0
         self.stopped_ms = 0
-        """Time that members stopped consuming, summed over them."""
+        """Time that members were stopped by rebalances, summed over members."""
         self.partitions_moved = 0
         self.join_phase = HistogramTally(PHASE_BOUNDS_S)
         self.sync_phase = HistogramTally(PHASE_BOUNDS_S)
         self.whole = HistogramTally(PHASE_BOUNDS_S)
-        """Durations from the first rebalance to Stable or Empty, superseded ones included."""
+        """Times from the start of a rebalance until Stable or Empty, with superseding ones."""
         self.running: dict[str, Running] = {}
         """Running rebalances by group, oldest first; dropped with the group."""
         self.by_group = CountsByGroup(groups_max)
@@ -77,7 +77,7 @@ class RebalanceMetrics:
         self._handlers[event.__class__](self, group_id, event, now)
 
     def on_record(self, record: HistoryRecord) -> None:
-        """Count what is known only from the complete record of a rebalance; a listener of the
+        """Count the values that only the complete record of a rebalance has; a listener of the
         history.
         """
         from kohort.groups.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.

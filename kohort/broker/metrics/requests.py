@@ -1,6 +1,6 @@
-"""Counters of requests, connections and bytes, updated by the edge and the dispatcher.
+"""Counters of requests, connections and bytes, updated by the network layer and the dispatcher.
 
-An answer costs one call of about half a microsecond, and a walk over its partitions if it has any;
+Counting a response takes about half a microsecond, and more if it has partitions to iterate over;
 see `error_counts`.
 """
 
@@ -11,12 +11,12 @@ from kohort.broker.metrics.error_counts import ErrorCounts, error_counter
 from kohort.broker.metrics.tally import HistogramTally
 
 DURATION_BOUNDS_S: Final = (0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 30.0, 120.0)
-"""Bounds of the buckets; few, because every api has them. The long ones are for requests that wait:
+"""Bounds of the buckets; few, because every API has them. The long ones are for requests that wait:
 a fetch for records (0.5 s in most clients), a join for the other members (minutes)."""
 
 
 class RequestMeter:
-    """The requests of one api in one version."""
+    """Counts the requests of one API in one version."""
 
     __slots__ = ("api", "duration", "errors", "version")
 
@@ -25,13 +25,13 @@ class RequestMeter:
         """Kafka's name, for example Produce or OffsetCommit."""
         self.version = version
         self.duration = HistogramTally(DURATION_BOUNDS_S)
-        """Seconds from the whole request to the answer, waiting included."""
+        """Seconds from the complete request to the response, including waits."""
         self.errors: ErrorCounts = {}
-        """Errors by code, without 0; an answer about many partitions counts once for each."""
+        """Errors by code, without 0; a response counts once for each failed partition."""
 
 
 class CertificateSource(Protocol):
-    """TLS of one listener; see `kohort.broker.security.tls_listener`."""
+    """The TLS certificate of one listener; see `kohort.broker.security.tls_listener`."""
 
     @property
     def listener(self) -> str: ...
@@ -42,14 +42,14 @@ class CertificateSource(Protocol):
 
 
 class UsersFileSource(Protocol):
-    """A file of users; see `kohort.broker.security.users_file`."""
+    """The users file; see `kohort.broker.security.users_file`."""
 
     @property
     def reload_failures(self) -> int: ...
 
 
 class EdgeMetrics:
-    """Counters of the edge, as plain numbers. Implements `kohort.broker.network.metrics`."""
+    """Counters of requests and connections. Implements `kohort.broker.network.metrics`."""
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, int], RequestMeter] = {}
@@ -58,7 +58,7 @@ class EdgeMetrics:
         self.rejected: dict[str, int] = {}
         """Requests that ended their connection, by reason."""
         self.denied: dict[tuple[str, str], int] = {}
-        """Denied requests, by api and type of resource."""
+        """Denied operations, by API and resource type."""
         self.connection_count = 0
         """Open connections."""
         self.opened_count = 0
@@ -72,14 +72,14 @@ class EdgeMetrics:
         self.sent_bytes = 0
 
     def request_meters(self) -> list[RequestMeter]:
-        """Return the meters in use, by api and version."""
+        """Return the meters, sorted by API and version."""
         return [meter for _, meter in sorted(self._meters.items())]
 
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """Count an answer; `response` is the message, or None if there is none, or none with
-        errors.
+        """Count a response; `response` is the message, or None if there is no response or it cannot
+        contain errors.
         """
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
@@ -90,7 +90,7 @@ class EdgeMetrics:
                 count_errors(response, meter.errors)
 
     def request_failed(self, api: str, version: int, error_code: int, duration_s: float) -> None:
-        """Count a request that failed as a whole, whatever the client is answered."""
+        """Count a request that failed as a whole, independent of its response."""
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
         meter.errors[error_code] = meter.errors.get(error_code, 0) + 1

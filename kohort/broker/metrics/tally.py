@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 class HistogramTally:
-    """Counts observations in fixed buckets, in 0.2 microseconds each."""
+    """Counts observations in fixed buckets; an observation takes 0.2 microseconds."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -30,7 +30,7 @@ class HistogramTally:
 
 
 class RecentMaximum:
-    """The largest value of the last one to two periods.
+    """The maximum of the last one to two periods.
 
     Unlike a maximum since the last scrape, it is the same for every scraper.
     """
@@ -65,8 +65,8 @@ class RecentMaximum:
 class RecentRate:
     """Growth rate of a counter in the last one to two periods, like Kafka's own rates.
 
-    The counter itself pays nothing: the rate is computed on request. If the last request was longer
-    ago, it is the mean since then.
+    Counting costs nothing more: the rate is computed on request. If the last request was longer
+    ago, the rate is the mean since then.
     """
 
     __slots__ = ("_current", "_period_s", "_previous")

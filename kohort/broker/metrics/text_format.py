@@ -1,9 +1,9 @@
-"""Writing metrics in Prometheus' text format and in OpenMetrics, in pieces.
+"""Writes metrics in Prometheus' text format and in OpenMetrics, in parts.
 
 prometheus-client has its own writers; they take 17 to 28 microseconds per sample and cannot pause,
-which for 10,000 partitions is two seconds without an answer to any client. These take one
-microsecond and yield a piece after every `SAMPLES_PER_PIECE`. Both read the same `Metric` objects,
-and the tests compare their output.
+so a scrape of 10,000 partitions would block all clients for two seconds. These take one
+microsecond and yield a part after every `SAMPLES_PER_PART` lines. Both read the same `Metric`
+objects, and the tests compare their output.
 """
 
 import math
@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 
 from kohort.broker.metrics.families import Labels, label_text
 
-SAMPLES_PER_PIECE: Final = 250
+SAMPLES_PER_PART: Final = 250
 
 
 class TextFormat(Enum):
@@ -26,7 +26,7 @@ class TextFormat(Enum):
 
 
 def write(metrics: Iterable[Metric], text_format: TextFormat) -> Iterator[bytes]:
-    """Yield the exposition in pieces; each takes a quarter of a millisecond."""
+    """Yield the exposition in parts; each takes a quarter of a millisecond."""
     lines: list[str] = []
     for metric in metrics:
         lines.append(_head(metric, text_format))
@@ -36,7 +36,7 @@ def write(metrics: Iterable[Metric], text_format: TextFormat) -> Iterator[bytes]
             value = sample.value
             number = value if isinstance(value, int) else _number(value)
             lines.append(f"{sample.name}{text} {number}\n")
-            if len(lines) >= SAMPLES_PER_PIECE:
+            if len(lines) >= SAMPLES_PER_PART:
                 yield "".join(lines).encode()
                 lines.clear()
     if text_format is TextFormat.OPENMETRICS:

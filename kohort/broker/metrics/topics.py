@@ -115,7 +115,7 @@ class TopicCollector:
         return {TOPICS: self._seen.folded_topics, PARTITIONS: self._seen.folded_partitions}
 
     async def refresh(self, time_slice: Slice) -> None:
-        """Sample every partition, with pauses, so that no two are sampled at the same moment."""
+        """Sample every partition in time slices, so at slightly different times."""
         seen = _Seen()
         late_before_ms = self._late_before_ms()
         budget = SeriesBudget(self._partitions_max)
@@ -127,10 +127,10 @@ class TopicCollector:
             sample.partition_count += len(topic.partitions)
             for index in range(len(topic.partitions)):
                 partition = open_partition(self._topics, topic, index)
-                seen_partition = _look_at(topic.name, index, partition)
+                seen_partition = _sample(topic.name, index, partition)
                 if partition is not None:
                     sample.appended_bytes += partition.visible_bytes
-                    _look_at_producers(partition, seen, late_before_ms)
+                    _count_producers(partition, seen, late_before_ms)
                 if has_series:
                     seen.partitions.append(seen_partition)
                 else:
@@ -154,7 +154,7 @@ class TopicCollector:
         self._seen = seen
 
     def forget(self) -> None:
-        """Drop the samples; until the next refresh there is nothing to collect."""
+        """Drop the samples; `collect` returns none until the next refresh."""
         self._seen = _Seen()
 
     def collect(self) -> Iterator[Metric]:
@@ -181,7 +181,7 @@ def _rows(
     return lambda: ((sample.labels, value_of(sample)) for sample in samples)
 
 
-def _look_at(topic: str, index: int, partition: Partition | None) -> PartitionSample:
+def _sample(topic: str, index: int, partition: Partition | None) -> PartitionSample:
     labels = _labels(topic, str(index))
     if partition is None:
         return PartitionSample(labels, 0, 0, 0, 0, in_sync=1)
@@ -198,12 +198,12 @@ def _look_at(topic: str, index: int, partition: Partition | None) -> PartitionSa
     )
 
 
-def _look_at_producers(partition: Partition, seen: _Seen, late_before_ms: int) -> None:
+def _count_producers(partition: Partition, seen: _Seen, late_before_ms: int) -> None:
     producers = partition.log.loaded_producers
     if producers is None:
         return
     seen.producer_count += len(producers)
-    # Kafka also uses the first one, which holds consumers back.
+    # As in Kafka, only the first open transaction counts, which determines the last stable offset.
     last_ms = producers.first_open_last_ms
     seen.late_partitions += last_ms is not None and last_ms < late_before_ms
 

@@ -13,11 +13,11 @@ OPEN = gauge(
 )
 OLDEST_SINCE = gauge(
     "kohort_transactions_oldest_since_seconds",
-    "When the oldest open transaction began, in seconds since 1970; absent if there is none.",
+    "Start time of the oldest open transaction, in seconds since 1970; absent if none is open.",
 )
 STUCK = gauge(
     "kohort_transactions_stuck",
-    "Decided transactions that wait for a partition that cannot take its marker.",
+    "Decided transactions with a partition to which the marker cannot be written.",
 )
 IDS = gauge("kohort_transactional_ids", "Known transactional ids.")
 IDS_FORGOTTEN = counter(
@@ -44,13 +44,13 @@ DURATION = histogram(
 )
 SUPERSEDED = counter(
     "kohort_transaction_markers_superseded_total",
-    "Markers that a partition refused because it had a later one.",
+    "Markers that a partition rejected because it had a later one.",
 )
 RECONCILED = counter(
     "kohort_transactions_reconciled_total",
-    "Transactions that were open in a partition at a start after a crash although "
-    "the coordinator's log said otherwise, and were ended there or restored to "
-    "their id.",
+    "Transactions that were open in a partition at a start after a crash, but not "
+    "in the coordinator's log; they were ended in the partition or restored to "
+    "their transactional id.",
 )
 APPEND_FAILURES = counter(
     "kohort_transaction_append_failures_total",
@@ -75,21 +75,19 @@ PRODUCER_IDS = gauge(
 )
 PARTITION_LOAD_MAX = gauge(
     f"{_COORDINATOR}_partition_load_time_max",
-    "Longest time that the start took to read one partition of __transaction_state, "
-    "in milliseconds.",
+    "Longest time to load one partition of __transaction_state at the start, in milliseconds.",
 )
 PARTITION_LOAD_AVG = gauge(
     f"{_COORDINATOR}_partition_load_time_avg",
-    "The same, as the mean over all partitions that have records.",
+    "Mean time to load a partition of __transaction_state at the start, over those with records.",
 )
 
 SECTIONS: Final = (
     Section(
         "Transactions",
-        "`/transactions` and `kohort transactions why` show which transaction holds "
-        "consumers back; see exactly-once.md. There is no queue of markers and no "
-        "verification between brokers, so Kafka's metrics for these have no "
-        "counterpart.",
+        "`/transactions` and `kohort transactions why` show which transaction blocks "
+        "consumers; see exactly-once.md. Kafka's metrics about the queue of markers and about "
+        "verification between brokers do not exist here, because a single broker has neither.",
         (
             OPEN,
             OLDEST_SINCE,

@@ -26,7 +26,7 @@ FORGOTTEN: Final = ("expired", "evicted")
 
 
 class TransactionCollector:
-    """Collector of the transactional ids; reads them when it collects, which is quick."""
+    """Collector of the transactional ids and the outcomes of transactions."""
 
     def __init__(self, transactions: TransactionHost, metrics: TransactionMetrics) -> None:
         self._transactions = transactions

@@ -1,4 +1,4 @@
-"""Counters updated at the ends of transactions; the host of the ids counts the rest itself."""
+"""Durations of transactions; `TransactionHost` has the other counters."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from kohort.broker.metrics.tally import HistogramTally
 from kohort.protocol.records.control import ControlType
 
 DURATION_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
-"""Bounds of the buckets: a minute is the usual timeout of a transaction, a quarter of an hour the
-longest by default."""
+"""Bounds of the buckets, in seconds: 60 is the usual transaction timeout, 900 the default of the
+longest allowed one."""
 
 RESULTS: Final = {ControlType.COMMIT: "commit", ControlType.ABORT: "abort"}
 
 
 class TransactionMetrics:
-    """Durations since the start; an observer of the transactions."""
+    """Counts durations since the start, as an observer of the transactions."""
 
     def __init__(self) -> None:
         self.durations: Final = {result: HistogramTally(DURATION_BOUNDS_S) for result in RESULTS}
 
     def on_transaction_ended(self, result: ControlType, duration_ms: int) -> None:
-        """Count a transaction of which all markers are written."""
+        """Count a transaction whose markers have all been written."""
         self.durations[result].observe(duration_ms / 1_000)

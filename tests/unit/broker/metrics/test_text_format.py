@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kohort.broker.metrics.families import Family, Labels, WideFamily
 from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
-from kohort.broker.metrics.text_format import SAMPLES_PER_PIECE, TextFormat, write
+from kohort.broker.metrics.text_format import SAMPLES_PER_PART, TextFormat, write
 
 AWKWARD = ["", "plain", 'quote"', "back\\slash", "new\nline", "ünï✓", '{a="b"}', "\\n", " "]
 
@@ -92,22 +92,22 @@ def test_labels_read_back_as_they_were() -> None:
 
 def test_a_piece_is_never_longer_than_agreed() -> None:
     pieces = list(write([wide("gauge", 10_000)], TextFormat.PROMETHEUS))
-    assert len(pieces) > 10_000 // SAMPLES_PER_PIECE
-    assert max(piece.count(b"\n") for piece in pieces) <= SAMPLES_PER_PIECE + 2
+    assert len(pieces) > 10_000 // SAMPLES_PER_PART
+    assert max(piece.count(b"\n") for piece in pieces) <= SAMPLES_PER_PART + 2
 
 
 def test_samples_of_a_wide_family_are_made_while_it_is_written_and_no_sooner() -> None:
     made = []
 
     def rows() -> "object":
-        for row in range(10 * SAMPLES_PER_PIECE):
+        for row in range(10 * SAMPLES_PER_PART):
             made.append(row)
             yield Labels({"topic": str(row)}), row
 
     family = WideFamily(MetricInfo("kohort_wide", "gauge", ("topic",), "Doc."), rows)  # type: ignore[arg-type]
     pieces = write([family], TextFormat.PROMETHEUS)
     next(pieces)
-    assert 0 < len(made) <= SAMPLES_PER_PIECE
+    assert 0 < len(made) <= SAMPLES_PER_PART
 
 
 @pytest.mark.parametrize(
