@@ -19,7 +19,7 @@ def parse_super_users(text: str) -> tuple[str, ...]:
 
 
 def super_users_problem(text: str) -> str | None:
-    """Why the list of principals is invalid, as in Kafka; None if it is valid.
+    """Return why the list of principals is invalid, as in Kafka; None if it is valid.
 
     The reason does not contain names.
     """
@@ -30,7 +30,7 @@ def super_users_problem(text: str) -> str | None:
 
 
 def super_users_warnings(text: str) -> Iterator[str]:
-    """Warn of valid principals that probably match no user."""
+    """Yield warnings about valid principals that probably match no user."""
     for number, principal in enumerate(parse_super_users(text), 1):
         kind, _, name = principal.partition(":")
         if not name:

@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 
 def replaced(configs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """The configs of AlterConfigs, which replace all others. Raises KafkaError(INVALID_REQUEST)."""
+    """Return the configs after AlterConfigs, which replaces all of them. Raises KafkaError."""
     return altered({}, [Change(name, Operation.SET, value) for name, value in configs], {}, str)
 
 
@@ -44,7 +44,7 @@ def altered(
     settings: Mapping[str, Setting],
     default: Callable[[str], str],
 ) -> dict[str, str]:
-    """The configs after the changes.
+    """Return the configs after the changes.
 
     ``default`` returns the text of a list config that is not set. Raises KafkaError with
     INVALID_REQUEST, or INVALID_CONFIG for an operation that the config's type does not support.

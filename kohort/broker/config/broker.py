@@ -78,7 +78,7 @@ class BrokerConfig(
         return tuple(endpoint for endpoint in endpoints if endpoint.listener not in controllers)
 
     def protocol_of(self, listener: str) -> str:
-        """Security protocol of one of the listeners, by its name in upper case."""
+        """Return the security protocol of a listener, by its name in upper case."""
         return parse_protocol_map(self.listener_security_protocol_map)[listener]
 
     @property
@@ -93,7 +93,7 @@ class BrokerConfig(
 
 
 def effective_ms(config: BrokerConfig, name: str) -> int | None:
-    """Value in milliseconds of a setting, or of the first fallback that is set; None if none is."""
+    """Return a setting, or its first fallback that is set, in milliseconds; None if none is set."""
     known = settings_of(BrokerConfig)
     wanted: str | None = name
     while wanted is not None:
@@ -109,7 +109,7 @@ def effective_ms(config: BrokerConfig, name: str) -> int | None:
 
 
 def problems(config: BrokerConfig) -> list[str]:
-    """Errors in combinations of settings."""
+    """Return the errors in combinations of settings."""
     errors = []
     if config.broker_id not in {-1, config.node_id}:
         errors.append(
@@ -139,7 +139,7 @@ def problems(config: BrokerConfig) -> list[str]:
 
 
 def warnings_about(config: BrokerConfig) -> list[str]:
-    """Probable mistakes that do not prevent a start, because Kafka starts with them."""
+    """Return probable mistakes that do not prevent a start, because Kafka accepts them."""
     warnings = list(super_users_warnings(config.super_users))
     if len(config.named_directories) > 1:
         warnings.append(

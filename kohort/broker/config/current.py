@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with the numbers of DescribeConfigs."""
+    """The source of a value, with the numbers of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -59,7 +59,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A value from one of the sources of a config; a tuple of them is in order of precedence."""
+    """A value of a config from one source. Lists of synonyms are in order of precedence."""
 
     name: str
     value: str | None
@@ -108,11 +108,11 @@ class CurrentConfig:
         return str(self.loaded.config.node_id)
 
     def set_at_run_time(self, broker: str) -> dict[str, str]:
-        """The dynamic configs of this broker's id; with an empty id the cluster-wide defaults."""
+        """Return this broker's dynamic configs; if `broker` is empty, the cluster-wide defaults."""
         return dict(self._for_all if broker == "" else self._for_this)
 
     def check(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Raise ValueError if these dynamic configs would be invalid; `broker` as above."""
+        """Raise ValueError if these dynamic configs would be invalid; see `set_at_run_time`."""
         config = self._candidate(broker, configs, strict=True)
         own = self._own(configs if broker else self._for_this)
         before = [self.value_of(name) for name in PER_BROKER]
@@ -126,7 +126,7 @@ class CurrentConfig:
             check(config, own)
 
     def replace(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configs by others that have been checked."""
+        """Replace the dynamic configs by ones that `check` has accepted."""
         self.config = self._candidate(broker, configs, strict=False)
         if broker == "":
             self._for_all = self._always_set() | dict(configs)
@@ -143,7 +143,7 @@ class CurrentConfig:
     def of_listener(
         self, listener: str, mechanism: str = "", own: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """The config in force for a listener, or a mechanism of it; with `own`, if given."""
+        """Return the config of a listener, or of a SASL mechanism; `own` replaces its settings."""
         return of_listener(self.config, self.own if own is None else own, listener, mechanism)
 
     def add_own_check(self, check: OwnCheck) -> None:
@@ -159,7 +159,7 @@ class CurrentConfig:
         self._listeners.append(listener)
 
     def value_of(self, name: str) -> Value:
-        """The value in force of a broker setting, including settings without effect."""
+        """Return the value in force of a broker setting, with or without an effect here."""
         known = BROKER_SETTINGS.get(name)
         if known is not None:
             value: Value = getattr(self.config, known.attribute)
@@ -210,7 +210,7 @@ class CurrentConfig:
         return dataclasses.replace(self.loaded.config, **kept)  # type: ignore[arg-type]
 
     def describe_broker(self) -> Iterator[ConfigEntry]:
-        """All settings of this broker except internal ones, including those without effect."""
+        """Yield all settings of this broker except internal ones, also those without effect."""
         for known in BROKER_SETTINGS.values():
             if not known.declared.internal:
                 text = known.format(getattr(self.config, known.attribute))
@@ -239,7 +239,7 @@ class CurrentConfig:
                 yield dataclasses.replace(entry, name=name)
 
     def describe_all_brokers(self) -> Iterator[ConfigEntry]:
-        """The cluster-wide dynamic defaults."""
+        """Yield the cluster-wide dynamic defaults."""
         for name, text in self._for_all.items():
             known = BROKER_SETTINGS.get(name) or ignored_setting(name)
             if known is not None:
@@ -247,7 +247,7 @@ class CurrentConfig:
                 yield _entry(known, text, synonyms, read_only=False)
 
     def describe_topic(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-        """All configs of a topic that has these overrides."""
+        """Yield all configs of a topic with these overrides."""
         values = parse_overrides(overrides)
         for name, known in TOPIC_SETTINGS.items():
             if known.declared.internal and name not in values:
@@ -263,7 +263,7 @@ class CurrentConfig:
             yield _entry(known, known.format(value), synonyms, read_only=False)
 
     def _synonyms(self, name: str, *fallbacks: str) -> tuple[Synonym, ...]:
-        """Values of a setting and of those it falls back to; the first is in force.
+        """Return the values of a setting and of its fallbacks; the first is in force.
 
         As in Kafka, values before the first one with the exact ``name`` are left out, so
         log.retention.ms has no synonyms if only log.retention.hours is set.
@@ -305,7 +305,7 @@ class CurrentConfig:
 
 
 def known_setting(name: str) -> Setting:
-    """A broker setting, with or without an effect here; raises InvalidValueError."""
+    """Return a broker setting, with or without an effect here. Raises InvalidValueError."""
     known = BROKER_SETTINGS.get(name) or ignored_setting(name)
     if known is None:
         raise InvalidValueError(name, "", "unknown setting")
@@ -314,13 +314,13 @@ def known_setting(name: str) -> Setting:
 
 @cache
 def all_broker_settings() -> Mapping[str, Setting]:
-    """All broker settings by name, with or without an effect here."""
+    """Return all broker settings by name, with or without an effect here."""
     ignored = {name: entry.setting for name, entry in ignored_settings().items()}
     return {**ignored, **BROKER_SETTINGS}
 
 
 def ignored_setting(name: str) -> Setting | None:
-    """A broker setting without an effect here; None for other names."""
+    """Return a broker setting without an effect here; None for other names."""
     ignored = ignored_settings().get(name)
     return None if ignored is None else ignored.setting
 
@@ -354,7 +354,7 @@ def _entry(
 
 
 def documentation_of(known: Setting) -> str:
-    """Description of a setting, which mentions if it has no effect."""
+    """Return the description of a setting, with a remark if it has no effect."""
     if known.declared.honoured:
         return known.declared.doc
     return f"Accepted and stored, without effect here. {known.declared.doc}"
@@ -362,7 +362,7 @@ def documentation_of(known: Setting) -> str:
 
 @cache
 def _untouched(name: str) -> ConfigEntry:
-    """An ignored setting with its default value; cached, because there are hundreds of them."""
+    """Return an ignored setting with its default value; cached, because there are hundreds."""
     known = known_setting(name)
     text = known.format(known.default)
     synonyms = () if text is None else (Synonym(name, text, ConfigSource.DEFAULT),)
@@ -371,7 +371,7 @@ def _untouched(name: str) -> ConfigEntry:
 
 @cache
 def _chains() -> dict[str, tuple[str, ...]]:
-    """For each broker setting the names that can provide its value, in order of precedence."""
+    """Return for each broker setting the names that can provide its value, by precedence."""
     following = {
         name: known.declared.falls_back_to
         for name, known in BROKER_SETTINGS.items()

@@ -66,7 +66,7 @@ break a promise, such as `remote.storage.enable=true`.
 
 
 def document() -> str:
-    """The text of the document."""
+    """Return the text of docs/configuration.md."""
     return "\n".join([_HEAD, *_broker_tables(), *_topic_tables(), *_ignored_lists()])
 
 

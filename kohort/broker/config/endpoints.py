@@ -63,7 +63,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def endpoints_problem(items: tuple[str, ...]) -> str | None:
-    """Check of ``listeners``: an error, or None."""
+    """Return the error in a value of ``listeners``; None if it is valid."""
     try:
         endpoints = parse_endpoints(items)
     except ValueError as error:
@@ -74,7 +74,7 @@ def endpoints_problem(items: tuple[str, ...]) -> str | None:
 
 
 def advertised_problem(items: tuple[str, ...] | None) -> str | None:
-    """Check of ``advertised.listeners``: an error, or None."""
+    """Return the error in a value of ``advertised.listeners``; None if it is valid."""
     try:
         endpoints = parse_endpoints(items or ())
     except ValueError as error:
@@ -87,7 +87,7 @@ def advertised_problem(items: tuple[str, ...] | None) -> str | None:
 
 
 def protocol_map_problem(text: str) -> str | None:
-    """Check of ``listener.security.protocol.map``: an error, or None."""
+    """Return the error in a value of ``listener.security.protocol.map``; None if it is valid."""
     try:
         parse_protocol_map(text)
     except ValueError as error:
@@ -96,7 +96,7 @@ def protocol_map_problem(text: str) -> str | None:
 
 
 def ip_overrides_problem(text: str) -> str | None:
-    """Check of ``max.connections.per.ip.overrides``: an error, or None."""
+    """Return the error in a value of ``max.connections.per.ip.overrides``; None if it is valid."""
     try:
         parse_ip_overrides(text)
     except ValueError as error:

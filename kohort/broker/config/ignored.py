@@ -18,12 +18,12 @@ _FILE: Final = Path(__file__).with_name("ignored.txt")
 
 
 class Rule(StrEnum):
-    """What Kafka requires of a change at run time besides a value of the right type and range."""
+    """Kafka's conditions for a change at run time, besides the type and range of the value."""
 
     PER_BROKER = "per-broker"
-    """Can be set for one broker, not as the default of all."""
+    """Can be set for one broker, but not cluster-wide."""
     THREADS = "threads"
-    """A number of threads, which at most halves or doubles."""
+    """A number of threads; a change can at most halve or double it."""
 
 
 _RULES: Final = {rule.value: rule for rule in Rule}
@@ -37,7 +37,7 @@ class Ignored(NamedTuple):
 
 
 def why_ignored(name: str) -> str | None:
-    """Why a setting of Kafka has no effect here; None for any other name."""
+    """Return why a Kafka setting has no effect here; None for other names."""
     reason = ignored_names().get(name)
     if reason is not None:
         return reason
@@ -47,26 +47,26 @@ def why_ignored(name: str) -> str | None:
 
 @cache
 def ignored_names() -> Mapping[str, str]:
-    """The reason of each ignored setting, by name."""
+    """Return the reasons why settings are ignored, by name."""
     return {line.partition(" ")[0]: reason for line, reason in _lines() if line[-1] != "*"}
 
 
 @cache
 def ignored_prefixes() -> Mapping[str, str]:
-    """The reasons of families of ignored settings, by their common prefix."""
+    """Return the reasons why families of settings are ignored, by their common prefix."""
     return {line.removesuffix("*"): reason for line, reason in _lines() if line[-1] == "*"}
 
 
 @cache
 def ignored_settings() -> Mapping[str, Ignored]:
-    """The ignored settings that Kafka describes, or accepts at run time, by name."""
+    """Return the ignored settings that Kafka describes or accepts at run time, by name."""
     settings = [_parse(line, reason) for line, reason in _lines() if " " in line]
     return {ignored.setting.name: ignored for ignored in settings}
 
 
 @cache
 def _lines() -> tuple[tuple[str, str], ...]:
-    """Lines of the file, each with the heading of its section, the reason."""
+    """Return the lines of the file, each with its section's heading, which is the reason."""
     lines: list[tuple[str, str]] = []
     reason = ""
     for line in _FILE.read_text(encoding="utf-8").splitlines():

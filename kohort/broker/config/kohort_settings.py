@@ -8,9 +8,9 @@ AUTHENTICATIONS: Final = ("none", "basic", "bearer")
 
 
 def authentication_problem(ways: tuple[str, ...]) -> str | None:
-    """Check of `kohort.http.authentication`: an error, or None."""
+    """Return the error in a value of `kohort.http.authentication`; None if it is valid."""
     if not ways or not set(ways) <= set(AUTHENTICATIONS):
-        return f"must be of {', '.join(AUTHENTICATIONS)}"
+        return f"must be a list of {', '.join(AUTHENTICATIONS)}"
     if "none" in ways and len(ways) > 1:
         return "none cannot be combined with others"
     return None
@@ -50,7 +50,7 @@ class KohortSettings(Settings):
         doc="Additional names that requests to these two ports may have in their Host "
         "header. Addresses, this machine's names, names without a dot, and names that "
         "cannot be registered, such as `.local` and `.svc`, are always allowed. Other "
-        "names are refused, so that a web page cannot read these ports through its "
+        "names are refused, so that a web page cannot read these ports through a "
         "user's browser (DNS rebinding).",
     )
     kohort_http_authentication: List = setting(
@@ -58,7 +58,7 @@ class KohortSettings(Settings):
         check=authentication_problem,
         doc="How clients of these ports authenticate: `basic` (the users' passwords), "
         "`bearer` (tokens, by `listener.name.http.sasl.oauthbearer.*`) or both; their "
-        "rights then decide what they see. `none` shows everything to all; with an "
+        "rights then decide what they see. `none` shows everything to everyone; with an "
         "authorizer and an address that other machines can reach, it has to be set.",
     )
     kohort_metrics_partitions_max: Int = setting(
@@ -128,14 +128,14 @@ class KohortSettings(Settings):
         100,
         at_least=1,
         at_most=100_000,
-        doc="Number of rebalances, including avoided ones, that are remembered for each group.",
+        doc="Number of rebalances, including avoided ones, that are kept in memory for each group.",
     )
     kohort_rebalance_history_memory_bytes: Long = setting(
         64 << 20,
         at_least=1 << 20,
         doc="Memory for these records over all groups; beyond this limit, the oldest "
-        "records of deleted groups are dropped, then those of the groups that have been "
-        "quiet longest.",
+        "records of deleted groups are dropped, then those of the groups whose last rebalance "
+        "is oldest.",
     )
     kohort_rebalance_history_retention_ms: Long = setting(
         30 * 86_400_000,
@@ -179,7 +179,7 @@ class KohortSettings(Settings):
     kohort_log_level: String = setting(
         "INFO",
         one_of=("DEBUG", "INFO", "WARNING", "ERROR"),
-        doc="Least severe messages that the broker's log shows.",
+        doc="Lowest severity of the messages that are logged.",
     )
     kohort_log_format: String = setting(
         "text",

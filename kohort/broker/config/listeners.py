@@ -48,11 +48,11 @@ _DYNAMIC: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.", "max.connecti
 PER_LISTENER: Final = frozenset(
     name for name in settings_of(BrokerConfig) if name.startswith(_DYNAMIC[:3])
 )
-"""Can be changed at run time for a listener, not for all of them."""
+"""Can be changed at run time for one listener, but not for all listeners at once."""
 
 PER_BROKER: Final = ("ssl.client.auth", "sasl.jaas.config")
-"""Can be changed at run time for a broker, not cluster-wide; applies to its listeners without the
-setting."""
+"""Can be changed at run time for one broker, but not cluster-wide; applies to listeners without
+this setting of their own."""
 
 CONVERSION: Final = (
     "keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12, and "
@@ -79,7 +79,7 @@ class OwnSetting(NamedTuple):
 
 
 def canonical(name: str) -> str:
-    """The name with its listener and mechanism, if any, in lower case."""
+    """Return the name with its listener and mechanism, if any, in lower case."""
     if not name.startswith(PREFIX):
         return name
     listener, dot, rest = name.removeprefix(PREFIX).partition(".")
@@ -90,7 +90,7 @@ def canonical(name: str) -> str:
 
 
 def own_setting(name: str) -> OwnSetting | None:
-    """Parse a name; None if it is not a setting of listeners."""
+    """Parse a name; None if it is not a listener's setting."""
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
@@ -114,7 +114,8 @@ def _is_of_listeners(name: str) -> bool:
 def of_listener(
     config: BrokerConfig, own: Mapping[str, str], listener: str, mechanism: str = ""
 ) -> BrokerConfig:
-    """The config of a listener, or of one mechanism of it. `own` are texts by full name.
+    """Return the config of a listener, or of one mechanism of it. `own` has the listeners' settings
+    as texts, by full name.
 
     Raises InvalidValueError.
     """
@@ -154,7 +155,7 @@ def _mechanism_of(name: str) -> str:
 def own_problems(
     config: BrokerConfig, own: Mapping[str, str], origins: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Errors in listeners' settings, each with its name; and with its source, given `origins`."""
+    """Return the errors in listeners' settings, each with its name and, if given, its origin."""
     listeners = _listeners(config)
     errors = []
     for name, text in own.items():
@@ -175,7 +176,7 @@ def own_problems(
 
 
 def _own_problem(name: str, text: str, listeners: Collection[str]) -> str | None:
-    """Error in a listener's setting by itself; None if valid."""
+    """Return the error in a single listener's setting; None if it is valid."""
     known = own_setting(name)
     if known is None:
         return f"unknown listener setting {name}{_hint(name)}"
@@ -195,7 +196,7 @@ def _own_problem(name: str, text: str, listeners: Collection[str]) -> str | None
 
 
 def why_without_effect(config: BrokerConfig, name: str) -> str | None:
-    """Why a listener's setting has no effect, although Kafka would accept it.
+    """Return why a listener's setting has no effect, although Kafka would accept it.
 
     None if it has an effect, or if its name or its listener is misspelt, which is an error.
     """
@@ -211,13 +212,13 @@ def why_without_effect(config: BrokerConfig, name: str) -> str | None:
 
 
 def _listeners(config: BrokerConfig) -> set[str]:
-    """The names of listeners that may have settings, in upper case."""
+    """Return the names of the listeners that may have settings, in upper case."""
     controllers = {name.upper() for name in config.controller_listener_names}
     return {endpoint.listener for endpoint in config.listener_endpoints} | controllers | {HTTP}
 
 
 def _hint(name: str) -> str:
-    """A suggestion for an unknown setting of a listener; empty if it resembles none."""
+    """Return a suggestion for an unknown listener setting; empty if it resembles none."""
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
     mechanism = next((known for known in _LOWER if rest.startswith(f"{known}.")), None)
     bare = rest if mechanism is None else rest.removeprefix(f"{mechanism}.")
@@ -316,7 +317,7 @@ def tls_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
     if config.ssl_keystore_location is None and inline == (None, None):
         yield f"{who} needs ssl.keystore.location, or the key itself in ssl.keystore.key"
     elif (inline[0] is None) != (inline[1] is None):
-        yield f"{who}: ssl.keystore.key and ssl.keystore.certificate.chain go together"
+        yield f"{who}: ssl.keystore.key and ssl.keystore.certificate.chain must be set together"
     elif config.ssl_keystore_location is not None and inline[0] is not None:
         yield f"{who}: ssl.keystore.location and ssl.keystore.key cannot both be set"
     trust = config.ssl_truststore_location, config.ssl_truststore_certificates

@@ -123,7 +123,7 @@ class LoadedConfig:
     """Listeners' settings by full name, with their sources."""
 
     def of_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
-        """The config of a listener, or of one mechanism of it."""
+        """Return the config of a listener, or of one SASL mechanism of it."""
         return of_listener(self.config, self.own, listener, mechanism)
 
 
@@ -133,10 +133,10 @@ def load(
     overrides: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> LoadedConfig:
-    """Read all sources; raises ConfigError."""
+    """Load the configuration from all sources. Raises ConfigError."""
     wrong: list[str] = []
     warnings: list[str] = []
-    # Later entries win, so the sources come in rising precedence.
+    # Later entries override earlier ones, so the sources are in ascending order of precedence.
     sources = [
         *_from_file(file, wrong),
         *_from_environment(environment or {}),
@@ -153,7 +153,7 @@ def load(
         elif why_ignored(value.name):
             ignored[value.name] = value
         else:
-            _judge_unknown(value, wrong, warnings)
+            _report_unknown(value, wrong, warnings)
     passwords = {name: value for name, value in (given | given_own).items() if _is_password(name)}
     warnings += (
         f"{_OVERRIDE} {name}: every user of this machine can see it in the list of processes; set"
@@ -253,7 +253,7 @@ def _is_password(name: str) -> bool:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[GivenValue]:
-    # Later entries win, so KAFKA_X overrides KAFKA_CFG_X.
+    # Later entries override earlier ones, so KAFKA_X overrides KAFKA_CFG_X.
     for variable in sorted(environment, key=lambda name: not name.startswith(_BITNAMIS)):
         name = _name_of(variable)
         if name is not None and not _is_of_a_service(variable, environment[variable]):
@@ -261,7 +261,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[GivenValue]:
 
 
 def _name_of(variable: str) -> str | None:
-    """Name of the setting that a variable sets; None for variables of other programs."""
+    """Return the name of the setting that a variable sets; None for variables of other programs."""
     if variable in _OF_THE_PIPELINE:
         return None
     if variable.startswith("KAFKA_"):
@@ -284,7 +284,7 @@ def _is_of_a_service(variable: str, text: str) -> bool:
     return match[0] != "_PORT" or _SERVICE_URL.match(text) is not None
 
 
-def _judge_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> None:
+def _report_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> None:
     """Report a name that no Kafka release has: an error if it is a misspelt setting, otherwise a
     warning.
     """
@@ -299,7 +299,7 @@ def _judge_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> 
 
 
 def _meant_by(name: str) -> str | None:
-    """The setting with an effect that a name is a misspelling of, or None."""
+    """Return the setting that the name is a misspelling of; None if it resembles none."""
     known = [
         name for name, setting in settings_of(BrokerConfig).items() if setting.declared.honoured
     ]
@@ -312,7 +312,7 @@ def _meant_by(name: str) -> str | None:
 
 
 def _shown(name: str) -> str:
-    """A name as text for an error: shortened, escaped, and hidden if it may be part of a key."""
+    """Format a name for an error: shortened, escaped, and hidden if it may be part of a key."""
     if "." not in name and len(name) > _SHOWN_MAX:
         return f"with a name of {len(name)} characters and no dot"
     return name[: 2 * _SHOWN_MAX] if _PLAIN.fullmatch(name) else ascii(name[: 2 * _SHOWN_MAX])

@@ -1,4 +1,4 @@
-"""Settings of the edge: listeners, sockets, connections."""
+"""Settings of the network: listeners, sockets, connections."""
 
 from kohort.broker.config.endpoints import (
     advertised_problem,
@@ -16,8 +16,8 @@ class NetworkSettings(Settings):
         ("PLAINTEXT://localhost:9092",),
         check=endpoints_problem,
         doc="Addresses to accept connections at, as NAME://host:port. An empty host means "
-        "every interface, port 0 any free port. Kafka's default is every interface; "
-        "because PLAINTEXT does not authenticate clients, ours is this machine only.",
+        "every interface, port 0 any free port. Kafka's default is every interface. The default "
+        "here is this machine only, because PLAINTEXT does not authenticate clients.",
     )
     advertised_listeners: List | None = setting(
         None,

@@ -20,10 +20,11 @@ _AT_START_ONLY: Final = {
     "listener.security.protocol.map": "listeners are opened when the broker starts",
     "cordoned.log.dirs": "there is one data directory, and new partitions need it",
 }
-"""Settings that are dynamic in Kafka, and why not here."""
+"""Settings that are dynamic in Kafka but not here, with the reason."""
 
 _AT_LEAST_ONE: Final = ("max.connections", "max.connection.creation.rate")
-"""Zero is accepted only at the start, because nobody could connect to undo it."""
+"""Settings whose value 0 is accepted only at the start, because no client could connect to undo
+it."""
 
 _ORDERED: Final = tuple(
     (f"{family}.{first}", f"{family}.{second}")
@@ -33,7 +34,7 @@ _ORDERED: Final = tuple(
         ("assignment.interval.ms", "max.assignment.interval.ms"),
     )
 )
-"""The first must not exceed the second."""
+"""Pairs of settings of which the first must not exceed the second."""
 
 _AS_RETENTION: Final = -2
 _NO_LIMIT: Final = -1

@@ -20,7 +20,7 @@ TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 
 def store_type_problem(text: str) -> str | None:
-    """Check of the store types: an error, or None."""
+    """Return the error in a store type; None if it is valid."""
     return None if text in STORE_TYPES else f"must be one of {', '.join(STORE_TYPES)}"
 
 
@@ -29,7 +29,7 @@ LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLogi
 
 
 def jaas_problem(text: str) -> str | None:
-    """Check of `sasl.jaas.config`: an error, without any of its values, or None."""
+    """Return the error in a `sasl.jaas.config`, without its values; None if it is valid."""
     if not text:
         return None
     try:
@@ -77,8 +77,8 @@ class SecuritySettings(Settings):
     ssl_truststore_location: String | None = setting(
         None,
         dynamic=True,
-        doc="File with the certificate authorities that may sign client certificates. "
-        "Unset: none; the system's authorities are never trusted for this.",
+        doc="File with the certificate authorities that are trusted to sign client certificates. "
+        "Unset: none. The system's authorities are never used.",
     )
     ssl_truststore_certificates: Password | None = setting(
         None,
@@ -123,7 +123,7 @@ class SecuritySettings(Settings):
     sasl_jaas_config: Password | None = setting(
         None,
         dynamic=True,
-        doc="Users of PLAIN as Kafka has them: `PlainLoginModule required "
+        doc="Users of PLAIN in Kafka's format: `PlainLoginModule required "
         'user_alice="...";`. Prefer `kohort users`, which also works for SCRAM.',
     )
     sasl_server_max_receive_size: Int = setting(
@@ -150,10 +150,10 @@ class SecuritySettings(Settings):
         doc="Interval at which these keys are fetched again.",
     )
     sasl_oauthbearer_expected_audience: List = setting(
-        (), doc="A token must be for one of these audiences."
+        (), doc="Accepted audiences; a token must have one of them."
     )
     sasl_oauthbearer_expected_issuer: String | None = setting(
-        None, doc="A token must be from this issuer."
+        None, doc="Accepted issuer of tokens."
     )
     sasl_oauthbearer_allow_unverified_audience: Boolean = setting(
         False, doc="Accepts tokens for any audience."
@@ -172,15 +172,15 @@ class SecuritySettings(Settings):
     )
     kohort_oauth_unsecured: Boolean = setting(
         False,
-        doc="For trying out clients with OAUTHBEARER, without an issuer: accepts tokens without a "
-        "signature (`alg` is `none`), and no others: any client is any user. All listeners "
-        "with OAUTHBEARER must be reachable from this machine alone. Not for the HTTP ports.",
+        doc="For testing clients with OAUTHBEARER without an issuer: accepts only tokens without a "
+        "signature (`alg` is `none`), so any client can be any user. All listeners with "
+        "OAUTHBEARER must be reachable from this machine only. Does not apply to the HTTP ports.",
     )
     kohort_users_file: String | None = setting(
         None,
-        doc="File with users besides those that are stored, for images that are built: lines as "
-        "`kohort users hash` prints them. It is read at the start, within a minute of a change "
-        "and on SIGHUP. A user that is stored has nothing of the file's.",
+        doc="File with users in addition to the stored ones, for example for container images: "
+        "lines as printed by `kohort users hash`. It is read at the start, within a minute of a "
+        "change and on SIGHUP. If a user is stored, its lines in the file are ignored.",
     )
     kohort_users_disabled: List = setting(
         (),
@@ -204,6 +204,7 @@ class SecuritySettings(Settings):
     kohort_unauthenticated_connections_max: Int = setting(
         1_000,
         at_least=1,
-        doc="Connections of all listeners that have not completed TLS and SASL. A further "
-        "one closes the oldest of the address that has most of them; a /64 of IPv6 counts as one.",
+        doc="Maximum number of connections, over all listeners, that have not completed TLS and "
+        "SASL. A further one closes the oldest of the address with the most of them; an IPv6 /64 "
+        "counts as one address.",
     )

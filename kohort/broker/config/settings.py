@@ -61,7 +61,7 @@ Password = Annotated[str, ConfigType.PASSWORD]
 """A secret: described without its value, never logged, and not in any repr."""
 
 TEXT_LENGTH_MAX: Final = 8000
-"""Fits into a string of any version of DescribeConfigs in UTF-8, and protects the disk."""
+"""Longest value, in characters; in UTF-8 it fits into a string of any DescribeConfigs version."""
 SECRET_LENGTH_MAX: Final = 65_536
 """Longest secret, for example a chain of certificates; DescribeConfigs never returns it."""
 HIDDEN: Final = "[hidden]"
@@ -171,7 +171,7 @@ class Setting:
     def what_is_allowed(self) -> str:
         """`allowed` in brackets, to append to an error.
 
-        Empty for settings with a ``check``, whose errors say what is wrong.
+        Empty for settings with a ``check``, whose errors already contain the reason.
         """
         return "" if self.declared.check else f" (allowed: {self.allowed()})"
 
@@ -328,13 +328,13 @@ class Settings:
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
-# The base must be one too, for its subclasses to be taken for dataclasses of one kind.
+# The base must be a dataclass like its subclasses.
 _without_generated_methods(Settings)
 
 
 @cache
 def settings_of(cls: type[Settings]) -> Mapping[str, Setting]:
-    """The settings of a class by Kafka's name, in order of declaration."""
+    """Return the settings of a class by Kafka's name, in order of declaration."""
     sections = {
         attribute: (owner.__doc__ or owner.__name__).partition("\n")[0].rstrip(".")
         for owner in reversed(cls.__mro__)
@@ -367,5 +367,5 @@ _UNIT_MS: Final = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_0
 
 
 def unit_ms(name: str) -> int:
-    """Milliseconds of the unit at the end of a setting's name; 1 if it has none."""
+    """Return the milliseconds of the unit at the end of a setting's name; 1 without a unit."""
     return _UNIT_MS.get(name.rpartition(".")[2], 1)

@@ -312,7 +312,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def broker_default(known: Setting, broker: BrokerConfig) -> Value:
-    """Value of a topic config without an override."""
+    """Return the value of a topic config without an override."""
     source = known.declared.falls_back_to
     if source is None:
         return known.default
@@ -324,7 +324,7 @@ def broker_default(known: Setting, broker: BrokerConfig) -> Value:
 
 
 def effective(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The configs of a topic with these overrides.
+    """Return the configs of a topic with these overrides.
 
     Raises InvalidValueError, or InvalidConfigError for an unknown config, contradictory values and
     tiered storage.

@@ -95,7 +95,7 @@ def test_a_listener_without_what_its_protocol_needs_stops_the_start() -> None:
     assert "needs ssl.truststore" in refusal(f"listeners={TLS}", key, "ssl.client.auth=required")
     assert "TLSv1.1" in refusal(f"listeners={TLS}", key, "ssl.enabled.protocols=TLSv1.1,TLSv1.3")
     assert "keytool" in refusal(f"listeners={TLS}", key, "ssl.keystore.type=JKS")
-    assert "go together" in refusal(f"listeners={TLS}", "ssl.keystore.key=k")
+    assert "must be set together" in refusal(f"listeners={TLS}", "ssl.keystore.key=k")
     both = "ssl.keystore.key=k", "ssl.keystore.certificate.chain=c"
     assert "cannot both" in refusal(f"listeners={TLS}", key, *both)
 

@@ -97,7 +97,7 @@ def test_unread_records_without_a_commit_are_a_warning_and_come_first() -> None:
     found = of(FINE, FINE._replace(has_partitions=False), behind=behind)
     assert names(found) == ["stands-still", "idle-members"]
     assert "2 partitions with unread records" in found[0].text
-    assert "t-1 is 1,500 behind, its last commit was 6 min ago." in found[0].text
+    assert "t-1 is 1,500 records behind, and its last commit was 6 min ago." in found[0].text
     assert of(FINE, behind=(StillFacts("t-0", 5, STILL_MS - 1),)) == []
 
 
