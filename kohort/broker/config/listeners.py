@@ -242,7 +242,7 @@ def uses_tls_for_http(own: Mapping[str, str]) -> bool:
 
 
 def listener_problems(config: BrokerConfig, listener: str, protocol: str) -> Iterable[str]:
-    """Errors in the config of a listener with this protocol."""
+    """Yield the errors in the config of a listener with this protocol."""
     if protocol.startswith("SASL_"):
         for mechanism in config.sasl_enabled_mechanisms or ("",):
             if mechanism not in SUPPORTED_MECHANISMS:
@@ -261,7 +261,7 @@ def listener_problems(config: BrokerConfig, listener: str, protocol: str) -> Ite
 
 
 def _login_problems(config: BrokerConfig, own: Mapping[str, str], listener: str) -> Iterable[str]:
-    """Distinct errors in the login modules of a listener's mechanisms."""
+    """Return the distinct errors in the login modules of a listener's mechanisms."""
     mechanisms = of_listener(config, own, listener).sasl_enabled_mechanisms
     configs = (of_listener(config, own, listener, mechanism) for mechanism in mechanisms)
     reasons = dict.fromkeys(jaas_problem(config.sasl_jaas_config or "") for config in configs)
@@ -281,7 +281,7 @@ def _unsecured(config: BrokerConfig, listener: str) -> Iterable[str]:
 
 
 def token_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
-    """Errors in the config of a listener with OAUTHBEARER, or of the HTTP port with ``bearer``."""
+    """Yield the token settings' errors, for an OAUTHBEARER listener or the HTTP port."""
     prefix = f"listener {listener}: sasl.oauthbearer"
     if not config.sasl_oauthbearer_jwks_endpoint_url:
         yield (
@@ -306,7 +306,7 @@ def token_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
 
 
 def tls_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
-    """Errors in the config of a listener with TLS."""
+    """Yield the errors in the config of a listener with TLS."""
     who = f"listener {listener}"
     for kind in ("keystore", "truststore"):
         given = str(getattr(config, f"ssl_{kind}_type"))

@@ -5,11 +5,11 @@ from typing import Final
 
 _EDITS_MAX: Final = 2
 _LETTERS_OF_AN_EDIT: Final = 5
-"""Shorter names would match unrelated ones: node.ip is one edit away from node.id."""
+"""Letters of a name per allowed edit; with fewer, node.ip would match node.id."""
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is a misspelling of; None if it resembles none of them.
+    """Return the known name that `name` is a misspelling of; None if it resembles none of them.
 
     An edit inserts, deletes or replaces a letter, or swaps two neighbours (Damerau and
     Levenshtein). A misspelling is at most two edits away, and at most one edit for every five
