@@ -154,7 +154,7 @@ def test_whom_a_group_waits_for_appears_and_goes_while_one_looks(
     browser.wait(f"document.querySelector('.waiting [data-since]').innerText !== {ticking!r}")
     assert not first.join().answer().error_code
     assert not waits.answer().error_code
-    browser.wait("/the leader works out/.test(document.querySelector('.waiting').innerText)")
+    browser.wait("/the leader computes/.test(document.querySelector('.waiting').innerText)")
     settle(first, second)
     browser.wait("!document.querySelector('.waiting')")
     browser.wait("document.querySelectorAll('#members + table tbody tr').length === 2")
@@ -341,7 +341,7 @@ def test_processes_that_are_exchanged_are_marked_as_a_deploy(
         assert not again.join().answer().error_code
     browser.wait("document.querySelectorAll('.axis .deploy').length === 1")
     told = browser.evaluate("document.querySelector('.axis .deploy title').textContent")
-    assert told.endswith("a deploy, in which 2 processes went and came back")
+    assert told.endswith("a deploy that restarted 2 processes")
     assert "1 deploy" in browser.evaluate(
         "document.querySelector('.axis').getAttribute('aria-label')"
     )

@@ -1,1 +1,1 @@
-"""Parts of the broker made from its settings or from two rooms, for :mod:`kohort.broker.app`."""
+"""Builds parts of the broker from the settings and other packages, for :mod:`kohort.broker.app`."""

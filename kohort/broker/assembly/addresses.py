@@ -77,11 +77,11 @@ class Addresses:
 
 
 class DescriptorShares(NamedTuple):
-    """How many of the process's file descriptors may be used for what."""
+    """The division of the process's file descriptors among their uses."""
 
     connections: int
     senders: int
-    """Connections that may have a second descriptor, which is used to send files."""
+    """Maximum number of connections with a second descriptor, which is used to send files."""
 
 
 def descriptor_shares(config: BrokerConfig, environment: Environment) -> DescriptorShares:

@@ -1,7 +1,7 @@
 """Runs ``kohort groups advise`` for a group, in a process of its own.
 
 Replaying a group's history under other settings takes seconds of a core, too long for the broker's
-process, and the advisor belongs to the pipeline, which the broker must not import. So the command
+process, and the broker must not import the advisor's package. So the command
 runs as a separate process, one at a time and with the lowest priority, and gets the records that
 are in memory.
 """
@@ -32,7 +32,7 @@ ERROR_CHARS_MAX: Final = 500
 
 
 class AdviceError(Exception):
-    """No advice is possible; the text says why."""
+    """No advice could be computed; the text is the reason."""
 
 
 class Advisor:
@@ -89,7 +89,7 @@ class Advisor:
         return output
 
     def _records(self, group_id: str) -> bytes:
-        """Return the newest records, a line each, oldest first; at most the size of an answer."""
+        """Return the newest records, one per line, oldest first; at most `ANSWER_BYTES`."""
         lines: list[bytes] = []
         size = 0
         for record in reversed(self._history.kept(group_id)):

@@ -1,4 +1,4 @@
-"""Checks of a group's settings: what may cost rebalances later.
+"""Checks a group's settings for common causes of rebalances and lag.
 
 Pure functions from the facts of a group to findings. The advisor replays the costs of other
 settings (`kohort.broker.console.advising`); these checks need only the current state.
@@ -77,7 +77,7 @@ class Finding(NamedTuple):
     advice: str
     """What to do."""
     member_ids: tuple[str, ...] = ()
-    """Some of the members concerned."""
+    """Ids of some of the members concerned."""
 
     def as_json(self) -> Json:
         return self._asdict() | {"member_ids": [cut_id(member_id) for member_id in self.member_ids]}

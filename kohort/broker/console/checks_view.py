@@ -17,7 +17,7 @@ from kohort.broker.runtime.slices import Slice
 Json: TypeAlias = dict[str, Any]
 
 LISTED_MAX: Final = 200
-"""Maximum groups in an answer, those with warnings first."""
+"""Maximum number of groups in a response, those with warnings first."""
 
 
 class Checker:

@@ -40,7 +40,7 @@ class StaticFile(NamedTuple):
     beginning."""
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """Return the file, or 304 if the browser's copy is current; they revalidate each time."""
+        """Return the file, or 304 if the browser's cached copy is current."""
         headers = [("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding")]
         tag, data = self.tag, self.data
         if _GZIP.search(request.accept_encoding):

@@ -1,6 +1,6 @@
 """The console's pages: its files, its stream of events, and JSON for both browsers and scripts.
 
-They run one at a time, like those of the HTTP port: thirty at once, each with a slice of every
+They run one at a time, like those of the HTTP port: thirty at once, each with a time slice in every
 event loop iteration, would delay the groups.
 """
 
@@ -106,7 +106,7 @@ class ConsolePages:
         return await self._data(lambda: self._group.wait_group(group))
 
     async def rebalances(self, request: HttpRequest) -> HttpResponse:
-        """GET /api/groups/{group}/rebalances?last=N: the newest records in short, oldest first."""
+        """GET /api/groups/{group}/rebalances?last=N: summaries of records, oldest first."""
         (group_id,) = request.path_values
         query = Query(request.query, "last")
         last = query.number("last", RECORDS_DEFAULT, at_most=LISTED_MAX)

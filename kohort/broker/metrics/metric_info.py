@@ -40,5 +40,5 @@ def histogram(name: str, doc: str, *labels: str) -> MetricInfo:
 
 
 def unknown(name: str, doc: str, *labels: str) -> MetricInfo:
-    """Describe a count whose name does not end with _total, as a counter's must."""
+    """Describe a count under a name of Kafka's without the suffix _total that a counter needs."""
     return MetricInfo(name, "unknown", labels, doc)
