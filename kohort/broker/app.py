@@ -192,7 +192,11 @@ class Broker:
         self.endpoint = addresses.bound[0]
         http_listener = HttpListener(self._loaded)
         web = await open_web_ports(
-            stack, self._loaded, http_listener, lambda: self._not_ready, self.lasting.failing
+            stack,
+            self._loaded,
+            http_listener,
+            lambda: self._not_ready,
+            self.background_tasks.failing,
         )
         purgatory = Purgatory(report=_report)
         executor = self._environment.new_executor()

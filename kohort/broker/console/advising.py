@@ -92,7 +92,7 @@ class Advisor:
         """Return the newest records, one per line, oldest first; at most `ANSWER_BYTES`."""
         lines: list[bytes] = []
         size = 0
-        for record in reversed(self._history.kept(group_id)):
+        for record in reversed(self._history.stored_records(group_id)):
             text = record.text
             size += len(text)
             if size > ANSWER_BYTES:

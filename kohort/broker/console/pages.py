@@ -191,7 +191,7 @@ class ConsolePages:
         if error:
             text = f"the state of this group is unavailable now: {ErrorCode(error).name}"
             return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        gone = bool(self._source.history.kept(group_id))
+        gone = bool(self._source.history.stored_records(group_id))
         text = (
             "the group does not exist any more; its history is still available"
             if gone

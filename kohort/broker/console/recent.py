@@ -91,14 +91,14 @@ class Recents:
             self._known.move_to_end(group_id)
             return known[1]
         # The records are not cached: a reference would keep dropped ones in memory.
-        recent = _recent_of(history.kept(group_id), now_ms)
+        recent = _recent_of(history.stored_records(group_id), now_ms)
         self._known[group_id] = (totals, recent)
         if len(self._known) > GROUPS_REMEMBERED:
             self._known.popitem(last=False)
         return recent
 
 
-def _recent_of(kept: Sequence[Kept], now_ms: int) -> Recent:
+def _recent_of(kept: Sequence[StoredRecord], now_ms: int) -> Recent:
     rebalances: list[Beginning] = []
     last: Json | None = None
     for record in reversed(kept):
@@ -113,7 +113,7 @@ def _recent_of(kept: Sequence[Kept], now_ms: int) -> Recent:
     return Recent(tuple(rebalances), last)
 
 
-def _last_json(kept: Kept, begun: Beginning) -> Json:
+def _last_json(kept: StoredRecord, begun: Beginning) -> Json:
     data: Json = {"at_ms": begun.at_ms, "cause": begun.cause, "text": None, "sequence": None}
     try:
         record = record_without_members(kept)

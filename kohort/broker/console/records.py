@@ -53,7 +53,7 @@ class RecordFormatter:
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
             return _parsed(await self._wait_head(await run(steps, time_slice)))
-        for kept in reversed(self._history.kept(group_id)):
+        for kept in reversed(self._history.stored_records(group_id)):
             record = record_without_members(kept)
             if not isinstance(record, AvoidedRecord):
                 return _parsed(await self._wait_known_head(group_id, record.sequence, kept))
@@ -116,7 +116,7 @@ def _with_members(head: bytes, text: bytes) -> list[bytes]:
     return [head[:-1], separator, members] if separator else [head]
 
 
-def _around(kept: Sequence[Kept], sequence: int) -> list[Kept]:
+def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
     """Return all records, the likely matches first: sequence numbers increase by one."""
     if not kept:
         return []
@@ -136,7 +136,7 @@ async def listed(history: RebalanceHistory, group_id: str, last: int, time_slice
     if steps is not None:
         text = await run(steps, time_slice)
         records.append(parse_text(without_members(text)))
-    for kept in reversed(history.kept(group_id)):
+    for kept in reversed(history.stored_records(group_id)):
         if len(records) >= last:
             break
         records.append(record_without_members(kept))

@@ -220,12 +220,12 @@ class GroupPages:
             name = ErrorCode(error).name
             text = f"the state of this group is unavailable now: {name}"
             return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        if self._history.kept(group_id):
+        if self._history.stored_records(group_id):
             text = "the group does not exist any more; /groups/{group}/rebalances has its history"
             return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
         return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such group; /groups lists them")
 
 
-def _is_avoided(packed: Kept) -> bool:
+def _is_avoided(packed: StoredRecord) -> bool:
     # Only large records are compressed, and records of avoided rebalances are small.
     return not packed.is_compressed and packed.data.startswith(_AVOIDED)

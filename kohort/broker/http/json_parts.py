@@ -19,7 +19,7 @@ class Items:
     """The encoded items of a JSON array, with a bounded total size."""
 
     def __init__(self, time_slice: Slice) -> None:
-        self._piece = time_slice
+        self._time_slice = time_slice
         self.parts: list[bytes] = []
         self.count = 0
         self._size_bytes = 0
