@@ -56,7 +56,7 @@ _WORDS: Final = (
     ("sasl_plain_username and sasl_plain_password", f"username and password in {JAAS}"),
     ("the versions and ciphers of ssl_context", "the versions and ciphers of this Python"),
     ("into ssl_context (load_cert_chain), or name it as ssl_certfile", f"into {KEY}"),
-    ("ssl_context, or ssl_cafile, has", f"{TRUST} has"),
+    ("ssl_context, or ssl_cafile, must", f"{TRUST} must"),
     ("ssl_context", TRUST),
     ("security_protocol", PROTOCOL),
     ("sasl_mechanism", MECHANISM),

@@ -199,7 +199,8 @@ class Consumer(TypedConstructor[K, V]):
         handler: Callable[[ConsumerRecord[K, V]], Awaitable[object] | object],
         **options: Unpack[RunSettings],
     ) -> None:
-        """Handle every record at least once, and commit what is handled, until `stop` or `end_run`.
+        """Handle every record at least once, and commit the handled offsets, until `stop` or
+        `end_run`.
 
         Afterwards the positions are after the records that were handled without gaps, so reading
         can continue. Cancelling cancels the handlers, whose records are not committed.
@@ -469,7 +470,7 @@ class Consumer(TypedConstructor[K, V]):
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed, with metadata; None where there is no commit.
+        """Return the group's committed offsets, with metadata; None if there is none.
 
         Raises:
             OperationTimedOutError: no success within default_api_timeout_ms.

@@ -264,7 +264,7 @@ class Health:
             return None
         return (
             f"No heartbeat was answered for {ago:.0f} seconds, session_timeout_ms is {limit_ms}:"
-            " the group may have given its partitions to others."
+            " the group may have assigned its partitions to others."
         )
 
     def _commit_problem(self) -> str | None:

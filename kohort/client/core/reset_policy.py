@@ -1,4 +1,4 @@
-"""auto.offset.reset: what happens to positions without an offset."""
+"""auto.offset.reset: where positions without a valid offset start."""
 
 from __future__ import annotations
 

@@ -243,8 +243,8 @@ class Fetcher:
         self._changed.set()
 
     async def update_positions(self, committed: CommittedLookup | None) -> None:
-        """Give a position to every partition that has none: its committed offset, or else what the
-        reset policy says.
+        """Give a position to every partition that has none: its committed offset, or else that of
+        the reset policy.
 
         Waits only for `committed`; None means that there is no group, so that all partitions are
         reset. Resets are looked up in the background, and a partition is fetched as soon as its

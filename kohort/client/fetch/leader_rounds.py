@@ -1,8 +1,8 @@
 """Sends requests to partition leaders independently, so that a slow leader delays only its own
 partitions.
 
-The user of this class decides what to ask and what a response means. This module decides when a
-leader is asked: at once; after a growing backoff if it fails; or without the backoff when the
+The user of this class defines the requests and interprets the responses. This module decides when a
+leader is queried: at once; after a growing backoff if it fails; or without the backoff when the
 leader or the question has changed.
 """
 

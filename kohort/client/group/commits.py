@@ -140,7 +140,7 @@ class Commits:
         if strange:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(strange)[:10])
             raise IllegalStateError(
-                f"{names} is not assigned to this consumer, so the group may have given it to"
+                f"{names} is not assigned to this consumer, so the group may have assigned it to"
                 " another one; set commit_unassigned=True to commit it anyway"
             )
 
@@ -163,7 +163,7 @@ class Commits:
             active.polled(now_s)
 
     def begin(self) -> None:
-        """Start committing what is processed, if auto commit is on, without waiting for it."""
+        """Start committing the processed offsets, if auto commit is on, without waiting."""
         if (active := self._active) is not None:
             active.begin(time.monotonic())
 

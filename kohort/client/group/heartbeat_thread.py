@@ -103,7 +103,7 @@ class HeartbeatThread:
         self._thread.start()
 
     def begin(self, identity: Identity, coordinator: Address, brokers: Sequence[Address]) -> None:
-        """Send heartbeats for this member. `brokers` are asked if the coordinator is lost."""
+        """Send heartbeats for this member. `brokers` are queried if the coordinator is lost."""
         with self._changed:
             self._rules.begin(identity, monotonic_ms())
             self._coordinator = coordinator
@@ -120,7 +120,7 @@ class HeartbeatThread:
             self._changed.notify()
 
     def know_brokers(self, brokers: Sequence[Address]) -> None:
-        """Update the brokers that can be asked if the coordinator is lost."""
+        """Update the brokers to query if the coordinator is lost."""
         with self._changed:
             self._brokers = tuple(brokers)
             for gone in self._suspects.keys() - set(brokers):
@@ -298,10 +298,10 @@ class HeartbeatThread:
         self._call_coordinator(LeaveGroupRequest, request, LEAVE_TIMEOUT_S)
 
     def _find_coordinator(self) -> ErrorCode:
-        """Ask the brokers in turn; the first response decides.
+        """Query the brokers one after another; the first response decides.
 
-        Brokers that did not answer last time are asked last: a machine that has silently
-        disappeared costs the timeout of a whole attempt.
+        Brokers that did not answer last time come last, because an unreachable one costs the
+        timeout of a whole attempt.
         """
         self._disconnect()
         with self._changed:

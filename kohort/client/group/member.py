@@ -1,4 +1,4 @@
-"""A consumer's group membership: carries out the actions that the core's `Membership` asks for.
+"""A consumer's group membership: carries out the actions that the core's `Membership` requests.
 
 Actions that wait for the network (finding the coordinator, joining, leading, syncing) run in a task
 of their own, a *round*, which a poll starts and which continues between polls: a poll that is
@@ -144,7 +144,7 @@ class MembershipShell:
         self.heartbeats.polled()
 
     async def advance(self, deadline_s: float) -> None:
-        """Do what can be done now, and start what takes longer.
+        """Perform the actions that are quick, and start those that are not.
 
         Callbacks run here. Only a commit before a rebalance is waited for, until `deadline_s` (on
         the monotonic clock) at most.

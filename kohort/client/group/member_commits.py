@@ -1,4 +1,4 @@
-"""Whether a member may commit now, and what a refused commit means for its membership."""
+"""Decides whether a member may commit now, and what a rejected commit means for its membership."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MemberCommits:
         raise self._not_now()
 
     def check_still(self, requested: Identity) -> None:
-        """Check that a commit requested as `asked` would not be sent under another identity.
+        """Check that a commit requested under this identity would not be sent under another one.
 
         Raises:
             RebalanceInProgressError: the group rebalanced, and this member took part.

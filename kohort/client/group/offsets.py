@@ -94,9 +94,7 @@ class Committer(Protocol):
         """
 
     def check_still(self, requested: Identity) -> None:
-        """Raise a CommitError if the identity has changed since `asked` was captured for a
-        commit.
-        """
+        """Raise a CommitError if the identity has changed since the commit was requested."""
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
         """Handle a coordinator that rejects `sent` as a member of this generation; return the error

@@ -55,8 +55,7 @@ class Rebalance:
         """
         self.listener: RebalanceListener = NO_LISTENER
         self.first_listener: RebalanceListener | None = None
-        """Notified before the listener; commits what is processed before other members take
-        over."""
+        """Notified before the listener; lets a run commit before other members take over."""
         self._subscription = subscription
         self._positions = positions
         self._fetcher = fetcher

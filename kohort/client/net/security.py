@@ -150,8 +150,8 @@ class SecurityConfig(SecuritySettings):
             )
         if self.ssl_context is not None:
             raise ConfigError(
-                f"{names[0]} and ssl_context are both set; remove one, or load into ssl_context"
-                " what it should have"
+                f"{names[0]} and ssl_context are both set; remove one, or load the files into"
+                " ssl_context"
             )
         files = TlsFiles(**{name.removeprefix("ssl_"): getattr(self, name) for name in _FILES})
         object.__setattr__(self, "files", RenewedContext(files))
@@ -213,9 +213,9 @@ def tls_error(address: str, error: ssl.SSLError) -> AuthenticationError | None:
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateError(
-            f"{address}: the broker's certificate is not accepted: {error.verify_message};"
-            " ssl_context, or ssl_cafile, has to trust who signed it, and the certificate to name"
-            " the host that the broker advertises"
+            f"{address}: the broker's certificate is rejected: {error.verify_message};"
+            " ssl_context, or ssl_cafile, must trust its issuer, and the certificate must name the"
+            " host that the broker advertises"
         )
     if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         return None

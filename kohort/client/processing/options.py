@@ -91,7 +91,7 @@ class RunOptions:
     running handlers have finished, "skip" logs the record and continues after it."""
     commit_interval_ms: int | None = None
     """auto_commit_interval_ms by default. enable_auto_commit and other kinds of commits have no
-    effect during a run; `commit()` commits what is handled."""
+    effect during a run; `commit()` commits the handled offsets."""
     drain_timeout_ms: int = 30_000
     """How long handlers have when their partitions are revoked, at most a quarter of
     max_poll_interval_ms, and at the end of the run. Handlers that take longer are cancelled, and

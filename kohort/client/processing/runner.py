@@ -101,7 +101,7 @@ class Runner:
         """Handle records until `end` is called, the consumer is closed, or something fails.
 
         Raises:
-            HandlerError: a record could not be handled, and may not be passed over.
+            HandlerError: a record could not be handled and may not be skipped.
             whatever a poll raises.
         """
         task = asyncio.current_task()
@@ -396,7 +396,7 @@ class Runner:
         await self._wait_idle(partitions, min(self._drain_left_s, self._source.delay_max_s / 2))
 
     async def _finish(self) -> None:
-        """Cancel remaining handlers, commit what is done, and reset the positions."""
+        """Cancel remaining handlers, commit the done offsets, and reset the positions."""
         work = self._work
         if self._timer is not None:
             self._timer.cancel()
@@ -417,7 +417,7 @@ class Runner:
         return self._work.committable(self._source.positions)
 
     def _let_go(self) -> None:
-        # Reading is ahead of handling; later reads and commits must start from what is done.
+        # Reading is ahead of handling; later reads and commits must start from the done offsets.
         self._source.go_back(self.committable())
         if not self.over.done():
             self.over.set_result(None)

@@ -1,1 +1,1 @@
-"""What to fetch, what has arrived, and the position in each partition."""
+"""Fetch plans, buffers of fetched data, and the position in each partition."""

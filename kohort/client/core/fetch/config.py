@@ -69,4 +69,4 @@ class FetchConfig(Protocol):
 
     @property
     def metadata_max_age_ms(self) -> int:
-        """How long such a follower is used before the leader is asked again, among other things."""
+        """Also how long such a follower is used before the leader is asked again."""

@@ -56,7 +56,7 @@ class FetchFailures:
         return True
 
     def add_failure(self, failure: BaseException) -> None:
-        """Add an error to raise whatever is read."""
+        """Add an error that any reader raises."""
         self._failure = failure
 
     def are_due(self, only: PartitionFilter = None) -> bool:
@@ -130,9 +130,7 @@ class FetchFailures:
     def unanswered(
         self, now_ms: int, has_waiting: Callable[[TopicPartition], bool]
     ) -> dict[TopicPartition, float]:
-        """How many seconds partitions have gone unanswered that are to be read and have no data
-        waiting.
-        """
+        """For partitions to read that have no data waiting, the seconds without a response."""
         seconds = {}
         for since, is_placed in ((self._placeless, False), (self._unanswered, True)):
             for partition, since_ms in since.items():

@@ -65,7 +65,7 @@ class Plan(NamedTuple):
 class _Postponed(NamedTuple):
     until_ms: int
     node_id: int | None
-    """The broker that failed; another one may be asked at once."""
+    """The broker that failed; requests to another one need not wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +143,9 @@ class FetchPlan:
             self._order[partition] = None
 
     def postpone(self, partition: TopicPartition, node_id: int | None, until_ms: int) -> None:
-        """Record a failure: this broker is not asked for the partition again before `until_ms`."""
+        """Record a failure: the partition is not requested from this broker again before
+        `until_ms`.
+        """
         self._postponed[partition] = _Postponed(until_ms, node_id)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
@@ -151,7 +153,7 @@ class FetchPlan:
         self._node_not_before_ms[node_id] = until_ms
 
     def next(self, now_ms: int, node_of: NodeOf, is_readable: IsReadable) -> Plan:
-        """Return what to send now. The caller calls `sent` for each request that it sends."""
+        """Return the requests to send now. The caller calls `sent` for each that it sends."""
         shares: dict[int, _Share] = {}
         leaderless: list[TopicPartition] = []
         wakes: list[int] = []

@@ -72,7 +72,7 @@ class Positions:
         self._fences = count(1)
         self._readers: list[frozenset[TopicPartition] | None] = []
         self._read_alone: frozenset[TopicPartition] | None = None
-        """The union of what all readers want; None: all partitions."""
+        """The union of all readers' partitions; None: all partitions."""
         self.version = 0
         """Changes whenever fetched data may be affected: not by reading on."""
 

@@ -1,8 +1,8 @@
 """The rules of the heartbeat thread: when to send what, and what the responses mean.
 
-Pure: the thread calls `next_action`, performs it, and reports the result. What the consumer has to
-know is collected as findings, each with the identity that it concerns; the consumer acts on a
-finding only if it still has that identity.
+Pure: the thread calls `next_action`, performs it, and reports the result. Events for the consumer
+are collected as findings, each with the identity that it concerns; the consumer acts on a finding
+only if it still has that identity.
 """
 
 from enum import Enum
@@ -66,8 +66,8 @@ class FindingKind(Enum):
     poll."""
     COORDINATOR_LOST = "coordinator lost"
     REFUSED = "refused"
-    """The next poll raises the error. Heartbeats continue, since what is refused may be allowed
-    again before the session expires."""
+    """The next poll raises the error. Heartbeats continue, since they may be authorized again
+    before the session expires."""
     LOCKED_OUT = "locked out"
     """The next poll raises the error. Heartbeats stop: the broker rejects the user."""
     FENCED = "fenced"
@@ -75,7 +75,7 @@ class FindingKind(Enum):
 
 
 class Finding(NamedTuple):
-    """Something that the consumer has to know."""
+    """An event for the consumer."""
 
     kind: FindingKind
     identity: Identity
@@ -153,7 +153,7 @@ class HeartbeatRules:
     # Called by the thread.
 
     def next_action(self, now_ms: int) -> Action:
-        """Return what to do now. Any action other than Wait counts as started."""
+        """Return the next action. Any action but Wait counts as started."""
         identity = self._identity
         if not identity.is_valid:
             return Wait(None)

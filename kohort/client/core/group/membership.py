@@ -342,7 +342,7 @@ class Membership:
 
     @property
     def watched_topics(self) -> Collection[str]:
-        """The topics of the whole group, whose metadata a leader has to watch."""
+        """The topics of the whole group, whose metadata a leader watches."""
         return self._watched.names
 
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
@@ -442,7 +442,7 @@ class Membership:
         self.is_leader = False
         self._watched.clear()
         self._next = None
-        # The partitions owned now are lost, and the listener has to be told.
+        # The owned partitions are lost, which must be reported to the listener.
         self._is_prepared = False
         self._want(JoinReason.MEMBERSHIP_LOST, why)
 

@@ -1,4 +1,4 @@
-"""Deals all partitions of all topics to the members in turn.
+"""Assigns all partitions of all topics to the members round robin.
 
 Optimally even if all members subscribe to the same topics. A member that joins or leaves moves
 nearly all partitions.
