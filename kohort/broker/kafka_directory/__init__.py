@@ -1,1 +1,1 @@
-"""The way to Apache Kafka and back, by the files of a data directory."""
+"""Converts a data directory to Apache Kafka's format and back."""

@@ -1,9 +1,9 @@
-"""Kohort's data directory becomes Apache Kafka's, where it is.
+"""Converts Kohort's data directory to Apache Kafka's, in place.
 
-Records, indexes, offsets and transactions are Kafka's files already. What changes is what lies
-beside them: a snapshot of `__cluster_metadata` is written, and Kohort's databases are renamed. The
-directory is Kafka's from the moment that it has `meta.properties`, which is written last of what
-Kafka reads; until then Kohort opens it as before. Blocking code; the directory must be locked.
+Records, indexes, offsets and transactions already have Kafka's formats. Only the metadata changes:
+a snapshot of `__cluster_metadata` is written, and Kohort's databases are renamed. The directory is
+Kafka's once it contains `meta.properties`, the last of Kafka's files to be written; until then,
+Kohort opens it as before. Blocking code; the directory must be locked.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kohort.broker.storage.metadata.store import FILE_NAME as DATABASE
 from kohort.broker.topics.directories import STRAY_SUFFIX, PartitionDirectories, unique_hex
 
 EXPORTED_SUFFIX: Final = ".exported"
-"""What Kohort's databases end with as long as the directory is Kafka's."""
+"""Suffix of Kohort's databases while the directory is Kafka's."""
 
 CONTROLLER: Final = "CONTROLLER"
 """Name of the controller's listener."""
@@ -52,12 +52,12 @@ KAFKA_LISTENERS: Final = (
     Endpoint("PLAINTEXT", "localhost", 9092),
     Endpoint(CONTROLLER, "localhost", 9093),
 )
-"""The ports of the server.properties that Kafka comes with."""
+"""The ports in the server.properties of Kafka's distribution."""
 
 
 @dataclass(slots=True)
 class ExportPlan:
-    """What an export would do."""
+    """A planned export."""
 
     root: Path
     release: Release = KAFKA_4_4
@@ -76,12 +76,12 @@ def plan_export(
     report: ReportProgress,
     release: Release = KAFKA_4_4,
 ) -> ExportPlan:
-    """Look at everything, change nothing. Raises OSError and StorageError.
+    """Examine the directory without changes. Raises OSError and StorageError.
 
     Args:
-        node_id: what both brokers' settings call this node.
-        new_id: makes 16 bytes that were never used.
-        release: the earliest Kafka that is to start on it.
+        node_id: the node id in both brokers' settings.
+        new_id: returns a new UUID, as 16 bytes.
+        release: the earliest Kafka release that must be able to start on it.
     """
     plan = ExportPlan(root, release)
     problems = plan.findings.problems
@@ -114,7 +114,7 @@ def plan_export(
 def carry_out_export(
     files: FileSystem, plan: ExportPlan, *, now_ms: int, report: ReportProgress
 ) -> None:
-    """Do it; there must be no problems. Where it was cut short it can be done again.
+    """Execute the plan, which must have no problems. It can be repeated after an interruption.
 
     Raises OSError.
     """
@@ -135,13 +135,13 @@ def carry_out_export(
 def settings_for_kafka(
     plan: ExportPlan, listeners: Sequence[Endpoint] = KAFKA_LISTENERS
 ) -> list[str]:
-    """Lines for server.properties that Kafka needs with this directory.
+    """Return the lines that Kafka's server.properties needs for this directory.
 
     Args:
-        listeners: where it listens; one of them is `CONTROLLER`.
+        listeners: its listeners; one of them is `CONTROLLER`.
     """
     controller = next(listener for listener in listeners if listener.listener == CONTROLLER)
-    # Kafka's own word for every interface is none that it could connect to.
+    # Kafka's address for all interfaces is not one that it could connect to.
     host = "localhost" if controller.host in EVERY_INTERFACE else controller.host
     voter = str(controller._replace(host=host)).removeprefix(f"{CONTROLLER}://")
     lines = [
@@ -165,8 +165,8 @@ def settings_for_kafka(
 
 
 def set_metadata_aside(files: FileSystem, root: Path) -> None:
-    """Rename a log of controllers that no longer counts, and what it began with, to names that
-    neither broker opens.
+    """Rename an obsolete controller log, and its bootstrap files, to names that neither broker
+    opens.
     """
     for path in (root / DIRECTORY, root / BOOTSTRAP):
         if files.exists(str(path)):
@@ -175,7 +175,7 @@ def set_metadata_aside(files: FileSystem, root: Path) -> None:
 
 
 def set_database_aside(path: Path, suffix: str) -> None:
-    """Rename a database that is closed, if it is there; one that was so named is replaced."""
+    """Rename a closed database, if it exists; an older one with the new name is replaced."""
     for part in ("", "-wal", "-shm"):
         file = Path(f"{path}{part}")
         target = Path(f"{path}{suffix}{part}")
@@ -186,7 +186,7 @@ def set_database_aside(path: Path, suffix: str) -> None:
 
 
 def _own_content(files: FileSystem, root: Path, problems: list[str]) -> Content | None:
-    """What Kohort's databases say, where both say the same."""
+    """Return the content of Kohort's databases, if both have the same."""
     path, mirror = root / DATABASE, root / MIRROR_FILE_NAME
     if not files.exists(str(path)):
         problems.append(f"it is not a Kohort data directory: it has no {DATABASE}")

@@ -1,7 +1,7 @@
-"""Batches of `__cluster_metadata` from records and back. Pure.
+"""Encodes and decodes batches of `__cluster_metadata`. Pure.
 
-The controllers may put many records into one transaction (KIP-868), bounded by records of their
-own; one that was aborted or has no end counts for nothing.
+Controllers may write many records in one transaction (KIP-868), delimited by marker records; one
+that was aborted or has no end is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FRAME_VERSION: Final = 1
 _NUMBERS: Final = {message: number for number, message in RECORD_TYPES.items()}
 
 _BEGIN, _END, _ABORT = 23, 24, 25
-"""Records that bound a transaction; what they may say is not read."""
+"""Records that delimit a transaction; their fields are ignored."""
 
 DELEGATION_TOKEN: Final = 10
 _WITHOUT_MEANING: Final = {
@@ -43,25 +43,25 @@ _WITHOUT_MEANING: Final = {
     28: "ClearElrRecord",
     29: "UnregisterControllerRecord",
 }
-"""Records that say nothing about what is kept on a broker's disk, or that cannot be carried."""
+"""Ignored records: they do not concern a broker's data, or cannot be converted."""
 
 _HEADER_KEY: Final = b"\0\0\0\3"
 _FOOTER_KEY: Final = b"\0\0\0\4"
 """Version and type of control records."""
 
 _BATCH_BYTES: Final = 256 * 1024
-"""Kafka reads batches of 8 MiB at most."""
+"""Kafka's limit is 8 MiB."""
 
 
 def encode_record(record: MetadataRecord, release: Release = KAFKA_4_4) -> bytes:
-    """A record in its frame, as this release of Kafka reads it."""
+    """Encode a record in its frame, for this release of Kafka."""
     version = release.version_of(type(record))
     head = encode_uvarint(_FRAME_VERSION) + encode_uvarint(_NUMBERS[type(record)])
     return head + encode_uvarint(version) + codec(type(record), version).encode(record)
 
 
 def decode_record(frame: Buffer) -> tuple[int, MetadataRecord | None]:
-    """The type of a record, and the record if it means anything here. Raises DecodeError."""
+    """Return a record's type, and the record unless it is ignored. Raises DecodeError."""
     frame_version, position = read_uvarint(frame, 0)
     number, position = read_uvarint(frame, position)
     version, position = read_uvarint(frame, position)
@@ -84,7 +84,7 @@ def decode_record(frame: Buffer) -> tuple[int, MetadataRecord | None]:
 def encode_snapshot(
     records: Iterable[MetadataRecord], *, now_ms: int, release: Release = KAFKA_4_4
 ) -> Iterator[bytes]:
-    """The pieces of a snapshot file, as this release of Kafka reads it."""
+    """Yield a snapshot file in chunks, for this release of Kafka."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=now_ms)
     yield _control(_HEADER_KEY, header, 0, now_ms)
     offset = 1
@@ -111,17 +111,17 @@ def _control(key: bytes, body: object, offset: int, now_ms: int) -> bytes:
 
 
 class MetadataReader:
-    """Takes batches of a log or a snapshot in; gives the records that count."""
+    """Decodes batches of a log or a snapshot into the records of completed transactions."""
 
     def __init__(self) -> None:
         self.has_tokens = False
         """Whether delegation tokens were seen, even if they were removed later."""
         self.is_whole = False
-        """The footer of a snapshot has been seen."""
+        """Whether the footer of a snapshot was seen."""
         self._transaction: list[MetadataRecord] | None = None
 
     def read(self, content: Buffer, *, from_offset: int = 0) -> Iterator[MetadataRecord]:
-        """The records of these batches at or above an offset. Raises DecodeError."""
+        """Return the records of these batches at or above an offset. Raises DecodeError."""
         for header, batch in split_batches(content):
             if header.last_offset < from_offset:
                 continue

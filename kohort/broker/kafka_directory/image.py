@@ -1,7 +1,7 @@
-"""What a one-node cluster is beside its records, in Kafka's words.
+"""The metadata of a one-node cluster, in Kafka's terms.
 
-Pure. Kafka's side of it is a sequence of records (`Replay` reads it, `records_of` writes it);
-Kohort's is in `kohort.broker.kafka_directory.own_metadata`.
+Pure. In Kafka it is a sequence of records (`Replay` reads it, `records_of` writes it); for Kohort's
+form, see `kohort.broker.kafka_directory.own_metadata`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kohort.protocol.scram import Keys
 
 TOPIC_CONFIGS: Final = 2
 BROKER_CONFIGS: Final = 4
-"""Types of resources that have configs, as numbers of the protocol."""
+"""Protocol numbers of the resource types that have configs."""
 
 NO_LEADER_CHANGE: Final = -2
 
@@ -55,12 +55,12 @@ class PartitionImage:
     leader: int
     leader_epoch: int
     directories: list[bytes] = field(default_factory=list)
-    """Ids of the log directories of the replicas; [] where none were told."""
+    """Ids of the replicas' log directories; [] if unknown."""
 
 
 @dataclass(slots=True)
 class TopicImage:
-    """One topic; its configs are with those of everything else."""
+    """A topic; its configs are in `ClusterImage.configs`."""
 
     name: str
     topic_id: bytes
@@ -69,7 +69,7 @@ class TopicImage:
 
 @dataclass(slots=True)
 class ClusterImage:
-    """All that is carried from one broker to the other."""
+    """All metadata that is converted."""
 
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class ClusterImage:
     credentials: dict[tuple[str, int], Credential] = field(default_factory=dict)
     """Credentials by user and mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     rules: dict[bytes, Rule] = field(default_factory=dict)
-    """Rules by their ids, which have no use elsewhere."""
+    """Rules by their ids, which are used only here."""
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     brokers: set[int] = field(default_factory=set)
@@ -86,20 +86,20 @@ class ClusterImage:
     """Why rules of the Kafka directory cannot be taken over."""
 
     def configs_of(self, kind: int, name: str) -> dict[str, str]:
-        """What is set on one resource, {} if nothing is."""
+        """Return the configs of a resource; {} if it has none."""
         return self.configs.get((kind, name), {})
 
 
 class Replay:
-    """Makes an image of records, in the order of the log. Raises ValueError where they contradict
-    each other: a log that was not read from its start.
+    """Builds an image from records in log order. Raises ValueError if they are inconsistent, as
+    when a log was not read from its start.
     """
 
     def __init__(self) -> None:
         self.image = ClusterImage()
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take a record into account. Features are not kept: each broker has its own."""
+        """Apply a record. Features are ignored: each broker has its own."""
         handle: Callable[[Replay, Any], None] | None = _HANDLERS.get(type(record))
         assert handle is not None, f"{type(record).__name__} is not a record of the log"
         handle(self, record)
@@ -219,7 +219,7 @@ _HANDLERS: Final[dict[type, Callable[[Replay, Any], None]]] = {
 
 
 def records_of(image: ClusterImage, release: Release = KAFKA_4_4) -> Iterator[MetadataRecord]:
-    """The records that a new cluster of this release begins with; brokers register themselves."""
+    """Return the initial records of a new cluster of this release; brokers register themselves."""
     for name, level in release.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     for topic in image.topics.values():

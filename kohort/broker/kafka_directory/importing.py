@@ -1,8 +1,8 @@
-"""The directory of a stopped one-node Kafka becomes Kohort's, where it is.
+"""Converts the directory of a stopped one-node Kafka to Kohort's, in place.
 
-Kohort's databases are written out of Kafka's own metadata, then `meta.properties` is renamed: from
-that moment on the directory is Kohort's, and Kafka does not start on it. The log of the controllers
-stays, under another name. Blocking code; the directory must be locked.
+Kohort's databases are created from Kafka's metadata, then `meta.properties` is renamed: from then
+on the directory is Kohort's, and Kafka does not start on it. The controller log is kept under
+another name. Blocking code; the directory must be locked.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from kohort.broker.storage.metadata.store import MIRROR_FILE_NAME
 from kohort.broker.topics.names import name_problem
 
 IMPORTED_SUFFIX: Final = ".imported"
-"""What Kafka's meta.properties ends with as long as the directory is Kohort's."""
+"""Suffix of Kafka's meta.properties while the directory is Kohort's."""
 _EARLIER_SUFFIX: Final = ".before-import"
 _NEW_SUFFIX: Final = ".importing"
 
 _RESERVED_IDS: Final = 100
-"""Directory ids below it say that a directory is lost, moving or not chosen yet."""
+"""Directory ids below it are reserved: for a lost, migrating or unassigned directory."""
 
 
 @dataclass(slots=True)
 class ImportPlan:
-    """What an import would do."""
+    """A planned import."""
 
     root: Path
     findings: Findings = field(default_factory=Findings)
@@ -70,7 +70,7 @@ class ImportPlan:
 def plan_import(
     files: FileSystem, root: Path, metadata: Path | None, *, now_ms: int, report: ReportProgress
 ) -> ImportPlan:
-    """Look at everything, change nothing. Raises OSError.
+    """Examine the directory without changes. Raises OSError.
 
     Args:
         metadata: the directory of `metadata.log.dir`; None if it is the data directory.
@@ -106,7 +106,7 @@ def plan_import(
 
 
 def carry_out_import(files: FileSystem, plan: ImportPlan, *, report: ReportProgress) -> None:
-    """Do it; there must be no problems. Can be done again where it was cut short.
+    """Execute the plan, which must have no problems. It can be repeated after an interruption.
 
     Raises OSError and StorageError.
     """
@@ -131,7 +131,7 @@ def carry_out_import(files: FileSystem, plan: ImportPlan, *, report: ReportProgr
 
 
 def _of_others(image: ClusterImage, meta: MetaProperties) -> list[str]:
-    """Why this directory is not all that there is of a cluster, or cannot be served."""
+    """Report reasons why this directory is not a complete cluster, or cannot be served."""
     problems = []
     others = image.brokers - {meta.node_id}
     if others:
@@ -181,7 +181,7 @@ def _is_tiered(image: ClusterImage, topic: TopicImage) -> bool:
 
 
 def _write_database(root: Path, content: Content) -> None:
-    """The first database; a start makes the second one of it."""
+    """Create the first database; the next start copies it to the second one."""
     path = root / (DATABASE + _NEW_SUFFIX)
     set_database_aside(path, _EARLIER_SUFFIX)
     database = MetadataDatabase(path)

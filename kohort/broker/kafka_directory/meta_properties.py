@@ -1,4 +1,4 @@
-"""meta.properties: whose a directory is, and that Kafka has it."""
+"""meta.properties, the file that identifies a directory's cluster, and marks it as Kafka's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VERSION: Final = "1"
 
 
 class MetaProperties(NamedTuple):
-    """What the file says."""
+    """The content of the file."""
 
     cluster_id: str
     node_id: int
@@ -21,7 +21,7 @@ class MetaProperties(NamedTuple):
 
 
 def encode_id(value: bytes) -> str:
-    """16 bytes as Kafka writes them."""
+    """Encode 16 bytes as Kafka does."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
@@ -34,7 +34,7 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(text: str) -> MetaProperties:
-    """What a file says. Raises ValueError for one that no KRaft node has."""
+    """Parse the file. Raises ValueError if it is not a KRaft node's."""
     properties = {entry.name: entry.value for entry in parse_properties(text)}
     version = properties.get("version")
     if version != _VERSION:

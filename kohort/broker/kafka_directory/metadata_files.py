@@ -18,16 +18,16 @@ from kohort.protocol.errors import DecodeError
 
 DIRECTORY: Final = partition_directory(CLUSTER_METADATA, 0)
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
-"""What a new cluster begins with: the controller writes its records into the log once."""
+"""The bootstrap records of a new cluster, which the controller copies into its log once."""
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-"""The same as `kafka-storage format` made it before KIP-1170, beside the directory. Later releases
-read it as well, where the log is empty."""
+"""The same, as `kafka-storage format` wrote it before KIP-1170, next to the directory. Later
+releases read it too if the log is empty."""
 
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class MetadataUnreadableError(Exception):
-    """The log of the controllers cannot be read; the text says where."""
+    """The controller log cannot be read; the message says where."""
 
 
 def write_first_snapshot(
@@ -38,7 +38,7 @@ def write_first_snapshot(
     now_ms: int,
     release: Release = KAFKA_4_4,
 ) -> None:
-    """Make the directory of a cluster that was never started. Raises OSError."""
+    """Create the directory of a cluster that was never started. Raises OSError."""
     directory = root / DIRECTORY
     files.make_directory(str(directory))
     content = b"".join(encode_snapshot(records, now_ms=now_ms, release=release))
@@ -49,9 +49,10 @@ def write_first_snapshot(
 
 
 def read_image(directory: Path) -> tuple[ClusterImage, bool]:
-    """What the newest snapshot and the log after it say; and whether there were delegation tokens.
+    """Read the newest snapshot and the log after it; return the image, and whether it had
+    delegation tokens.
 
-    To be called while no controller runs. Raises OSError, MetadataUnreadableError.
+    Call this only while no controller runs. Raises OSError, MetadataUnreadableError.
     """
     reader, replay = MetadataReader(), Replay()
     path = directory
@@ -63,7 +64,7 @@ def read_image(directory: Path) -> tuple[ClusterImage, bool]:
             if (match := _SNAPSHOT.fullmatch(file.name))
         )
         if not any(directory.iterdir()) and (directory.parent / BOOTSTRAP).exists():
-            # No Kafka has started on it yet.
+            # Kafka has not been started on it yet.
             snapshots = [(0, 0, directory.parent / BOOTSTRAP)]
         if snapshots:
             start, _, path = snapshots[-1]
@@ -85,6 +86,6 @@ def _replay(reader: MetadataReader, replay: Replay, path: Path, *, from_offset: 
 
 
 def _segments(directory: Path) -> list[tuple[int, Path]]:
-    """Base offset and path of each, in order."""
+    """Return the base offset and path of each, in order."""
     segments = [(offset_in(file.name, LOG_SUFFIX), file) for file in directory.iterdir()]
     return sorted((base, file) for base, file in segments if base is not None)

@@ -1,4 +1,4 @@
-"""Kohort's own metadata as the image of a cluster, and the image as metadata. Pure."""
+"""Converts Kohort's metadata to the image of a cluster and back. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kohort.broker.storage.metadata.store import (
 from kohort.broker.storage.metadata.store import CLUSTER_ID, NEXT_PRODUCER_ID
 
 OWN_PREFIX: Final = "kohort."
-"""Begins the names of settings that Kafka has not."""
+"""Prefix of the settings that Kafka does not have."""
 
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 
@@ -48,14 +48,14 @@ def image_of(
     leader_epoch: Callable[[str, int], int],
     new_id: Callable[[], bytes],
 ) -> tuple[ClusterImage, list[str]]:
-    """The image of a cluster whose one node has this directory; and what is no part of it, in
-    words.
+    """Return the image of a cluster whose only node has this directory, and descriptions of
+    everything omitted.
 
     Args:
         node_id: the node's id, in Kohort's metadata and in the image.
         directory_id: 16 bytes.
         leader_epoch: the current one of a partition.
-        new_id: makes 16 bytes that were never used.
+        new_id: returns a new UUID, as 16 bytes.
     """
     image = ClusterImage()
     left: list[str] = []
@@ -101,10 +101,10 @@ def _take_broker_configs(
 def content_of(
     image: ClusterImage, *, cluster_id: str, created_ms: int
 ) -> tuple[Content, list[str]]:
-    """The metadata of a new Kohort; and what is no part of it, in words.
+    """Return the metadata of a new Kohort, and descriptions of everything omitted.
 
     Args:
-        created_ms: the time that topics are said to be of; Kafka keeps none.
+        created_ms: the creation time of the topics, which Kafka does not store.
     """
     left = [f"an access rule: {problem}" for problem in image.strange_rules]
     properties = {CHANGES: "1", CLUSTER_ID: cluster_id}

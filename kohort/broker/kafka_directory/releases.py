@@ -1,8 +1,8 @@
-"""Which Kafka an exported directory is for: its feature levels, and the records that go with them.
+"""Kafka releases to export to: their feature levels and record versions.
 
-A later release takes what is for an earlier one, and can raise its levels (`kafka-features.sh
-upgrade`). What partitions hold is the same for all: Kafka reads our records of groups and of
-transactions since 3.5 (KIP-915).
+A later release accepts a directory for an earlier one, and can raise its levels (`kafka-features.sh
+upgrade`). Partitions have the same content for all releases: Kafka 3.5 and later read Kohort's
+group and transaction records (KIP-915).
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from kohort.protocol.messages.cluster_metadata import PartitionRecord
 
 
 class Release(NamedTuple):
-    """One that a directory can be made for."""
+    """A release that a directory can be exported for."""
 
     name: str
     features: Mapping[str, int]
-    """Levels that its `kafka-storage format` gives a new cluster; what is not named is at 0."""
+    """The feature levels that its `kafka-storage format` gives a new cluster; 0 for all others."""
     older: Mapping[type, int] = {}
-    """Versions of records that this level has in an older form than we know."""
+    """Record versions of this level that are older than the latest known ones."""
     begins_with_file: bool = False
     """Whether a new cluster's records are read from bootstrap.checkpoint, as before KIP-1170
     (4.4)."""
 
     def version_of(self, record: type) -> int:
-        """The version in which a record of this type is written."""
+        """Return the version in which a record of this type is written."""
         return self.older.get(record, schema_of(record).versions.high)
 
 
 KAFKA_3_9: Final = Release(
     "3.9", {"metadata.version": 21}, {PartitionRecord: 1}, begins_with_file=True
 )
-"""The last release before 4.0; it has no eligible leader replicas."""
+"""The last release before 4.0, without eligible leader replicas."""
 
 KAFKA_4_4: Final = Release(
     "4.4",

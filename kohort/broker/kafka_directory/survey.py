@@ -1,8 +1,8 @@
-"""What lies in a data directory, before it changes hands: what both directions look at.
+"""Examines a data directory before its conversion; used for both directions.
 
-Both brokers believe a partition's directory by the topic id in it, and set aside what is not of the
-topic that they know by that name. So ids are looked at first, while nothing has been changed.
-Blocking code.
+Both brokers identify a partition's directory by the topic id in it, and rename a directory whose id
+differs from that of the known topic. So the ids are checked first, before any change. Blocking
+code.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from kohort.broker.storage.layout import (
 from kohort.broker.topics.directories import STRAY_SUFFIX
 
 ReportProgress = Callable[[str, int, int], None]
-"""(What is done, how many are done, of how many): progress, for people."""
+"""Progress: (activity, number done, total), for display."""
 
 _OTHER_DIRECTORIES: Final = {"remote-log-index-cache"}
-"""Kafka's own, beside those of partitions."""
+"""Directories of Kafka that are not partitions."""
 _FUTURE_SUFFIX: Final = "-future"
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a plan has found."""
+    """The findings of a plan."""
 
     problems: list[str] = field(default_factory=list)
-    """Each keeps the directory from changing hands."""
+    """Each of them prevents the conversion."""
     left: list[str] = field(default_factory=list)
-    """What would be left behind."""
+    """Data that would not be converted."""
     notes: list[str] = field(default_factory=list)
-    """What happens besides."""
+    """Other information."""
 
 
 @dataclass(slots=True)
@@ -59,10 +59,10 @@ class Directories:
     """The directories of the partitions."""
 
     there: set[tuple[str, int]] = field(default_factory=set)
-    """(Topic, partition) of those that exist and are theirs."""
+    """(Topic, partition) of those that exist and have the topic's id."""
     without_id: list[tuple[Path, bytes]] = field(default_factory=list)
-    """Directories without a topic id, with the id to note in them: Kafka sets aside those that have
-    none."""
+    """Directories without a topic id, with the id to write into them: Kafka renames directories
+    without one."""
 
 
 def survey(
@@ -72,7 +72,7 @@ def survey(
     findings: Findings,
     report: ReportProgress,
 ) -> Directories:
-    """Look at all directories. Raises OSError.
+    """Examine all directories. Raises OSError.
 
     Args:
         topics: id and number of partitions by name.
@@ -120,9 +120,9 @@ def note_ids(files: FileSystem, directories: Directories) -> None:
 
 
 def remove_own_notes(root: Path, report: ReportProgress) -> None:
-    """Remove what Kohort keeps beside Kafka's files: checksums, sizes, copies. Raises OSError.
+    """Remove Kohort's additional files: checksums, sizes, copies. Raises OSError.
 
-    All of it can be made again, and nothing of it is true any more when Kafka has written.
+    They can be recreated, and are stale once Kafka has written.
     """
     for name in (LOG_SIZE_FILE, NEWEST_EPOCH_FILE, LOG_START_OFFSET_COPY):
         (root / name).unlink(missing_ok=True)
@@ -137,17 +137,17 @@ def remove_own_notes(root: Path, report: ReportProgress) -> None:
 
 
 def shown(names: Iterable[str], most: int = 5) -> str:
-    """Some names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     ordered = sorted(names)
     more = len(ordered) - most
     return ", ".join(ordered[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _topic_id(files: FileSystem, directory: Path) -> bytes | None:
-    """The id noted there; None if there is none that can be read.
+    """Return the id stored there; None if it is missing or unreadable.
 
-    Without a look at the checksum, which is stale where Kafka has replaced the file: an id that is
-    damaged is another topic's, and that keeps the directory from changing hands.
+    The checksum is not verified, because it is stale if Kafka has replaced the file. A damaged id
+    counts as another topic's, which prevents the conversion.
     """
     path = f"{directory}/{FILE_NAME}"
     try:
