@@ -1,4 +1,4 @@
-"""A request that cannot be answered yet, as the purgatory sees it."""
+"""The interface between the purgatory and a request that cannot be answered yet."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
@@ -14,11 +14,11 @@ class Completion(Enum):
     SATISFIED = auto()
     """The condition was satisfied."""
     EXPIRED = auto()
-    """The deadline came first."""
+    """The deadline expired."""
     REFUSED = auto()
-    """No room to wait: the operation is answered as at its deadline."""
+    """The purgatory is full: the operation is answered as at its deadline."""
     SHUTDOWN = auto()
-    """The broker is stopping: answer with what there is."""
+    """The broker is stopping: answer with the available data."""
 
 
 class DelayedOperation(TimerEntry, ABC):
@@ -34,8 +34,8 @@ class DelayedOperation(TimerEntry, ABC):
     """Name in the metrics: Fetch, Produce, DeleteRecords ..."""
 
     def __init__(self, *, owner: Hashable | None = None, held_bytes: int = 0) -> None:
-        """`owner` is the connection to whose share the operation counts, `held_bytes` the memory
-        that it keeps allocated.
+        """`owner` is the connection whose quota the operation uses, `held_bytes` the memory that it
+        keeps allocated.
         """
         super().__init__()
         self.owner = owner
@@ -50,8 +50,8 @@ class DelayedOperation(TimerEntry, ABC):
         """Whether the condition is satisfied. Must not have effects that a second call would
         repeat.
 
-        `key` is the one whose change woke the operation, so that a running total can be kept
-        instead of a new sum over all keys; None asks for a full check.
+        `key` is the changed key, so that the operation can keep a running total instead of a sum
+        over all keys; None requires a full check.
         """
 
     @abstractmethod

@@ -1,9 +1,9 @@
 """Timers of one owner, under the owner's own keys: the sessions and rebalance timeouts of one
 group.
 
-Scheduling a key replaces its deadline. Keys that expire in one turn are passed on in one call, so
-that a thousand members that fail together cause one rebalance. A key that was rescheduled or
-cancelled in the same turn is left out.
+Scheduling a key replaces its deadline. Keys that expire in one event loop iteration are passed on
+in one call, so that a thousand members that fail together cause one rebalance. Keys that were
+rescheduled or cancelled in the same iteration are omitted.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -25,7 +25,7 @@ class TimerHost(Protocol):
 
 
 class ExpirySink(Protocol):
-    """Receives expired entries, all of which are its own."""
+    """Receives its own expired entries."""
 
     def fire(self, entries: Sequence[TimerEntry], now_ms: int) -> None: ...
 
@@ -76,7 +76,7 @@ class KeyedTimers(Generic[K]):
         return True
 
     def cancel_all(self) -> None:
-        """Cancel all timers, because the owner goes away."""
+        """Cancel all timers, because the owner is removed."""
         for entry in self._entries.values():
             self._host.cancel_entry(entry)
         self._host.count_timers(self._kind, -len(self._entries))

@@ -1,4 +1,4 @@
-"""Limits on what may wait in the purgatory, in total and per owner."""
+"""Limits the operations that wait in the purgatory, in total and per owner."""
 
 from collections.abc import Hashable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kohort.broker.core.delayed_operation import DelayedOperation
 
 
 class ParkingLimits(NamedTuple):
-    """The limits. Beyond them operations are answered at once, as if they had expired."""
+    """The limits. Further operations are answered at once, as if they had expired."""
 
     count_max: int = 250_000
     bytes_max: int = 512 * 1024 * 1024
@@ -35,7 +35,7 @@ class Parking:
         self._operations: dict[DelayedOperation, None] = {}
         self._shares: dict[Hashable, _Share] = {}
         self.held_bytes = 0
-        """Memory that the waiting operations hold, by their own account."""
+        """Sum of the waiting operations' `held_bytes`."""
 
     def __len__(self) -> int:
         return len(self._operations)

@@ -4,19 +4,19 @@ A `DelayedOperation` waits under watch keys (a partition, a group). Code that ch
 stands for calls `check_and_complete(key)` after the change; the operations under it are then
 tried by `drain`. `KeyedTimers` are for callers that only need deadlines of their own.
 
-Promises, all of which rest on there being one thread and no await in here:
+Guarantees, which all depend on a single thread and on the absence of await here:
 
-- Every operation completes exactly once: by its condition, its deadline, a fault, a cancel or the
-  shutdown. At that moment it has left all its keys and the wheel; nothing stale is ever listed.
-- No event is lost between the last check and the listing, because nothing runs between them.
-- Nothing expires early, and a condition that holds when the deadline is looked at is a success.
-- Wake-ups are queued and worked off by `drain`, never by recursion, however long the chain of
-  operations that wake each other. A walk over a key visits what was listed when it began.
+- Every operation completes exactly once: by its condition, its deadline, an error, a cancellation
+or the shutdown. At that moment it has left all its keys and the wheel; nothing stale is ever
+listed. - No event is lost between the last check and the listing, because nothing runs between
+them. - Nothing expires early, and a condition that holds when the deadline is processed counts as
+success. - Wake-ups are queued and processed by `drain`, never recursively, however long a chain of
+operations wake each other. A walk over a key visits the operations that were listed when it began.
 - An exception in one operation is reported, fails that operation and touches no other.
 - Equal deadlines fire in scheduling order; a key's operations are tried in registration order.
 
 Prior art: Kafka's DelayedOperationPurgatory. Its double check, its purge of completed entries and
-its 512 shards answer to threads and have no counterpart here.
+its 512 shards exist because of threads and have no counterpart here.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -39,15 +39,15 @@ __all__ = [
 K = TypeVar("K", bound=Hashable)
 
 ENTRIES_PER_TURN = 1_000
-"""How many entries one call of `drain` or `expire` examines by default; a few milliseconds'
-worth."""
+"""The number of entries that `drain` or `expire` examines per call by default: a few milliseconds
+of work."""
 
 Report = Callable[[str, Exception], None]
 """Called with a description of the action and the exception, which is always an internal error."""
 
 
 class Driver(Protocol):
-    """Calls `drain` and `expire`. Only told what it cannot know."""
+    """Calls `drain` and `expire` when requested."""
 
     def wake_soon(self) -> None:
         """Request a call of `drain`."""
@@ -79,7 +79,7 @@ class Purgatory:
         self._wheel: TimingWheel[TimerEntry] = TimingWheel()
         self._announced_ms: int | None = None
         self.watched: dict[Hashable, dict[DelayedOperation, None]] = {}
-        """The operations by key, for a look before `check_and_complete` is called."""
+        """The operations by key, for a check before calling `check_and_complete`."""
         self._woken_keys: dict[Hashable, None] = {}
         self._walk: _Walk | None = None
         self._is_draining = False
@@ -95,7 +95,7 @@ class Purgatory:
         """Complete `operation` now if its condition is satisfied, else let it wait; True if
         completed.
 
-        It is also completed at once if the broker is stopping or there is no room to wait. The
+        It is also completed at once if the broker is stopping or the purgatory is full. The
         caller must not await between checking the state itself and this call.
         """
         assert not operation.is_completed
@@ -143,15 +143,15 @@ class Purgatory:
     ) -> KeyedTimers[K]:
         """Create timers for one owner, with `schedule(key, deadline_ms)` and `cancel(key)`.
 
-        `on_expired(keys, now_ms)` is called with all keys that expire in one turn; `kind` is their
-        name in the metrics.
+        `on_expired(keys, now_ms)` is called with all keys that expire in one event loop iteration;
+        `kind` is their name in the metrics.
         """
         return KeyedTimers(self, on_expired, kind)
 
     # Called by the driver.
 
     def attach(self, driver: Driver) -> None:
-        """Set the driver, which is told when there is something to do."""
+        """Set the driver, which is called when there is work."""
         assert self._driver is None, "one driver per purgatory"
         self._driver = driver
         self._announced_ms = self.next_deadline_ms
@@ -162,16 +162,16 @@ class Purgatory:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to examine, None for never."""
+        """The earliest time at which `expire` has work; None if never."""
         return self._wheel.next_deadline_ms
 
     @property
     def has_work(self) -> bool:
-        """Whether `drain` has anything to do."""
+        """Whether `drain` has work."""
         return self._walk is not None or bool(self._woken_keys)
 
     def drain(self, operations_max: int = ENTRIES_PER_TURN) -> int:
-        """Try operations under changed keys, and those that they wake in turn.
+        """Try the operations of changed keys, and the operations that these wake.
 
         Stops after `operations_max`; `has_work` says whether to call again. Returns how many were
         tried.
@@ -234,7 +234,7 @@ class Purgatory:
 
     @property
     def held_bytes(self) -> int:
-        """Memory that parked operations hold, by their own account."""
+        """Sum of the parked operations' `held_bytes`."""
         return self._parking.held_bytes
 
     # Called by KeyedTimers.
@@ -255,7 +255,7 @@ class Purgatory:
     # Internals.
 
     def _walk_on(self, operations_max: int) -> int:
-        """Continue the walk in progress, or begin one; return how many operations it passed."""
+        """Continue the walk in progress, or begin one; return the number of operations visited."""
         walk = self._walk
         if walk is None:
             key = next(iter(self._woken_keys))

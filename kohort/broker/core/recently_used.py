@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class RecentlyUsed(Generic[K, V]):
-    """The values of the most recently used names."""
+    """An LRU cache that creates missing values."""
 
     __slots__ = ("_by_name", "_most", "_new")
 

@@ -13,7 +13,7 @@ Prior art: Kafka's hierarchical wheel (20 buckets per level, the buckets in a de
 Varghese and Lauck's hashed wheels. This one is flat: a dict with one slot per millisecond that has
 an entry, and a heap of the slots' times instead of a walk over empty ticks. In CPython a dict
 access and a heap of small ints are cheaper than computing levels, and no entry is ever moved from
-level to level, so there is no turn in which a whole level comes down. `loop.call_later` per timer
+level to level, so no event loop iteration has to move a whole level. `loop.call_later` per timer
 was measured too: cancelled timers stay in its heap until a rebuild that stalls the loop for over
 100 ms at 100,000 timers.
 """

@@ -1,8 +1,8 @@
 """The producer state of a partition, and what each producer may send next (KIP-98, KIP-890).
 
 Producers number their records per partition. The partition remembers the last five batches of each,
-as a client has at most five requests in flight: a batch sent again is answered with its original
-offset, a gap is refused, and a producer that was replaced (lower epoch) is fenced.
+as a client has at most five requests in flight: a retried batch is answered with its original
+offset, a gap is rejected, and a replaced producer (lower epoch) is fenced.
 
 A transactional batch opens a transaction of its producer here, and a marker of the coordinator ends
 it. A marker with a higher epoch fences requests of the old epoch that are still in flight.
@@ -40,7 +40,7 @@ from kohort.protocol.records.batch import (
 
 BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 100_000
-"""Per partition. Beyond it the least recently active producer is dropped, as if it had expired:
+"""Per partition. Above it, the least recently active producer is dropped, as if it had expired:
 clients can invent ids, and this is about 50 MB. Kafka has no limit here. Producers with an open
 transaction are kept; the coordinator bounds their number."""
 _LOOKED_AT_MAX: Final = 8
@@ -50,7 +50,8 @@ NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
 """Used in place of the first offset if no transaction is open."""
 EXHAUSTED_EPOCH: Final = 32_767
-"""No client has it; only markers do, when 32766 was the last epoch that a producer could use."""
+"""Only markers have it, never clients: the epoch after 32766, the last one that a producer can
+use."""
 EPOCH_RISES_SINCE: Final = 2
 """transaction.version from which a marker has a higher epoch than the batches it ends."""
 
@@ -67,8 +68,8 @@ class AppendedBatch(NamedTuple):
 
 
 class UnendedTransactionError(KafkaError):
-    """A transaction would span two epochs: the marker of the first one is missing (an internal
-    error).
+    """A transaction would span two epochs, because the marker of the first one is missing (an
+    internal error).
     """
 
 
@@ -144,7 +145,7 @@ class ProducerState:
                 unknown producer, as in transactions of version 2 (KIP-890). Producers of older ones
                 may continue from state that the partition has dropped.
             is_numbered: false for batches that the broker itself writes for a producer, as the
-                group coordinator does: their sequences mean nothing, and none is a duplicate.
+                group coordinator does: their sequences are meaningless, and none is a duplicate.
 
         Returns:
             None if it may; otherwise the batch in the log that it duplicates.
@@ -278,7 +279,7 @@ class ProducerState:
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     def note_emptied_marker(self, header: BatchHeader, *, timestamp: int) -> None:
-        """Record what compaction has left of a marker: its producer reached the epoch.
+        """Record the remains of a compacted marker: its producer reached the epoch.
 
         Kafka loses the epoch when it reads such a log again, and would let a fenced producer send.
         """

@@ -1,4 +1,4 @@
-"""Checks of a batch's records, in steps: each generator yields where other work may run.
+"""Checks of a batch's records, in steps: the generators yield to let other work run.
 
 A batch of 1 MB can contain 150,000 records, a compressed one ten million. Each step takes a few
 milliseconds, so that a large or hostile batch delays only its sender.
@@ -16,7 +16,7 @@ from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, check_records, read_span
 
 RECORD_ERRORS_MAX = 100
-"""The most records of one batch that a response explains; Kafka explains all of them."""
+"""The maximum records of one batch for which a response has errors; Kafka has no limit."""
 
 _EFFORT_PER_STEP = 8_192
 """Records, and headers of records, that are checked in one step: 0.2 ms, or 10 ms if the walk is

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 
 class OpenTransaction(NamedTuple):
-    """A producer's transaction that no marker has ended in this partition."""
+    """A producer's open transaction in this partition."""
 
     producer_id: int
     producer_epoch: int

@@ -1,10 +1,11 @@
 """Validates the batch that a Produce request has for a partition.
 
-Pure: buffer, topic configs and time in, a verdict out; partitions are refused independently. The
-order of the checks is Kafka's, as it decides which of two faults is reported. Where Kafka answers
-UNKNOWN_SERVER_ERROR or not at all (records that cannot be decompressed, null records, unknown
-codecs) the answer is INVALID_RECORD, and bytes after the single batch, which Kafka drops while it
-acknowledges the rest, are refused: an acknowledgement must not cover data that is not stored.
+Pure: buffer, topic configs and time in, a verdict out; partitions are rejected independently. The
+order of the checks is Kafka's, because it determines which of two errors is reported. If Kafka
+answers UNKNOWN_SERVER_ERROR or not at all (records that cannot be decompressed, null records,
+unknown codecs) the answer is INVALID_RECORD. Bytes after the single batch, which Kafka drops
+although it acknowledges the batch, are rejected: an acknowledgement must not cover data that is not
+stored.
 
 Header fields that can be derived are not trusted: every record of every batch is parsed, as in
 Kafka, and the maximum timestamp in the header, on which retention and searches by time rely, is

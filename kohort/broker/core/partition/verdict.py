@@ -38,7 +38,7 @@ class ProduceTerms(NamedTuple):
 
 
 class RecordError(NamedTuple):
-    """An error in one record of a refused batch; `batch_index` counts from 0."""
+    """An error in one record of a rejected batch; `batch_index` counts from 0."""
 
     batch_index: int
     message: str
@@ -57,7 +57,7 @@ class ValidBatch(NamedTuple):
 
 
 class RejectedBatch(NamedTuple):
-    """A refused batch; nothing of it is appended."""
+    """A rejected batch; nothing of it is appended."""
 
     code: ErrorCode
     message: str
@@ -65,7 +65,7 @@ class RejectedBatch(NamedTuple):
     """Errors of records, for Produce v8 and later (KIP-467); only the first if there are very
     many."""
     reports_log_start: bool = True
-    """Whether the response has the log start offset: Kafka has -1 where it refuses a batch before
+    """Whether the response has the log start offset: Kafka returns -1 if it rejects a batch before
     it accesses the partition's log."""
 
 
@@ -73,7 +73,7 @@ Verdict: TypeAlias = ValidBatch | RejectedBatch
 
 
 class RejectionError(Exception):
-    """Passes a refusal from the checks to where it becomes the verdict."""
+    """Raised by a check that fails; becomes the verdict."""
 
     def __init__(self, verdict: RejectedBatch) -> None:
         super().__init__(verdict)
@@ -81,5 +81,5 @@ class RejectionError(Exception):
 
 
 def reject(code: ErrorCode, message: str, *, reports_log_start: bool = True) -> NoReturn:
-    """Refuse a batch for an error that is not in a single record."""
+    """Reject a batch for an error that is not in a single record."""
     raise RejectionError(RejectedBatch(code, message, reports_log_start=reports_log_start))

@@ -1,4 +1,4 @@
-"""The accounts of clients: what a request is charged, and for how long the client is throttled."""
+"""The accounts of clients: charge requests, and determine throttle times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MICROSECONDS_OF_A_PERCENT: Final = 10_000
 _NEVER: Final = -1
 """Earlier than any time."""
 _AT_ONCE_MAX: Final = (1 << 31) - 1
-"""The most that a client can request at once."""
+"""The maximum amount that a client can request at once."""
 _BUDGET_MAX: Final = 1 << 62
 """Limits for time have no maximum, and a product with one may be infinite."""
 
@@ -35,10 +35,10 @@ class Account:
     )  # fmt: skip
 
     def __init__(self, rate: Rate) -> None:
-        """Begin without a limit: call `limit_to` before anything is charged."""
+        """Create an account without a limit; call `limit_to` before charging anything."""
         self.limit = 0.0
         self.at_once = 0
-        """The most for one response: what the limit allows in all windows but one."""
+        """The maximum for one response: the amount that the limit allows in all windows but one."""
         self._rate = rate
         self._per_second = 0.0
         self._longest_ms = THROTTLE_MAX_MS
@@ -85,7 +85,7 @@ class Account:
 
 
 class Accounts:
-    """What a client is charged on; None where it has no limit."""
+    """The accounts that a client is charged on; None if it has no limit."""
 
     __slots__ = ("at_once", "client_id", "consumer", "is_current", "producer", "request")
 
@@ -101,7 +101,7 @@ class Accounts:
         self.producer = producer
         self.consumer = consumer
         self.at_once = _AT_ONCE_MAX if consumer is None else consumer.at_once
-        """The most bytes for one response to a Fetch."""
+        """The maximum bytes of one Fetch response."""
         self.is_current = True
         """False if limits have changed, or for another reason the accounts have to be looked up."""
 

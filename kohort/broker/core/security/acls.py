@@ -1,4 +1,4 @@
-"""Access rules as clients write and list them: their parts, and the filters that find them.
+"""Access rules as clients create and list them: their fields, and filters that select them.
 
 A rule (Kafka: ACL binding) allows or denies a principal, from a host, an operation on the resources
 of a type that a pattern names. Numbers are those of the protocol (KIP-11, KIP-290).
@@ -33,7 +33,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule names resources."""
+    """How a rule's pattern matches resource names."""
 
     LITERAL = 3
     PREFIXED = 4
@@ -43,7 +43,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What may be done to a resource."""
+    """Operations on a resource."""
 
     ALL = 2
     READ = 3
@@ -104,7 +104,7 @@ as in Kafka, and never applies."""
 
 
 class Permission(IntEnum):
-    """What a rule does."""
+    """The effect of a rule."""
 
     DENY = 2
     ALLOW = 3
@@ -205,7 +205,7 @@ _OPERATIONS: Final = frozenset({ANY, *Operation})
 _PERMISSIONS: Final = frozenset({ANY, *Permission})
 
 
-# Thousands of rules are read at the start; a look-up in an enum takes four times as long.
+# Thousands of rules are read at startup; an enum look-up takes four times as long.
 _TYPE_OF: Final = {int(one): one for one in ResourceType}
 _PATTERN_OF: Final = {int(one): one for one in PatternType}
 _OPERATION_OF: Final = {int(one): one for one in Operation}

@@ -2,8 +2,8 @@
 
 The logic is that of Kafka's `StandardAuthorizer`. Super users may do everything, even what rules
 deny them. Among the rules of all patterns that match the name, one that denies takes precedence
-over those that allow; if none applies the answer is no, unless no pattern matches at all and
-`allow.everyone.if.no.acl.found` says otherwise.
+over those that allow; if none applies, the operation is denied, unless no pattern matches at all
+and `allow.everyone.if.no.acl.found` is set.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kohort.broker.core.security.rule_index import RuleIndex
 from kohort.broker.core.security.session import Principal, Session
 
 ANSWERS_MAX: Final = 10_000
-"""Bound on remembered decisions; at the bound all are dropped, and made again in microseconds."""
+"""Maximum cached decisions; when it is reached, all are dropped, and recomputed in microseconds."""
 NAME_LENGTH_MAX: Final = 300
-"""Longer names cannot be topics; decisions about them are not worth the memory."""
+"""Longer names cannot be topics; decisions about them are not cached."""
 _PROBE: Final = "hardcode"
 """The name that Kafka checks first, to see whether rules apply to a principal at all."""
 
@@ -40,8 +40,8 @@ NOTHING_GRANTED: Final[Granted] = MappingProxyType({})
 
 
 class _Decisions:
-    """The decisions about one principal from one host, as far as they are remembered. Nothing is
-    added once they are forgotten.
+    """The cached decisions about one principal from one host. Nothing is added after they are
+    dropped.
     """
 
     __slots__ = ("allowed", "denied")
@@ -51,7 +51,7 @@ class _Decisions:
         self.denied: dict[Right, set[str]] = {}
 
     def find(self, right: Right, name: str) -> bool | None:
-        """The decision about a name; None if it is not remembered."""
+        """The decision about a name; None if it is not cached."""
         names = self.allowed.get(right)
         if names is not None and name in names:
             return True
@@ -59,13 +59,13 @@ class _Decisions:
         return False if names is not None and name in names else None
 
     def forget(self) -> None:
-        """Forget all, in place, as `allowed` may be kept by others."""
+        """Drop all in place, because others may have a reference to `allowed`."""
         self.allowed.clear()
         self.denied.clear()
 
 
 _NONE: Final = _Decisions()
-"""The decisions about a principal about whom none are remembered."""
+"""Create the empty cache of a principal."""
 
 
 class Explanation(NamedTuple):
@@ -73,11 +73,11 @@ class Explanation(NamedTuple):
 
     allowed: bool
     reason: str
-    """The rule that decided, or what decided in its place, as text for logs and people."""
+    """The deciding rule, or another reason, as text."""
 
 
 class Authorizer:
-    """The rules in force, and the decisions that follow from them."""
+    """The current rules, and the decisions based on them."""
 
     def __init__(
         self,
@@ -93,12 +93,12 @@ class Authorizer:
         for rule in rules:
             self._index.add(rule)
         self._decisions: dict[tuple[Principal, str], _Decisions] = {}
-        """What was decided, by principal and host."""
+        """Cached decisions, by principal and host."""
         self._answer_count = 0
         self._some: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
         self._is_suspended = False
         self.revision = 0
-        """Grows with every change of rules, for caches of what depends on them."""
+        """Increases with every change of rules, for caches that depend on them."""
 
     @property
     def rule_count(self) -> int:
@@ -122,7 +122,7 @@ class Authorizer:
             self.change()
 
     def rules(self) -> list[Rule]:
-        """All rules as they are now, oldest first."""
+        """All current rules, oldest first."""
         return list(self._index)
 
     def found(self, wanted: RuleFilter) -> list[Rule]:
@@ -147,7 +147,7 @@ class Authorizer:
         return NOTHING_GRANTED if decisions is None else decisions.allowed
 
     def _decide(self, session: Session, right: Right, name: str) -> bool:
-        """Decide, and remember it."""
+        """Decide, and cache the decision."""
         principal, host = session.principal, session.host
         allowed = self._is_allowed(principal, host, *right, name)
         if len(name) <= NAME_LENGTH_MAX:
@@ -201,7 +201,7 @@ class Authorizer:
         return Explanation(allowed, self._reason(principal, kind, name))
 
     def _reason(self, principal: Principal, kind: ResourceType, name: str) -> str:
-        """Why it is allowed or not if no rule applies."""
+        """The reason for the decision if no rule applies."""
         if str(principal) in self.super_users:
             return "super user"
         if self._is_suspended:

@@ -1,7 +1,6 @@
 """Reads the fields of a certificate that the broker needs from its DER encoding.
 
-Used only on certificates that OpenSSL has loaded or verified, and still written to survive any
-bytes.
+Used only on certificates that OpenSSL has loaded or verified, but safe with any bytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +27,7 @@ _CENTURY_AT: Final = 50
 
 
 class DerError(ValueError):
-    """Bytes that are not the DER that was expected."""
+    """The bytes are not the expected DER."""
 
 
 class CertificateFields(NamedTuple):
@@ -93,7 +92,7 @@ def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
             continue
         tag, content, rest = element(rest)
         if tag != _OCTETS:
-            # The flag that says whether it is critical.
+            # The critical flag.
             _, content, _ = element(rest)
         _, names, _ = element(content)
         attributes = []
@@ -118,7 +117,7 @@ def hosts_of(fields: CertificateFields) -> list[str]:
 
 
 def is_for(host: str, hosts: Iterable[str]) -> bool:
-    """Whether a certificate for `hosts` is one for `host`, as clients decide it (RFC 6125)."""
+    """Whether a certificate for `hosts` is valid for `host`, by the rules of clients (RFC 6125)."""
     try:
         host = str(ip_address(host))
     except ValueError:
@@ -129,7 +128,7 @@ def is_for(host: str, hosts: Iterable[str]) -> bool:
 
 
 def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
-    """Split off an element: tag, content and rest. Raises IndexError if cut off, or DerError."""
+    """Split off an element: tag, content and rest. Raises IndexError if truncated, or DerError."""
     tag, size = data[0], data[1]
     begin = 2
     if size & 0x80:

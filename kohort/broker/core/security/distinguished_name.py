@@ -1,7 +1,7 @@
 """The subject of a certificate as text, as Java writes it (RFC 2253), for names of principals.
 
 Read from the certificate's own bytes: the subject that `ssl` returns lacks the types of values, and
-other libraries write other texts, which would be other users.
+other libraries produce other texts, which would be other users.
 """
 
 import re
@@ -45,7 +45,7 @@ def subject_of(certificate: bytes) -> str:
     """The subject of a DER certificate as text, its last attribute first; empty if it has none.
 
     Raises:
-        DerError: it is too long, or not DER where it should be.
+        DerError: it is too long, or not valid DER.
     """
     subject = fields_of(certificate).subject
     if len(subject) > SUBJECT_BYTES_MAX:
@@ -60,8 +60,8 @@ def subject_of(certificate: bytes) -> str:
 def has_nul(subject: str) -> bool:
     """Whether a subject, as `subject_of` writes it, has a NUL in a value.
 
-    No real name has one. An authority that treats a NUL as the end of a name signs text that it
-    does not see.
+    No real name has one. An authority that treats a NUL as the end of a name would sign text that
+    it does not see.
     """
     return _NUL.search(subject) is not None
 

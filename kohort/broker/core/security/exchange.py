@@ -1,10 +1,10 @@
-"""Types common to all SASL mechanisms: a token comes in, and has one of three outcomes."""
+"""Types common to all SASL mechanisms: the three outcomes of a client's token."""
 
 from typing import NamedTuple
 
 
 class Challenge(NamedTuple):
-    """A token for the client, which has to send another."""
+    """A token for the client, which must reply with another one."""
 
     token: bytes
 
@@ -15,12 +15,12 @@ class Done(NamedTuple):
     token: bytes
     user: str
     lifetime_ms: int | None = None
-    """How long its credential is valid; None for no limit."""
+    """How long the client's credential is valid; None for no limit."""
 
 
 class SaslFailure(Exception):  # noqa: N818 - the client's failure, not an error of the broker.
-    """The client is not let in. The text is for the broker's log; `told` is for the client, None
-    for the message that all failures of a mechanism share.
+    """Authentication failed. The text is for the broker's log; `told` is the message for the
+    client, None for the mechanism's general one.
     """
 
     def __init__(self, reason: str, told: str | None = None) -> None:

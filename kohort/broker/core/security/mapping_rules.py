@@ -1,10 +1,10 @@
-"""`ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal.
+"""`ssl.principal.mapping.rules`: maps the subject of a certificate to the name of a principal.
 
-A comma-separated list of ``DEFAULT``, which takes the subject as it is, and of
+A comma-separated list of ``DEFAULT``, which returns the subject unchanged, and of
 ``RULE:pattern/replacement/[L|U]``. The first rule whose pattern matches the whole subject applies.
-Each part that the pattern finds is then replaced (Java's `replaceAll`, which may find less than the
-whole), ``$1`` is what the first group matched, and L or U changes the case. All of this is as in
-Kafka's `SslPrincipalMapper`: a client mapped to another name would have other rights.
+Every match is then replaced (Java's `replaceAll`, which may match less than the whole subject),
+``$1`` is the first group, and L or U changes the case. All of this is as in Kafka's
+`SslPrincipalMapper`: a client mapped to another name would have other rights.
 """
 
 import re
@@ -23,7 +23,7 @@ _JAVA_GROUP: Final = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
 
 
 class RulesError(ValueError):
-    """A setting that cannot be parsed; the text says where."""
+    """The setting cannot be parsed; the message says where."""
 
 
 class NoRuleError(Exception):
@@ -72,7 +72,7 @@ def _read(text: str) -> _Rule:
 
 
 def _filled(replacement: str, match: re.Match[str]) -> str:
-    """The replacement of a match. Raises NoRuleError for one that Kafka cannot fill."""
+    """Return the replacement of a match. Raises NoRuleError if Kafka cannot expand it."""
     count = match.re.groups
     unknown = 0
 

@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628): authentication by a signed token, and the claims that it must have.
+"""OAUTHBEARER (RFC 7628): authentication by a signed token with the required claims.
 
-This module has everything but the signature: the client's message, the claims, and the two rounds
-in which a token is refused.
+This module has everything except the signature: the client's message, the claims, and the two
+rounds of a rejection.
 """
 
 import re
@@ -12,7 +12,7 @@ from kohort.broker.core.security.exchange import SaslFailure
 
 TOKEN_CHARACTERS_MAX: Final = 16 * 1024
 REFUSAL: Final = b'{"status":"invalid_token"}'
-"""The first answer to a client that is refused; it replies with one byte, then the attempt ends."""
+"""The first response to a rejected client; it replies with one byte, then the attempt ends."""
 
 _MESSAGE: Final = re.compile(
     rb"n,(?:a=(?P<authzid>[\x21-\x2b\x2d-\x7e]*))?,\x01auth=(?P<scheme>[A-Za-z]+) "
@@ -20,7 +20,7 @@ _MESSAGE: Final = re.compile(
 )
 _NUMBER_MAX: Final = 1 << 53
 _TRIMMED: Final = "".join(map(chr, range(33)))
-"""What Java's `trim` takes off."""
+"""The characters that Java's `trim` removes."""
 
 
 class Claimed(NamedTuple):
@@ -58,7 +58,7 @@ def read_message(data: bytes) -> Claimed:
 def checked_subject(
     claims: Mapping[str, object], rules: TokenRules, now_s: float
 ) -> tuple[str, int]:
-    """The name of the principal, and for how many milliseconds the token is valid.
+    """Return the name of the principal, and the remaining validity of the token in milliseconds.
 
     Raises SaslFailure.
     """
@@ -81,7 +81,7 @@ def checked_subject(
 
 
 def _is_text(value: str) -> bool:
-    """Whether it is free of halves of surrogate pairs, which JSON allows and UTF-8 does not."""
+    """Whether it contains no lone surrogates, which JSON allows and UTF-8 does not."""
     try:
         value.encode()
     except UnicodeEncodeError:

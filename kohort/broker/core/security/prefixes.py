@@ -1,4 +1,4 @@
-"""Prefixes with what is known of each, and which of them a name begins with.
+"""Maps prefixes to numbers, and finds all prefixes of a name.
 
 If the prefixes have few different lengths, the start of the name of each length is looked up. If
 they have many, the sorted prefixes are searched: the entry right before a name shares with it the
@@ -20,8 +20,8 @@ LENGTHS: Final = 32
 LONG: Final = 300
 """The length of a text from which on a look-up, which reads all of it, costs more than a search."""
 _LOOKS_MAX: Final = 8
-"""Bound on the looks of a search, after which all lengths are looked up: prefixes can be chosen so
-that each look excludes only one."""
+"""Maximum steps of a search, after which all lengths are looked up: prefixes can be chosen so that
+each step excludes only one."""
 _PLACED_MAX: Final = 64
 """Up to this many new prefixes are inserted one by one; more are sorted in."""
 
@@ -34,7 +34,7 @@ class Prefixes:
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
         self._order: _Order | None = None
-        """Made when there are many: most principals have few, and it takes memory."""
+        """Created only for many prefixes: most principals have few, and it takes memory."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -64,8 +64,8 @@ class Prefixes:
             order.add(prefix)
 
     def united(self, name: str, enough: int) -> int:
-        """The numbers of all prefixes of a name, united bit by bit, or of as many as have one of
-        the bits that are `enough`; 0 if it has none.
+        """Return the bitwise OR of the numbers of all prefixes of a name; 0 if it has none. Stops
+        at a number with one of the bits in `enough`.
         """
         united, order = 0, self._order
         if order is None:
@@ -80,7 +80,7 @@ class Prefixes:
                 united |= get(prefix, 0)
             return united
         for length in lengths:
-            # Inlined from `_looked_up`: every decision that is not remembered does this.
+            # Inlined from `_looked_up`: every decision that is not cached does this.
             bits = get(name[:length])
             if bits is not None:
                 united |= bits
@@ -118,7 +118,7 @@ class _Order:
             self.add(prefix)
 
     def add(self, prefix: str) -> None:
-        """Add a prefix that is not there."""
+        """Add a new prefix."""
         if prefix in self._gone:
             self._gone.remove(prefix)
         else:
@@ -129,7 +129,7 @@ class _Order:
             insort(self._lengths, length)
 
     def remove(self, prefix: str) -> None:
-        """Remove a prefix that is there."""
+        """Remove an existing prefix."""
         if prefix in self._new:
             self._new.remove(prefix)
         else:

@@ -1,4 +1,4 @@
-"""Limits on what clients may use: for which entities, which limit applies, who is charged.
+"""Client quotas: their entities, the limit that applies, and the account that is charged.
 
 Defined by KIP-13, KIP-55, KIP-124, KIP-599 and KIP-612. An entity is a user, a client id, or both,
 or else an address; each may be the default, which applies to all without a limit of their own. The
@@ -23,14 +23,14 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 ENTITY_TYPES: Final = 3
-"""How many types of entities there are: the three above."""
+"""The number of entity types: the three above."""
 
 PRODUCER: Final = "producer_byte_rate"
 CONSUMER: Final = "consumer_byte_rate"
 REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
 _OF_REQUESTS: Final = (REQUEST, PRODUCER, CONSUMER)
-"""Limits of requests, in the order of `Accounts`."""
+"""Limits on requests, in the order of the fields of `Accounts`."""
 KEYS: Final = frozenset({PRODUCER, CONSUMER, REQUEST, MUTATION})
 """Limits of clients: bytes a second, percent of the single thread, partitions created or removed a
 second."""
@@ -41,13 +41,13 @@ _WHOLE_MAX: Final = {PRODUCER: 2**63 - 1, CONSUMER: 2**63 - 1, CONNECTION: 2**31
 """Limits that are whole numbers, and the largest value of each."""
 
 ACCOUNTS_MAX: Final = 100_000
-"""Bound on accounts; beyond it the one used longest ago is dropped."""
+"""Maximum accounts; above it, the least recently used one is dropped."""
 
 HOLDING_MAX: Final = 10_000
-"""Bound on the clients whose limit is cached; beyond it the whole cache is dropped."""
+"""Maximum clients whose limit is cached; above it, the whole cache is dropped."""
 
 CLIENT_ID_LENGTH_MAX: Final = 255
-"""Longer client ids are kept as digests: a client may send another of 32 KB with each request."""
+"""Longer client ids are stored as digests: a client may send another of 32 KB with each request."""
 
 
 class QuotaError(Exception):
@@ -131,7 +131,7 @@ def check_limit(entity: Entity, key: str, value: float) -> None:
 
 
 class Quotas:
-    """All limits, and what has been used of them."""
+    """All limits, and their use."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Quotas:
         self._forget()
 
     def accounts(self, user: str, client_id: str) -> Accounts:
-        """The accounts of a client for all that its requests use. May be kept as long as they are
+        """Return the accounts for a client's requests. They may be cached while they are
         current.
         """
         kept = _kept(client_id)
@@ -219,8 +219,8 @@ class Quotas:
         return 0 if account is None else account.charge(amount, now_ms)
 
     def take_mutations(self, user: str, client_id: str, amount: int, now_ms: int) -> int:
-        """Record that so many partitions are created or removed. Returns the milliseconds until the
-        debt is earned, 0 without a debt or a limit; an amount of 0 only reads it.
+        """Record the creation or removal of this number of partitions. Returns the milliseconds
+        until the debt is earned, 0 without a debt or a limit; an amount of 0 only reads it.
         """
         first = self._first(MUTATION, user, client_id)
         if first is None:
@@ -240,7 +240,7 @@ class Quotas:
 
 
 def _kept(client_id: str) -> str:
-    """What a client id is kept as."""
+    """Return a client id, or its digest, for use as a key."""
     if len(client_id) <= CLIENT_ID_LENGTH_MAX:
         return client_id
     return hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""How much was used recently, and how long a client has to be throttled (KIP-124, KIP-219).
+"""Measures recent use, and how long a client must be throttled (KIP-124, KIP-219).
 
 Kafka's arithmetic, to the millisecond: samples of one window each; the first use after a sample is
 over begins the next one. The rate is the sum of the samples divided by the time since the oldest of
@@ -14,7 +14,7 @@ WINDOWS: Final = 11
 WINDOW_MS: Final = 1_000
 """The default of `quota.window.size.seconds`."""
 THROTTLE_MAX_MS: Final = (1 << 31) - 1
-"""The longest time that a response can tell."""
+"""The maximum throttle time in a response."""
 
 _START, _LAST, _SUM = range(3)
 
@@ -32,7 +32,7 @@ class Rate:
         self._samples: list[list[int]] = []
         """Samples (begin, last use, sum), oldest first; at most one more than there are windows."""
         self.total = 0
-        """The sum of all samples that are kept."""
+        """The sum of all stored samples."""
 
     @property
     def sample_end_ms(self) -> int:
@@ -40,7 +40,7 @@ class Rate:
         return self._samples[-1][_START] + self.window_ms
 
     def record(self, amount: int, now_ms: int) -> None:
-        """Record that so much was used; a negative amount takes back the last record."""
+        """Record a use; a negative amount reverts the last record."""
         samples = self._samples
         if not samples or now_ms - samples[-1][_START] >= self.window_ms:
             self._forget(now_ms)
@@ -51,7 +51,7 @@ class Rate:
         self.total += amount
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long it takes until the rate is no more than `limit` a second; 0 if it is now."""
+        """Return the time until the rate is at most `limit` per second; 0 if it already is."""
         self._forget(now_ms)
         samples = self._samples
         if not samples:

@@ -1,10 +1,10 @@
-"""An index of rules that finds those that apply to a question, however many rules there are.
+"""An index of rules that finds the applicable ones in time independent of their number.
 
-Kept by principal and host, because only the rules of the client's and those for everybody and every
-host decide: their patterns that match the name are looked up, see `Prefixes`. An entry is not a
-list of rules but the operations that they deny and allow, as bits; so the rules of other principals
-and the number of hosts and operations cost a question nothing, and a decision is what the entries
-of all matching patterns have in common with the operation.
+Indexed by principal and host, because only rules for the client's principal or everybody, and for
+its host or every host, apply: their patterns that match the name are looked up, see `Prefixes`. An
+entry is not a list of rules but the operations that they deny and allow, as bits; so the rules of
+other principals and the number of hosts and operations do not slow a decision down, which is a
+bitwise AND of the operation with the entries of all matching patterns.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _IMPLIED_BY: Final = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""Operations that are allowed with another; denying that other does not deny them."""
+"""Operations that are implied by allowing another one; denying that one does not deny them."""
 
 _ALLOWED: Final = 16
-"""The bits of operations that are allowed stand this far behind those that are denied."""
+"""The bits of allowed operations are shifted by this distance from those of denied ones."""
 _DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation in Operation}
 """The bits of rules that deny an operation, by operation."""
 _ALLOWING: Final = {
@@ -62,7 +62,7 @@ _Entry = tuple[PatternType, str, int]
 
 
 class DecidingRules(NamedTuple):
-    """Rules that decide a question."""
+    """The rules that decide a request."""
 
     permission: Permission
     whose: _Whose
@@ -88,7 +88,7 @@ class _Owned:
         """The bits of all rules that deny and have been here; they stay while any rule does."""
         self.literal: dict[str, int] = {}
         self.prefixed: Prefixes | None = None
-        """Made for the first rule of a prefix: most have none, and there may be many owners."""
+        """Created with the first prefixed rule: most owners have none, and there may be many."""
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
         """Add or remove a rule; return whether it is the first, or was the last, of its pattern."""
@@ -131,14 +131,14 @@ class _Owned:
 
 
 class _Alike:
-    """Long literal names that have their length and their ends in common."""
+    """Long literal names with equal length, beginning and end."""
 
     __slots__ = ("count", "name")
 
     def __init__(self) -> None:
         self.count = 0
         self.name = ""
-        """One of them; "" if it is gone, while others may be there."""
+        """One of them; "" if it was removed, though others may remain."""
 
 
 class _OfType:
@@ -262,8 +262,8 @@ class RuleIndex:
     def allows(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool | None:
-        """Whether the rules allow it; None if none applies. One that denies decides before all that
-        allow.
+        """Whether the rules allow it; None if none applies. A denying rule takes precedence over
+        allowing ones.
         """
         of_type = self._types[kind]
         get = of_type.owned.get
@@ -273,7 +273,7 @@ class RuleIndex:
         for owned in applying:
             denied |= owned.denied
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
-        # Where nothing is denied, the first rule that allows decides.
+        # If nothing is denied, the first rule that allows decides.
         enough = denying if denied & denying else allowing
         literal_name = of_type.literal_of(name)
         bits = 0

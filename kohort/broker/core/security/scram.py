@@ -31,8 +31,8 @@ _TO_TEXT: Final = bytes(_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte 
 
 
 class VisibleProperties(NamedTuple):
-    """The properties of a credential that a client sees before it has proved anything, and by which
-    it could tell a made-up credential from a stored one.
+    """The properties of a credential that an unauthenticated client sees, and by which it could
+    distinguish a made-up credential from a stored one.
     """
 
     iterations: int = ITERATIONS_MIN
@@ -42,7 +42,7 @@ class VisibleProperties(NamedTuple):
 
 
 USUAL_PROPERTIES: Final = VisibleProperties()
-"""The look of made-up credentials while none is stored that they could resemble."""
+"""The properties of made-up credentials while no stored one can serve as a model."""
 
 
 class Credential(NamedTuple):
@@ -59,13 +59,13 @@ class Credential(NamedTuple):
 
     @property
     def look(self) -> VisibleProperties:
-        """What a client that does not know the password sees of this credential."""
+        """The properties of this credential that a client without the password sees."""
         is_text = not self.salt.translate(None, _SALT_CHARACTERS)
         return VisibleProperties(self.iterations, len(self.salt), is_text)
 
 
 class ScramExchange:
-    """One attempt of a client to log in."""
+    """One authentication attempt."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ScramExchange:
         why_unknown: Callable[[str], str] = lambda _: "unknown user",
     ) -> None:
         """`find` returns the credential of a name, made up if there is none; `nonce` is printable
-        ASCII without commas, and was never used before; `why_unknown` says for the log why the
+        ASCII without commas, and was never used before; `why_unknown` returns, for the log, why the
         credential of a name is made up.
         """
         self.user = ""

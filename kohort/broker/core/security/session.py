@@ -1,6 +1,6 @@
 """Principals and sessions: the identity of a connection's client, and how long it is valid.
 
-A session is created when a connection is let in, and replaced as a whole when the client
+A session is created when a connection is authenticated, and replaced as a whole when the client
 authenticates again (KIP-368), which cannot change the principal.
 """
 
@@ -11,7 +11,9 @@ USER: Final = "User"
 
 
 class Principal(NamedTuple):
-    """An identity that rules apply to. Equal only if type and name are exactly equal."""
+    """The identity of a client, to which rules apply. Equal only if type and name are exactly
+    equal.
+    """
 
     type: str
     name: str
@@ -40,4 +42,4 @@ class Session(NamedTuple):
 
 
 UNKNOWN: Final = Session(ANONYMOUS, "", "PLAINTEXT")
-"""The session of a connection of which nothing is known yet."""
+"""The session of a connection before authentication."""

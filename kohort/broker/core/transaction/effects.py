@@ -1,4 +1,7 @@
-"""Effects: what a step of a transactional id asks its shell to do. The core does no I/O itself."""
+"""Effects: the actions that a step of a transactional id requests from its shell.
+
+The core does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +50,11 @@ class EndCause(Enum):
 
 
 class Began(NamedTuple):
-    """A note for observers: a transaction began."""
+    """Event for observers: a transaction began."""
 
 
 class Ended(NamedTuple):
-    """A note for observers: all markers are written."""
+    """Event for observers: all markers are written."""
 
     record: TransactionRecord
     """The record in Prepare*."""
@@ -59,7 +62,7 @@ class Ended(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """A note for observers: a partition refused the marker, because it has one of a higher epoch;
+    """Event for observers: a partition rejected the marker, because it has one of a higher epoch;
     the transaction has ended there.
     """
 
@@ -69,7 +72,7 @@ class Superseded(NamedTuple):
 
 
 class Stuck(NamedTuple):
-    """Some partitions could not take their marker: call `retry` after a while."""
+    """Some partitions could not accept their marker: call `retry` after a delay."""
 
     partitions: tuple[TopicPartition, ...]
 

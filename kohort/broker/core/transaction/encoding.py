@@ -30,7 +30,7 @@ _KEY: Final = codec(TransactionLogKey, _KEY_VERSION)
 _VALUES: Final = {
     _VALUE_VERSION.to_bytes(_VERSION_BYTES, "big"): codec(TransactionLogValue, _VALUE_VERSION)
 }
-"""Layouts by the version bytes, because a start reads very many records."""
+"""Layouts by the version bytes, because startup reads very many records."""
 
 
 def encode_key(record: DurableTransaction) -> bytes:
@@ -66,7 +66,7 @@ def encode_value(record: DurableTransaction) -> bytes | None:
 
 
 def decode_key(key: bytes) -> str | None:
-    """Return the id in a key; None for an unknown type of record, which must be left alone.
+    """Return the id in a key; None for an unknown type of record, which must be kept unchanged.
 
     Raises:
         DecodeError: the key is of the known type and does not parse.

@@ -1,5 +1,5 @@
-"""One end of a transaction, from the decision to the last marker: who waits for it, and what it is
-answered; which markers are missing.
+"""The commit or abort of one transaction, from the decision to the last marker: the waiting
+request, its response, and the missing markers.
 
 The request for the end is answered when all markers are durable; or right after the decision, if
 the markers are certain to be durable before any later request is executed, or if one of them cannot
@@ -57,16 +57,16 @@ class TransactionEnd:
         return Reply(ticket, EndResult(ErrorCode.NONE, *record.next_producer))
 
     def answer_fencing(self, error: ErrorCode = ErrorCode.CONCURRENT_TRANSACTIONS) -> Reply | None:
-        """Make the client that fences try again."""
+        """Let the fencing client retry."""
         fencing, self._fencing = self._fencing, None
         return None if fencing is None else Reply(fencing.ticket, InitResult(error))
 
     def answer_either(self, record: TransactionRecord) -> Reply | None:
-        """Answer whichever request waits; the decision is durable."""
+        """Answer the waiting request; the decision is durable."""
         return self.answer_client(record) or self.answer_fencing()
 
     def answer_failure(self, error: ErrorCode) -> Reply | None:
-        """Answer whichever request waits: the decision could not be written."""
+        """Answer the waiting request: the decision could not be written."""
         ticket, self._ticket = self._ticket, None
         return self.answer_fencing(error) if ticket is None else Reply(ticket, EndResult(error))
 
@@ -100,7 +100,7 @@ class TransactionEnd:
     def on_marked(
         self, record: TransactionRecord, partition: TopicPartition, error: ErrorCode
     ) -> Superseded | None:
-        """Note the outcome of a marker. Returns what observers should know, if anything."""
+        """Record the outcome of a marker. Returns an event for observers, if there is one."""
         assert self._markers is not None
         self._markers.note(partition, error)
         return Superseded(record, partition, error) if error in SUPERSEDED else None

@@ -1,4 +1,4 @@
-"""The markers that a decided transaction lacks: asked for together, found one by one."""
+"""The missing markers of a decided transaction: requested together, completed one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUPERSEDED: Final = frozenset(
 """The partition has a later epoch's marker, which ends the transaction as well."""
 
 _SETTLED: Final = SUPERSEDED | {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""The partition has its marker or a later one, or is gone."""
+"""The partition has its marker or a later one, or was deleted."""
 
 
 class MissingMarkers:
@@ -46,7 +46,7 @@ class MissingMarkers:
         return tuple(self._missing)
 
     def note(self, partition: TopicPartition, error: ErrorCode) -> None:
-        """Note the outcome of one that was requested."""
+        """Record the outcome of a requested marker."""
         self._awaited -= 1
         if error in _SETTLED:
             self._missing.pop(partition, None)

@@ -39,7 +39,7 @@ class Leave(NamedTuple):
 
 
 class AddLost(NamedTuple):
-    """The record that added the partition was lost: add it once more."""
+    """The record that added the partition was lost: add it again."""
 
 
 class WriteMarker(NamedTuple):

@@ -28,7 +28,7 @@ class ClientVersion(IntEnum):
 
     V1 = 0
     V2 = 2
-    """The end of a transaction raises the epoch, and Produce adds partitions itself."""
+    """The end of a transaction raises the epoch, and Produce adds partitions implicitly."""
 
 
 class TransactionConfig(NamedTuple):
@@ -39,7 +39,7 @@ class TransactionConfig(NamedTuple):
 
 
 class Client(NamedTuple):
-    """The sender of a request; shown to people, and used by no rule."""
+    """The sender of a request, for display only; not used by any rule."""
 
     client_id: str
     host: str
