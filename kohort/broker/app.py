@@ -74,7 +74,7 @@ SUPPORTED_FEATURES: Final = {"join.reason": (1, 1), "transaction.version": (0, 2
 their protocol by the level of transaction.version (KIP-890)."""
 
 JOIN_REASON_LEVEL: Final = 1
-"""All features are finalized: clients would offer to enable one that is only supported."""
+"""The finalized level: clients would offer to enable a feature that is only supported."""
 
 _CANNOT_START: Final = (
     ConfigError,

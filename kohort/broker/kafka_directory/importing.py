@@ -131,7 +131,7 @@ def carry_out_import(files: FileSystem, plan: ImportPlan, *, report: ReportProgr
 
 
 def _of_others(image: ClusterImage, meta: MetaProperties) -> list[str]:
-    """Report reasons why this directory is not a complete cluster, or cannot be served."""
+    """Return the reasons why this directory is not a complete cluster, or cannot be served."""
     problems = []
     others = image.brokers - {meta.node_id}
     if others:

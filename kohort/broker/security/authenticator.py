@@ -318,7 +318,7 @@ class SaslAuthenticator:
             # Not the exception: a stored log record would keep its traceback's frames alive.
             str(failure),
         )
-        message = failure.told or (
+        message = failure.client_message or (
             "Authentication failed during authentication due to invalid credentials with SASL "
             f"mechanism {self._mechanism}"
         )

@@ -208,7 +208,7 @@ class OAuthExchange:
         try:
             return self._checked(later.result(), authzid)
         except SaslFailure as failure:
-            if failure.told is not None:
+            if failure.client_message is not None:
                 raise
             return self._refuse(failure)
 

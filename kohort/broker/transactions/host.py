@@ -218,7 +218,7 @@ class TransactionHost:
 
     @property
     def late_before_ms(self) -> int:
-        """Return a wall time: open transactions without a batch since then are overdue."""
+        """Wall time; open transactions without a batch since then are overdue."""
         return late_before_ms(self.config.rules, self._clock.wall_ms())
 
     def is_stuck(self, transactional_id: str) -> bool:

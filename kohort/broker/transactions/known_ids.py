@@ -56,17 +56,17 @@ class KnownIds:
         return list(self._ids)
 
     def all(self) -> Collection[TransactionalId]:
-        """Iterate over all ids; do not use the iterator across an await."""
+        """Return a view of all ids; do not use it across an await."""
         return self._ids.values()
 
     def open(self) -> Collection[TransactionalId]:
-        """Iterate over ids with a transaction that is not complete, oldest first; do not use the
-        iterator across an await.
+        """Return a view of the ids with an incomplete transaction, oldest first; do not use it
+        across an await.
         """
         return self._open.values()
 
     def idle_names(self) -> list[str]:
-        """Iterate over ids without a transaction, the longest idle first."""
+        """Return the names of ids without a transaction, the longest idle first."""
         return list(self._idle)
 
     @property

@@ -19,10 +19,10 @@ class Done(NamedTuple):
 
 
 class SaslFailure(Exception):  # noqa: N818 - the client's failure, not an error of the broker.
-    """Authentication failed. The text is for the broker's log; `told` is the message for the
-    client, None for the mechanism's general one.
+    """Authentication failed. The text is for the broker's log; `client_message` is for the client,
+    None for the mechanism's general one.
     """
 
-    def __init__(self, reason: str, told: str | None = None) -> None:
+    def __init__(self, reason: str, client_message: str | None = None) -> None:
         super().__init__(reason)
-        self.told = told
+        self.client_message = client_message

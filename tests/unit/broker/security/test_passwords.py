@@ -237,7 +237,7 @@ def test_the_password_of_a_disabled_user_is_as_much_work_as_a_wrong_one(world: W
         assert isinstance(outcome, Deferred)
         with pytest.raises(SaslFailure) as caught:
             await outcome
-        assert caught.value.told == WORDS
+        assert caught.value.client_message == WORDS
         assert world.clock.monotonic_ms() - began_ms == WORK_MS
         return str(caught.value)
 

@@ -179,7 +179,7 @@ def test_a_user_who_is_not_there_is_answered_like_one_who_is() -> None:
         proof = client.answer(server.step(client.first()).token)
         with pytest.raises(SaslFailure, match="unknown user") as failure:
             server.step(proof or b"")
-        assert failure.value.told is None
+        assert failure.value.client_message is None
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=3))
@@ -208,7 +208,7 @@ def test_secrets_are_in_no_text() -> None:
 def test_a_token_of_plain_that_is_none_is_told_why(token: bytes, told: str) -> None:
     with pytest.raises(SaslFailure) as failure:
         read_plain(token)
-    assert told in str(failure.value.told)
+    assert told in str(failure.value.client_message)
 
 
 def test_who_wants_to_be_somebody_else_fails_after_the_password() -> None:
