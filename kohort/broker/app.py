@@ -137,7 +137,7 @@ class Broker:
             # Loading creates very many long-lived objects and hardly any cycles.
             with nothing_collected():
                 await stack.enter_async_context(self.running())
-            # The present objects are long-lived, so they are frozen. A collection before that #
+            # The present objects are long-lived, so they are frozen. A collection before that
             # would free some 1,700 objects and delay the first response by 20 ms.
             reclaimer = self.new_memory_reclaimer()
             reclaimer.start()
