@@ -56,7 +56,7 @@ def test_a_manager_that_cannot_be_told_stops_no_broker(
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nowhere"))
     service_manager.notify(service_manager.READY)
-    assert "cannot be told READY=1" in caplog.text
+    assert "Cannot send READY=1" in caplog.text
 
 
 def test_an_abstract_address_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,7 +333,7 @@ def test_hosts_with_limits_of_their_own_may_be_names(
 def test_a_host_with_a_limit_that_is_not_found_stops_the_start(tmp_path: Path) -> None:
     overrides = {"max.connections.per.ip.overrides": "nowhere.invalid:1"}
     with (
-        pytest.raises(StartError, match=r"per\.ip\.overrides: the host 'nowhere\.invalid' is not"),
+        pytest.raises(StartError, match=r"per\.ip\.overrides: the host 'nowhere\.invalid' cannot"),
         BrokerThread(tmp_path, overrides=overrides),
     ):
         pass

@@ -378,7 +378,7 @@ SUITES = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
         ({"ssl.key.password": None}, "encrypted"),
         ({"ssl.keystore.key": "nonsense"}, "has no private key"),
         ({"ssl.cipher.suites": "TLS_NONSENSE"}, "does not know"),
-        ({"ssl.principal.mapping.rules": "RULE:("}, "no rule"),
+        ({"ssl.principal.mapping.rules": "RULE:("}, "is not a rule"),
         ({"ssl.cipher.suites": SUITES}, None),
     ],
 )
