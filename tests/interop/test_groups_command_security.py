@@ -157,5 +157,5 @@ def test_a_certificate_of_another_host_is_accepted_only_if_the_file_says_so(
 def test_without_a_file_it_is_told_what_the_listener_wants(command: Command, listener: str) -> None:
     code, _, err = command(listener, {}, "list")
     assert code == 3
-    assert "security.protocol must be " in err
+    assert "set security.protocol to " in err
     assert "--command-config" in err
