@@ -71,7 +71,7 @@ class Held:
     high_watermark: int
     last_stable_offset: int
     open: list[ProducerState]
-    """Producers with an open transaction, by its first offset."""
+    """Producers with an open transaction, keyed by the first offset of the transaction."""
     ids: dict[int, str]
     """Their transactional ids, if a coordinator knows them."""
 

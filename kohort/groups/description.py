@@ -1,7 +1,7 @@
-"""What a group shows of itself, in the same terms for all kinds of groups.
+"""Descriptions of groups and members, the same for all kinds of groups.
 
 DescribeGroups, ListGroups, the pages of the HTTP port, the console, the metrics and the test kit
-all start from these types.
+are all built from these types.
 """
 
 from typing import NamedTuple

@@ -207,8 +207,8 @@ async def _handle_parts(
             if isinstance(response, GeneratorType):
                 response = await run(response, time_slice)
             if isinstance(response, Deferred):
-                # Other long requests wait as well, up to offsets.commit.timeout.ms: otherwise
-                # any number of decoded requests could be in memory.
+                # Keep the turn, for up to offsets.commit.timeout.ms: this bounds the number of
+                # decoded requests in memory.
                 response = await response
         except KafkaError as error:
             response = error_response(

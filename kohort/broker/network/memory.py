@@ -89,12 +89,12 @@ class RequestMemoryBudget:
 
     @property
     def budget_bytes(self) -> int:
-        """Memory for large requests."""
+        """Bytes that large requests may hold together."""
         return max(self._limit_bytes - self.used_bytes + self.large_bytes, self._limit_bytes // 2)
 
     @property
     def block_limit_bytes(self) -> int:
-        """Memory for the large requests of one address block."""
+        """Bytes that the large requests of one address block may hold."""
         return self.budget_bytes // (2 * max(len(self._bytes_by_block), 1))
 
     @property
@@ -238,7 +238,7 @@ class MemoryReservation:
         self.evict = evict
         """Closes the connection, because others need its memory."""
         self.address_block = ""
-        """The client's address block; constant after the first `reserve`."""
+        """The client's address block; must not change after the first `reserve`."""
         self.held_bytes = 0
         self.is_large = False
         """Whether this is one of the budget's `uploads`."""

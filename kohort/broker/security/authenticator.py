@@ -65,7 +65,11 @@ class Exchange(Protocol):
     """The claimed user name; empty until it is known."""
 
     def step(self, token: bytes) -> AuthenticationStep:
-        """Process a token. Raises SaslFailure; a returned `Deferred` fails with it."""
+        """Process a client token.
+
+        Raises:
+            SaslFailure: authentication failed; a returned `Deferred` fails with it instead.
+        """
         ...
 
 

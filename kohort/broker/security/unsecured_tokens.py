@@ -18,7 +18,7 @@ _PARTS: Final = 3
 
 
 class UnsecuredTokens:
-    """Replaces `Tokens`; without keys."""
+    """Validates unsigned tokens, in place of `Tokens`."""
 
     def __init__(self, rules: TokenRules, clock: Clock) -> None:
         self._rules = rules

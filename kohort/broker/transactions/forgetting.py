@@ -35,7 +35,7 @@ class ForgettingHost(Protocol):
         ...
 
     def is_broken(self, transactional_id: str) -> bool:
-        """Whether the id failed with an internal error and must not be changed."""
+        """Return whether an internal error has disabled the id."""
         ...
 
 

@@ -75,7 +75,7 @@ class KnownIds:
         return len(self._idle)
 
     def longest_idle(self) -> TransactionalId | None:
-        """The longest idle id that may be removed; None if there is none."""
+        """Return the removable id that has been idle for the longest time, or None."""
         idle: Iterable[TransactionalId] = (self._ids[name] for name in self._idle)
         return next((txn for txn in idle if txn.is_idle), None)
 

@@ -459,7 +459,7 @@ class MembershipShell:
         await self.leave_sender.close(timeout_s)
         # The thread was asked to stop and its request aborted, so this is quick.
         if not await self.heartbeats.wait_stopped(max(timeout_s, THREAD_END_S)):
-            logger.warning("the heartbeat thread did not end")
+            logger.warning("the heartbeat thread did not stop in time")
 
     def _end_round(self) -> None:
         self._error = None

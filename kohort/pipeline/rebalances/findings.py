@@ -124,8 +124,8 @@ class Findings:
         return len(changed)
 
     def _begin(self, table: Table) -> Change:
-        """Begin a change; a missing table is created first, so that other runs never find files
-        alone.
+        """Begin a change. Creates a missing table first, so that other runs never see data files
+        without a table.
         """
         change = self._lake.begin(table.name)
         if change.is_new:

@@ -219,8 +219,9 @@ class Quotas:
         return 0 if account is None else account.charge(amount, now_ms)
 
     def take_mutations(self, user: str, client_id: str, amount: int, now_ms: int) -> int:
-        """Record the creation or removal of this number of partitions. Returns the milliseconds
-        until the debt is earned, 0 without a debt or a limit; an amount of 0 only reads it.
+        """Record the creation or deletion of `amount` partitions. Return the milliseconds until the
+        balance is no longer negative; 0 if it is not, or if there is no limit. An amount of 0 only
+        reads the balance.
         """
         first = self._first(MUTATION, user, client_id)
         if first is None:

@@ -19,14 +19,14 @@ class TokenBucket:
         self._tokens = 0.0
 
     def take(self, amount: int, limit: float, now_ms: int) -> None:
-        """Take this number of tokens, even if there are fewer. `limit` tokens are added each
+        """Take `amount` tokens; the balance may become negative. The bucket gains `limit` tokens a
         second.
         """
         self._refill(limit, now_ms)
         self._tokens -= amount
 
     def debt_ms(self, limit: float, now_ms: int) -> int:
-        """Return the time until the debt is earned; 0 without a debt."""
+        """Return the time until the balance is no longer negative; 0 if it is not."""
         self._refill(limit, now_ms)
         return max(0, round(-self._tokens / limit * 1_000))
 
