@@ -22,7 +22,7 @@ from kohort.broker.core.security.addresses import address_block_of, is_loopback
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
-from kohort.broker.network.connection.connection import Listener
+from kohort.broker.network.connection.listener import Listener
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.peer_log import PeerLog

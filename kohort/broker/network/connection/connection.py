@@ -17,9 +17,6 @@ Small requests and responses wait for those of other connections within the iter
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, cast
 
 from kohort.broker.core.security.addresses import address_block_of, host_text
@@ -36,6 +33,7 @@ from kohort.broker.network.connection.limits import (
     Throttle,
     is_closed_by_peer,
 )
+from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.connection.output import Output
 from kohort.broker.network.iteration import DisconnectQueue, IterationScheduler
 from kohort.broker.network.memory import (
@@ -47,10 +45,8 @@ from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import (
     CloseConnection,
     ConnectionInfo,
-    NewConnection,
     ResponseBuffers,
     Service,
-    TlsPeer,
 )
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.deferred import Deferred
@@ -65,36 +61,6 @@ _LOST: Final = ConnectionState.LOST
 
 _NO_TRANSPORT: Final = asyncio.Transport()
 """Transport before the connection is made and after it is lost; its methods must not be called."""
-
-
-class ListenerTls(Protocol):
-    """The TLS configuration of one listener."""
-
-    context: ssl.SSLContext
-    """The context for new connections; replaced as a whole when certificates are renewed."""
-
-    def established(self, connection: NewConnection, peer: TlsPeer) -> None:
-        """Create the session from the client's certificate. Raises TlsError to reject it."""
-        ...
-
-
-@dataclass(slots=True, eq=False)
-class Listener:
-    """The configuration shared by a listener's connections."""
-
-    name: str
-    """The listener's name in `listeners`, in upper case."""
-    tls: ListenerTls | None = None
-    """TLS of the listener; None for plain text."""
-    new_service: Callable[[NewConnection], Service] | None = None
-    """Creates the service of an unauthenticated connection; None: no SASL."""
-    first_frame_max_bytes: int | None = None
-    """Largest frame before authentication; None: the normal limit."""
-
-    @property
-    def requires_authentication(self) -> bool:
-        """Whether clients must complete TLS or SASL before their requests are served."""
-        return self.tls is not None or self.new_service is not None
 
 
 class Refusal(NamedTuple):

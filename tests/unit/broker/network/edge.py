@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.connection.connection import Connection, Listener
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
+from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.deferred import Deferred, Tasks

@@ -2,8 +2,9 @@ import asyncio
 import logging
 
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.connection.connection import Connection, Listener
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import SMALL_BYTES, NetworkLimits
+from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.iteration import (
     CONNECTIONS_PER_ITERATION,
     UNAUTHENTICATED_PER_ITERATION,

@@ -6,8 +6,9 @@ import logging
 import pytest
 
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.connection.connection import Connection, Listener
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import SMALL_BYTES, NetworkLimits
+from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.iteration import ITERATION_MS
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.network.service import ConnectionInfo, ResponseBuffers

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from kohort.broker.network.connection.connection import Listener
 from kohort.broker.network.connection.frames import FrameReader
 from kohort.broker.network.connection.limits import (
     REQUESTS_PER_ITERATION,
     WRITE_HIGH_WATER_BYTES,
     NetworkLimits,
 )
+from kohort.broker.network.connection.listener import Listener
 from tests.support.network.wire import framed
 from tests.support.waiting import turns
 from tests.unit.broker.network.edge import Edge, bodies

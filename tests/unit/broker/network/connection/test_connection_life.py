@@ -9,8 +9,9 @@ import pytest
 import pytest_asyncio
 
 from kohort.broker.core.security.session import ANONYMOUS, Session
-from kohort.broker.network.connection.connection import Connection, Listener
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
+from kohort.broker.network.connection.listener import Listener
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.support.network.wire import framed

@@ -5,8 +5,9 @@ import struct
 
 import pytest
 
-from kohort.broker.network.connection.connection import Connection, Listener
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
+from kohort.broker.network.connection.listener import Listener
 from kohort.testing.memory_transport import MemoryTransport
 from tests.unit.broker.network.edge import Edge
 

@@ -6,8 +6,9 @@ import logging
 import pytest
 
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.connection.connection import Connection, Listener
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
+from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.server import server as module
 from kohort.broker.network.server.server import BURST, BURST_END_MAX, NetworkServer
 from kohort.broker.runtime.peer_log import PeerLog
