@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
@@ -24,6 +23,7 @@ from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
@@ -73,13 +73,15 @@ def make_groups(
         purgatory=purgatory,
         clock=environment.clock,
         new_membership={
-            GroupKind.CLASSIC: partial(
-                ClassicMembership,
-                new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
-                partition_count=partition_count,
-                grown_since=topics.changes.grown_since,
-                unused_ids=unused_ids,
-                member_memory=member_memory,
+            GroupKind.CLASSIC: lambda group: ClassicMembership(
+                ClassicData(
+                    group,
+                    new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
+                    partition_count=partition_count,
+                    grown_since=topics.changes.grown_since,
+                    unused_ids=unused_ids,
+                    member_memory=member_memory,
+                )
             )
         },
         topic_id=topic_id,

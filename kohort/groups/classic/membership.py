@@ -11,19 +11,15 @@ from itertools import islice
 from typing import Final
 
 from kohort.groups.classic import durable, expiry, join, leave, rebalance, sync
-from kohort.groups.classic.data import ClassicData, NewMemberId
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member import Member
-from kohort.groups.classic.member_memory import MemberMemory
-from kohort.groups.classic.protocols import GrownSince, PartitionCount
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.timers import JOIN_TIMER, SYNC_TIMER
-from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Replies, Reply, TimerKey
 from kohort.groups.events import GroupRestored, Trigger, TriggerKind
 from kohort.groups.kinds import GroupKind
 from kohort.groups.membership import OffsetRetention
-from kohort.groups.offsets.owner import OffsetsOwner
 from kohort.groups.records import DurableRecord, GroupRecord, GroupTombstone
 from kohort.groups.requests import (
     CONSUMER,
@@ -60,26 +56,9 @@ class ClassicMembership:
 
     kind = GroupKind.CLASSIC
 
-    def __init__(
-        self,
-        group: OffsetsOwner,
-        *,
-        new_member_id: NewMemberId,
-        partition_count: PartitionCount | None = None,
-        grown_since: GrownSince | None = None,
-        unused_ids: UnusedIds | None = None,
-        member_memory: MemberMemory | None = None,
-    ) -> None:
-        """Takes the arguments of `ClassicData`."""
-        self.data = ClassicData(
-            group,
-            new_member_id=new_member_id,
-            partition_count=partition_count,
-            grown_since=grown_since,
-            unused_ids=unused_ids,
-            member_memory=member_memory,
-        )
-        self.roster = self.data.roster
+    def __init__(self, data: ClassicData) -> None:
+        self.data = data
+        self.roster = data.roster
 
     # Requests of the classic protocol.
 

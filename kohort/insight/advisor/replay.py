@@ -14,6 +14,7 @@ from itertools import zip_longest
 from random import Random
 from typing import Final, TypeAlias
 
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.timers import SESSION
@@ -90,7 +91,7 @@ class Replay:
                 initial_rebalance_delay_ms=setting.initial_rebalance_delay_ms,
             ),
         )
-        self.members = ClassicMembership(self.group, new_member_id=self._new_id)
+        self.members = ClassicMembership(ClassicData(self.group, new_member_id=self._new_id))
         self.group.membership = self.members
         self.alive: dict[int, SimulatedMember] = {}
         """Live members by the index of their slot in the trace."""

@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
 from kohort.groups.kinds import GroupKind
@@ -40,9 +40,8 @@ def group_coordinator(
             purgatory=purgatory,
             clock=clock,
             new_membership={
-                GroupKind.CLASSIC: partial(
-                    ClassicMembership,
-                    new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+                GroupKind.CLASSIC: lambda group: ClassicMembership(
+                    ClassicData(group, new_member_id=lambda prefix: f"{prefix}-{next(ids)}")
                 )
             },
             observers=observers,

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import (
@@ -165,7 +166,7 @@ class Scenario:
         return Group("g", self.config, {GroupRecord: self.make_membership})
 
     def make_membership(self, group: Group) -> ClassicMembership:
-        return ClassicMembership(
+        data = ClassicData(
             group,
             new_member_id=lambda prefix: f"{prefix}-{next(self.ids)}",
             partition_count=self.partition_counts.get,
@@ -173,6 +174,7 @@ class Scenario:
                 topic: at_ms for topic, at_ms in self.grown.items() if at_ms >= wall_ms
             },
         )
+        return ClassicMembership(data)
 
     @property
     def now(self) -> Now:

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.timers import JOIN_TIMER
@@ -25,7 +26,7 @@ class Large:
         ids = itertools.count()
         self.group = Group("g", GroupConfig())
         self.members = ClassicMembership(
-            self.group, new_member_id=lambda prefix: f"{prefix}-{next(ids)}"
+            ClassicData(self.group, new_member_id=lambda prefix: f"{prefix}-{next(ids)}")
         )
         self.group.membership = self.members
         for _ in range(SIZE):

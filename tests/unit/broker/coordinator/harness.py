@@ -6,7 +6,6 @@ import itertools
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -17,12 +16,13 @@ from kohort.broker.coordinator.requests.classic import ClassicRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import EVENTS, Event
-from kohort.groups.group import NewMembership
+from kohort.groups.group import Group, NewMembership
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import (
     CommitRequest,
@@ -80,13 +80,18 @@ class Harness:
         config = config or CoordinatorConfig(GroupConfig())
         self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
         self.member_memory = MemberMemory()
-        new_classic = partial(
-            ClassicMembership,
-            new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-            partition_count={"t": 3}.get,
-            unused_ids=self.unused_ids,
-            member_memory=self.member_memory,
-        )
+        unused_ids, member_memory = self.unused_ids, self.member_memory
+
+        def new_classic(group: Group) -> ClassicMembership:
+            data = ClassicData(
+                group,
+                new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+                partition_count={"t": 3}.get,
+                unused_ids=unused_ids,
+                member_memory=member_memory,
+            )
+            return ClassicMembership(data)
+
         host = GroupHost(
             config,
             log=log,
