@@ -20,6 +20,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import check_leader_epoch
+from kohort.broker.handlers.shared.topic_access import may_use
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
@@ -37,7 +38,6 @@ from kohort.protocol.messages.fetch import (
 
 TOPIC_IDS_SINCE: Final = 13
 _READ: Final = Operation.READ
-_TOPIC: Final = ResourceType.TOPIC
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
@@ -135,7 +135,9 @@ class FetchCall:
             if not requested.partitions:
                 continue
             topic = topics.get_by_id(requested.topic_id) if by_id else topics.get(requested.topic)
-            is_allowed = self._may_read(requested, topic) if may_read_all is None else may_read_all
+            is_allowed = may_read_all
+            if is_allowed is None:
+                is_allowed = may_use(self._ctx, _READ, topic, requested.topic, by_id=by_id)
             of_topic: list[PartitionRead] = []
             for partition in requested.partitions:
                 if is_allowed:
@@ -154,13 +156,6 @@ class FetchCall:
         if request.replica_id < 0 and request.replica_state.replica_id < 0:
             return None
         return self._ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-
-    def _may_read(self, requested: FetchTopic, topic: Topic | None) -> bool:
-        if topic is not None:
-            return self._ctx.may(_READ, _TOPIC, topic.name)
-        # An unknown id has no name that could be denied; it is answered UNKNOWN_TOPIC_ID.
-        by_id = self._ctx.header.api_version >= TOPIC_IDS_SINCE
-        return by_id or self._ctx.may(_READ, _TOPIC, requested.topic)
 
     def _planned(self, topic: Topic | None, requested: FetchPartition) -> PartitionRead:
         """Return the read of a partition, or its error."""
@@ -265,7 +260,9 @@ class FetchCall:
         may_read_all = self._may_read_all()
         for requested, of_topic in self._reads:
             topic = topics.get_by_id(requested.topic_id) if by_id else topics.get(requested.topic)
-            is_allowed = self._may_read(requested, topic) if may_read_all is None else may_read_all
+            is_allowed = may_read_all
+            if is_allowed is None:
+                is_allowed = may_use(self._ctx, _READ, topic, requested.topic, by_id=by_id)
             if not is_allowed:
                 for read in of_topic:
                     read.partition, read.error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED

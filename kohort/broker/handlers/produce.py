@@ -35,6 +35,7 @@ from kohort.broker.handlers.shared.in_transaction import (
     Candidate,
     append_in_transaction,
 )
+from kohort.broker.handlers.shared.topic_access import may_use
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, yield_to_loop
@@ -50,7 +51,6 @@ from kohort.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from kohort.protocol.records.batch import LOW_ATTRIBUTES_AT, TRANSACTIONAL_BIT
@@ -194,7 +194,7 @@ class ProduceCall:
             if not topic_data.partition_data:
                 continue
             topic = topics.get_by_id(topic_data.topic_id) if by_id else topics.get(topic_data.name)
-            is_allowed = self._may_write(topic_data, topic)
+            is_allowed = may_use(ctx, Operation.WRITE, topic, topic_data.name, by_id=by_id)
             topic_response = TopicProduceResponse(
                 name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
             )
@@ -256,13 +256,6 @@ class ProduceCall:
                 result.error_code, result.base_offset = code, -1
                 result.log_append_time_ms = result.log_start_offset = -1
         return self._response
-
-    def _may_write(self, topic_data: TopicProduceData, topic: Topic | None) -> bool:
-        if topic is not None:
-            return self.ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
-        # An unknown id has no name that could be denied.
-        by_id = self.ctx.header.api_version >= TOPIC_IDS_SINCE
-        return by_id or self.ctx.may(Operation.WRITE, ResourceType.TOPIC, topic_data.name)
 
     def _validation(
         self, partition: Partition, data: PartitionProduceData, wall_ms: int
