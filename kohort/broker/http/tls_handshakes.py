@@ -42,11 +42,6 @@ class TlsHandshakes:
         """Running handshakes with the clients' address blocks, oldest first."""
         self._ending: set[asyncio.Task[None]] = set()
 
-    @property
-    def handshake_count(self) -> int:
-        """The number of running handshakes."""
-        return len(self._running)
-
     def new_protocol(self) -> asyncio.Protocol:
         """Return the protocol for a socket that is being accepted."""
         return _Accepted(self)
