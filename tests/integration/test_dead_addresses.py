@@ -12,7 +12,7 @@ import pytest
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
 from kohort.client.core.group.identity import Identity
-from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig, _complete
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.config import ConnectionConfig
@@ -197,7 +197,7 @@ async def test_a_thread_that_is_stopped_asks_no_further_broker(dead: Address) ->
     thread = heartbeats(asyncio.Event(), session_timeout_ms=60_000)
     others = [Address(f"127.0.0.{number}", dead.port) for number in range(3, 9)]
     thread.know_brokers([dead, *others])
-    looking = asyncio.create_task(asyncio.to_thread(thread._find_coordinator))
+    looking = asyncio.create_task(asyncio.to_thread(_complete, thread._find_coordinator()))
     async with asyncio.timeout(60):
         while thread._connection is None:  # noqa: ASYNC110 - the thread has no event for it.
             await asyncio.sleep(0.01)

@@ -159,12 +159,12 @@ async def test_an_unexpected_error_costs_one_heartbeat_and_not_the_membership(
     send = HeartbeatThread._send_heartbeat
     attempts = 0
 
-    def fails_at_first(thread: HeartbeatThread, identity: Identity) -> ErrorCode:
+    async def fails_at_first(thread: HeartbeatThread, identity: Identity) -> ErrorCode:
         nonlocal attempts
         attempts += 1
         if attempts <= 2:
             raise ZeroDivisionError("nobody expected that")
-        return send(thread, identity)
+        return await send(thread, identity)
 
     monkeypatch.setattr(HeartbeatThread, "_send_heartbeat", fails_at_first)
     thread = thread_for("surprised", asyncio.Event())

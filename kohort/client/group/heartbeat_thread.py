@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
@@ -40,6 +40,7 @@ from kohort.client.core.group.statistics import Figures
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
@@ -70,6 +71,9 @@ class HeartbeatThreadConfig(NamedTuple):
 class HeartbeatThread:
     """The heartbeat thread of one consumer. The methods are called by the consumer; none of them
     blocks.
+
+    The steps that use the network are coroutines, so that a subclass of the test kit can run them
+    on an event loop; in the thread they block and never suspend.
     """
 
     def __init__(
@@ -88,8 +92,8 @@ class HeartbeatThread:
         self._changed = threading.Condition()
         self._coordinator: Address | None = None
         self._brokers: Sequence[Address] = ()
-        self._connection: BlockingConnection | None = None
-        """The connection that is open or being opened."""
+        self._connection: BlockingConnection | BrokerConnection | None = None
+        """The connection that is open or being opened; on a loop, a BrokerConnection."""
         self._suspects: dict[Address, None] = {}
         """Brokers that did not answer last time; the latest comes last."""
         self._is_stopping = False
@@ -108,7 +112,7 @@ class HeartbeatThread:
             self._rules.begin(identity, monotonic_ms())
             self._coordinator = coordinator
             self._brokers = tuple(brokers)
-            self._changed.notify()
+            self._wake()
 
     def coordinator_found(self, address: Address) -> None:
         """Set the coordinator that the loop has found, so that the thread need not look it up."""
@@ -117,7 +121,7 @@ class HeartbeatThread:
             self._suspects.pop(address, None)
             if not self._rules.is_coordinator_known:
                 self._rules.found_coordinator(ErrorCode.NONE, monotonic_ms())
-            self._changed.notify()
+            self._wake()
 
     def know_brokers(self, brokers: Sequence[Address]) -> None:
         """Update the brokers to query if the coordinator is lost."""
@@ -130,7 +134,7 @@ class HeartbeatThread:
         """Stop heartbeats: there is no member any more, or its JoinGroup is pending."""
         with self._changed:
             self._rules.end()
-            self._changed.notify()
+            self._wake()
 
     def polled(self) -> None:
         """Record that the application has polled."""
@@ -165,7 +169,7 @@ class HeartbeatThread:
             self._is_stopping = True
             self._rules.end()
             connection = self._connection
-            self._changed.notify()
+            self._wake()
         if connection is not None:
             connection.close()
 
@@ -183,6 +187,10 @@ class HeartbeatThread:
             self._thread.join(THREAD_EXIT_S)
         return self._ended.is_set()
 
+    def _wake(self) -> None:
+        """Interrupt a wait of the thread; called with the lock held."""
+        self._changed.notify()
+
     # Runs in the thread.
 
     def _run(self) -> None:
@@ -199,7 +207,7 @@ class HeartbeatThread:
                         left_s = max(action.until_ms - now_ms, 1) / 1000
                     self._changed.wait(left_s)
                     continue
-            self._act(action)
+            _complete(self._act(action))
         self._disconnect()
         # If the loop is already closed, nothing is waiting.
         with suppress(RuntimeError):
@@ -225,19 +233,19 @@ class HeartbeatThread:
             except RuntimeError:
                 logger.debug("the loop ended before the consumer was closed")
 
-    def _act(self, action: Action) -> None:
+    async def _act(self, action: Action) -> None:
         try:
             match action:
                 case SendHeartbeat(identity):
-                    code = self._send_heartbeat(identity)
+                    code = await self._send_heartbeat(identity)
                     with self._changed:
                         self._rules.answered(identity, code, monotonic_ms())
                 case LookUpCoordinator():
-                    code = self._find_coordinator()
+                    code = await self._find_coordinator()
                     with self._changed:
                         self._rules.found_coordinator(code, monotonic_ms())
                 case SendLeave(identity, reason):
-                    self._send_leave(identity, reason)
+                    await self._send_leave(identity, reason)
                 case Wait():
                     pass
         except (TokenError, TlsError) as error:
@@ -270,19 +278,19 @@ class HeartbeatThread:
             else:
                 self._rules.failed(monotonic_ms())
 
-    def _send_heartbeat(self, identity: Identity) -> ErrorCode:
+    async def _send_heartbeat(self, identity: Identity) -> ErrorCode:
         request = HeartbeatRequest(
             group_id=self._config.group_id,
             generation_id=identity.generation,
             member_id=identity.member_id,
             group_instance_id=self._config.group_instance_id,
         )
-        answer: HeartbeatResponse = self._call_coordinator(
+        answer: HeartbeatResponse = await self._call_coordinator(
             HeartbeatRequest, lambda _: request, self._timeout_s
         )
         return ErrorCode(answer.error_code)
 
-    def _send_leave(self, identity: Identity, reason: str) -> None:
+    async def _send_leave(self, identity: Identity, reason: str) -> None:
         logger.warning(
             "group %s: no poll within max_poll_interval_ms; leaving the group, so that others can"
             " take over. Poll more often, process less at a time, or set max_poll_interval_ms"
@@ -295,9 +303,9 @@ class HeartbeatThread:
             leave = SendLeave(identity, reason)
             return leave_request(config.group_id, config.group_instance_id, leave, version)
 
-        self._call_coordinator(LeaveGroupRequest, request, LEAVE_TIMEOUT_S)
+        await self._call_coordinator(LeaveGroupRequest, request, LEAVE_TIMEOUT_S)
 
-    def _find_coordinator(self) -> ErrorCode:
+    async def _find_coordinator(self) -> ErrorCode:
         """Query the brokers one after another; the first response decides.
 
         Brokers that did not answer last time come last, because an unreachable one costs the
@@ -310,7 +318,7 @@ class HeartbeatThread:
         failure = DisconnectedError("no broker is known")
         for address in brokers:
             try:
-                code, _, host, port = self._ask_for_coordinator(address)
+                code, _, host, port = await self._ask_for_coordinator(address)
             except DisconnectedError as error:
                 failure = error
                 self._suspect(address)
@@ -329,17 +337,17 @@ class HeartbeatThread:
             if self._is_stopping:
                 raise DisconnectedError("stopped")
 
-    def _ask_for_coordinator(self, address: Address) -> FoundCoordinator:
+    async def _ask_for_coordinator(self, address: Address) -> FoundCoordinator:
         try:
-            connection = self._connect(address)
+            connection = await self._connect(address)
             version = connection.versions.best(FindCoordinatorRequest)
             request = coordinator_request(self._config.group_id, version)
-            answer = connection.call(request, self._timeout_s, version=version)
+            answer = await self._call(connection, request, version, self._timeout_s)
         finally:
             self._disconnect()
         return coordinator_in(answer)
 
-    def _call_coordinator(
+    async def _call_coordinator(
         self, kind: type, request_for: Callable[[int], object], timeout_s: float
     ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
         with self._changed:
@@ -348,16 +356,16 @@ class HeartbeatThread:
         if address is None:
             raise DisconnectedError("no coordinator")
         try:
-            if connection is None or connection.address != address:
+            if connection is None or str(connection.address) != str(address):
                 self._disconnect()
-                connection = self._connect(address)
+                connection = await self._connect(address)
             version = connection.versions.best(kind)
-            return connection.call(request_for(version), timeout_s, version=version)
+            return await self._call(connection, request_for(version), version, timeout_s)
         except DisconnectedError:
             self._suspect(address)
             raise
 
-    def _connect(self, address: Address) -> BlockingConnection:
+    async def _connect(self, address: Address) -> BlockingConnection | BrokerConnection:
         """Connect, storing the connection from the first moment so that `stop` can abort it."""
         connection = BlockingConnection(address, self._config.connection)
         with self._changed:
@@ -366,6 +374,9 @@ class HeartbeatThread:
             self._connection = connection
         connection.open(self._timeout_s)
         return connection
+
+    async def _call(self, connection: Any, request: object, version: int, timeout_s: float) -> Any:  # noqa: ANN401
+        return connection.call(request, timeout_s, version=version)
 
     def _disconnect(self) -> None:
         with self._changed:
@@ -378,7 +389,16 @@ class HeartbeatThread:
         return self._config.request_timeout_ms / 1000
 
 
-heartbeats_are_sent_by: Final[ContextVar[Any]] = ContextVar(
+def _complete(steps: Coroutine[Any, Any, object]) -> None:
+    """Run a coroutine that blocks instead of suspending."""
+    try:
+        steps.send(None)
+    except StopIteration:
+        return
+    raise RuntimeError("the heartbeat thread has no event loop to wait on")
+
+
+heartbeats_are_sent_by: Final[ContextVar[type[HeartbeatThread]]] = ContextVar(
     "heartbeats_are_sent_by", default=HeartbeatThread
 )
 """Replaces the thread for consumers created in this context: for tests on virtual time, which a
