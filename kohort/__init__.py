@@ -19,7 +19,7 @@ _HOMES: Final = {
     "ConsumerRecord": "kohort.client.core.records",
     "DeadLetter": "kohort.client.processing.dead_letters",
     "GroupMember": "kohort.client.core.group.assignors",
-    "GroupMetadata": "kohort.client.core.group.group_metadata",
+    "GroupMetadata": "kohort.client.core.group.identity",
     "Health": "kohort.client.consumer.health",
     "JoinReason": "kohort.protocol.join_reason",
     "OAuthToken": "kohort.client.net.oauth",
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kohort.client.core.group.assignors import Assignor as Assignor
     from kohort.client.core.group.assignors import GroupMember as GroupMember
     from kohort.client.core.group.assignors import RebalanceProtocol as RebalanceProtocol
-    from kohort.client.core.group.group_metadata import GroupMetadata as GroupMetadata
+    from kohort.client.core.group.identity import GroupMetadata as GroupMetadata
     from kohort.client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kohort.client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kohort.client.core.partition_info import PartitionInfo as PartitionInfo

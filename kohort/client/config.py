@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias, TypedDict
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.group.assignors import ASSIGNORS, Assignor
+from kohort.client.core.group.assignors.assignor import common_mode
 from kohort.client.core.group.heartbeat import HeartbeatConfig
-from kohort.client.core.group.rebalance_mode import common_mode
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.reset_policy import ResetPolicy
 from kohort.client.net.address import parse_bootstrap

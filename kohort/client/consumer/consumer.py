@@ -21,7 +21,7 @@ from kohort.client.consumer.reporting import figures_of, health_of, metadata_of
 from kohort.client.consumer.seeking import ends, offsets_for, seek, seek_to, seek_to_committed
 from kohort.client.consumer.subscribing import Subscribing
 from kohort.client.core.errors import ConsumerClosedError
-from kohort.client.core.group.group_metadata import GroupMetadata
+from kohort.client.core.group.identity import GroupMetadata
 from kohort.client.core.group.statistics import Figures
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import (

@@ -42,13 +42,12 @@ from kohort.client.core.group.identity import NO_MEMBER
 from kohort.client.core.group.membership import Membership, MemberState
 from kohort.client.core.group.statistics import GroupStatistics
 from kohort.client.core.group.subscription import Subscription
-from kohort.client.group.coordinator import Coordinator
+from kohort.client.group.coordinator import Coordinator, LeaveSender
 from kohort.client.group.heartbeat_thread import (
     HeartbeatThread,
     HeartbeatThreadConfig,
     heartbeats_are_sent_by,
 )
-from kohort.client.group.leave_sender import LeaveSender
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.connection import BrokerConnection

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from kohort.client.core.group.wire_forms import decode_member, decode_share
+from kohort.client.core.group.requests import decode_member, decode_share
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import Reply
 from kohort.groups.requests import JoinResult

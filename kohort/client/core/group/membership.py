@@ -28,22 +28,27 @@ from kohort.client.core.group.actions import (
     RefreshTopics,
     Sync,
 )
-from kohort.client.core.group.assignors.assignor import Assignment, Assignor, RebalanceProtocol
+from kohort.client.core.group.assignors.assignor import (
+    Assignment,
+    Assignor,
+    RebalanceProtocol,
+    common_mode,
+)
 from kohort.client.core.group.handover import Handover, held_back
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.poll_errors import PollErrors
-from kohort.client.core.group.rebalance_mode import common_mode
 from kohort.client.core.group.rejoin import Rejoin, combined
 from kohort.client.core.group.requests import (
     PROTOCOL_TYPE,
     MembershipConfig,
+    decode_member,
+    decode_share,
     join_request,
     sync_request,
 )
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.group.watched_topics import WatchedTopics
-from kohort.client.core.group.wire_forms import decode_member, decode_share
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason

@@ -1,23 +1,35 @@
-"""Builds and reads the requests between a member and its coordinator."""
+"""Builds and reads the requests between a member and its coordinator, and the subscriptions and
+assignments in them, which members exchange (the consumer protocol).
+"""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kohort.client.core.group.assignors.assignor import Assignment, Assignor
+from kohort.client.core.errors import InconsistentProtocolError
+from kohort.client.core.group.assignors.assignor import Assignment, Assignor, GroupMember
 from kohort.client.core.group.heartbeat import SendLeave
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.rejoin import Rejoin
 from kohort.client.core.group.subscription import Subscription
-from kohort.client.core.group.wire_forms import encode_assignment, encode_subscription
-from kohort.protocol.errors import ErrorCode
+from kohort.client.core.partitions import TopicPartition, by_topic, from_topics
+from kohort.protocol.codec import decode_versioned, encode_versioned
+from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
 from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kohort.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponseMember,
+)
 from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.messages.sync_group import SyncGroupRequest
+from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PROTOCOL_TYPE: Final = "consumer"
 
@@ -118,3 +130,81 @@ def coordinator_in(answer: FindCoordinatorResponse) -> FoundCoordinator:
     """Read a FindCoordinator response of any version."""
     node = answer.coordinators[0] if answer.coordinators else answer
     return FoundCoordinator(ErrorCode(node.error_code), node.node_id, node.host, node.port)
+
+
+WRITTEN_VERSION: Final = 3
+"""Of the consumer protocol. Versions from 0 on can be read; of newer ones the fields of version 3,
+because fields are only ever appended."""
+
+
+def encode_subscription(
+    topics: Collection[str],
+    user_data: bytes | None,
+    owned: Iterable[TopicPartition],
+    generation: int,
+    rack: str | None,
+) -> bytes:
+    """Encode a subscription, the metadata of one assignor in a JoinGroup."""
+    return encode_versioned(
+        ConsumerProtocolSubscription(
+            topics=sorted(topics),
+            user_data=user_data,
+            owned_partitions=by_topic(owned),
+            generation_id=generation,
+            rack_id=rack,
+        ),
+        WRITTEN_VERSION,
+    )
+
+
+def decode_member(member: JoinGroupResponseMember) -> GroupMember:
+    """Decode a member from a JoinGroup response to the leader.
+
+    Raises:
+        InconsistentProtocolError: its metadata is not a consumer's subscription.
+    """
+    try:
+        metadata, _ = decode_versioned(
+            ConsumerProtocolSubscription, member.metadata, newer_is_readable=True
+        )
+    except DecodeError as error:
+        raise InconsistentProtocolError(
+            f"the subscription of member {member.member_id} cannot be read: {error}"
+        ) from error
+    return GroupMember(
+        member_id=member.member_id,
+        topics=frozenset(metadata.topics),
+        instance_id=member.group_instance_id,
+        owned=tuple(from_topics(metadata.owned_partitions)),
+        generation=metadata.generation_id,
+        user_data=metadata.user_data,
+        rack=metadata.rack_id,
+    )
+
+
+def encode_assignment(assignment: Assignment) -> list[SyncGroupRequestAssignment]:
+    """Encode each member's assignment, for a leader's SyncGroup."""
+    return [
+        SyncGroupRequestAssignment(member_id=member_id, assignment=encode_share(partitions))
+        for member_id, partitions in assignment.items()
+    ]
+
+
+def encode_share(partitions: Iterable[TopicPartition]) -> bytes:
+    """Encode one member's assignment."""
+    share = ConsumerProtocolAssignment(assigned_partitions=by_topic(partitions))
+    # All versions have the same fields; version 0 can be read by all members.
+    return encode_versioned(share, 0)
+
+
+def decode_share(share: bytes) -> Sequence[TopicPartition]:
+    """Decode the assignment of this member.
+
+    Raises:
+        InconsistentProtocolError: it cannot be decoded.
+    """
+    try:
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, share, newer_is_readable=True)
+    except DecodeError as error:
+        raise InconsistentProtocolError(f"the assignment cannot be read: {error}") from error
+    return from_topics(assignment.assigned_partitions)

@@ -8,7 +8,7 @@ import pytest
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.group.auto_commit import AutoCommit
+from kohort.client.group.commits import AutoCommit
 from tests.unit.client.scripted_coordinator import HANGS_UP, A, Scene, on_virtual_time
 
 
@@ -39,9 +39,7 @@ def test_commits_that_fail_are_tried_again_less_and_less_often_and_told_of_once(
         assert scene.broker.stored[0][0] == 7
 
     on_virtual_time(test)
-    told = [
-        one.getMessage() for one in caplog.records if one.name == "kohort.client.group.auto_commit"
-    ]
+    told = [one.getMessage() for one in caplog.records if one.name == "kohort.client.group.commits"]
     assert [text.partition(" and")[0] for text in told] == [
         "a commit failed",
         "commits succeed again",

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kohort.client.config import config_from
-from kohort.client.core.group.assignors.assignor import RebalanceProtocol
-from kohort.client.core.group.rebalance_mode import common_mode
+from kohort.client.core.group.assignors.assignor import RebalanceProtocol, common_mode
 from kohort.insight.advisor.config_lines import FIRST, PRESENT, SECOND, config_lines
 from kohort.insight.advisor.setting import Setting
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
+from kohort.client.core.errors import ConfigError
 from kohort.client.core.partitions import TopicPartition
 
 
@@ -94,3 +95,24 @@ def subscribers_by_topic(
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:
     return [TopicPartition(topic, index) for index in range(count)]
+
+
+def common_mode(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """Return the best rebalance protocol that all assignors support (KIP-429).
+
+    Raises:
+        ConfigError: they have none in common, or there are no assignors.
+    """
+    if not assignors:
+        raise ConfigError("partition_assignment_strategy is empty; name at least one assignor")
+    modes = frozenset(RebalanceProtocol).intersection(
+        *(assignor.protocols for assignor in assignors)
+    )
+    if not modes:
+        names = ", ".join(assignor.name for assignor in assignors)
+        raise ConfigError(
+            f"the assignors {names} have no rebalance protocol in common; remove those that are"
+            " only"
+            " eager or only cooperative"
+        )
+    return max(modes)
