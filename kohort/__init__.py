@@ -25,7 +25,7 @@ _HOMES: Final = {
     "OAuthToken": "kohort.client.net.oauth",
     "OffsetAndMetadata": "kohort.client.core.offsets",
     "OffsetAndTimestamp": "kohort.client.core.offsets",
-    "PartitionInfo": "kohort.client.core.partition_info",
+    "PartitionInfo": "kohort.client.core.partitions",
     "RebalanceListener": "kohort.client.group.listener",
     "RebalanceProtocol": "kohort.client.core.group.assignors",
     "TokenFile": "kohort.client.net.client_credentials",
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kohort.client.core.group.identity import GroupMetadata as GroupMetadata
     from kohort.client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kohort.client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
-    from kohort.client.core.partition_info import PartitionInfo as PartitionInfo
+    from kohort.client.core.partitions import PartitionInfo as PartitionInfo
     from kohort.client.core.partitions import TopicPartition as TopicPartition
     from kohort.client.core.records import ConsumerRecord as ConsumerRecord
     from kohort.client.group.listener import RebalanceListener as RebalanceListener

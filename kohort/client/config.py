@@ -19,7 +19,7 @@ from kohort.client.core.group.assignors import ASSIGNORS, Assignor
 from kohort.client.core.group.assignors.assignor import common_mode
 from kohort.client.core.group.heartbeat import HeartbeatConfig
 from kohort.client.core.group.requests import MembershipConfig
-from kohort.client.core.reset_policy import ResetPolicy
+from kohort.client.core.offsets import ResetPolicy
 from kohort.client.net.address import parse_bootstrap
 from kohort.client.net.cluster import ClusterConfig
 from kohort.client.net.config import ConnectionConfig

@@ -32,8 +32,7 @@ from kohort.client.core.offsets import (
     ToCommit,
     check_time,
 )
-from kohort.client.core.partition_info import PartitionInfo
-from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.partitions import PartitionInfo, TopicPartition
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine.engine import Engine
 from kohort.client.group.commit_callbacks import CommitCallback

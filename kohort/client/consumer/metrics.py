@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -26,7 +26,77 @@ from prometheus_client.registry import Collector
 from kohort.client.consumer.health import Health
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import NEVER, Figures, RebalancePhase
-from kohort.client.processing.metrics import run_metrics
+from kohort.client.processing.figures import RunFigures
+
+RUN_PREFIX: Final = "kohort_consumer_run_"
+
+SeenRuns: TypeAlias = list[tuple[str, RunFigures | None]]
+"""Pairs of `client_id` and the figures of its run."""
+
+
+class _RunFigure(NamedTuple):
+    """A metric of runs."""
+
+    name: str
+    field: str
+    text: str
+
+
+RUN_COUNTERS: Final = (
+    _RunFigure("records_handled", "handled", "Records whose handler returned."),
+    _RunFigure("attempts_failed", "failed", "Failed attempts to handle a record."),
+    _RunFigure("attempts_retried", "retried", "Attempts that were retried."),
+    _RunFigure("dead_letters", "dead_lettered", "Records that were stored as dead letters."),
+    _RunFigure(
+        "dead_letters_failed",
+        "dead_letter_failures",
+        "Failed attempts to store a dead letter.",
+    ),
+    _RunFigure("records_skipped", "skipped", "Records that were skipped after their last attempt."),
+    _RunFigure(
+        "handlers_dropped",
+        "dropped",
+        "Handlers that were cancelled or returned too late; their records are read again.",
+    ),
+)
+RUN_GAUGES: Final = (
+    _RunFigure("records_in_flight", "in_flight", "Records that were started but are not done."),
+    _RunFigure("records_waiting", "waiting", "Records that were taken but not started."),
+    _RunFigure("held_bytes", "held_bytes", "Bytes of the in-flight and waiting records."),
+    _RunFigure(
+        "oldest_in_flight_seconds",
+        "oldest_in_flight_seconds",
+        "Seconds since the first attempt at the oldest record in flight; -1: none.",
+    ),
+    _RunFigure(
+        "dead_letters_failing_seconds",
+        "dead_letters_failing_seconds",
+        "How long storing dead letters has been failing; -1: it is not failing.",
+    ),
+)
+
+
+def run_metrics(seen: SeenRuns) -> Iterator[Metric]:
+    """Yield the metrics of all runs; a consumer without a run has no series."""
+    for each in RUN_COUNTERS:
+        yield _filled(
+            CounterMetricFamily(RUN_PREFIX + each.name, each.text, labels=["client_id"]), each, seen
+        )
+    for each in RUN_GAUGES:
+        yield _filled(
+            GaugeMetricFamily(RUN_PREFIX + each.name, each.text, labels=["client_id"]), each, seen
+        )
+
+
+def _filled(
+    family: CounterMetricFamily | GaugeMetricFamily, each: _RunFigure, seen: SeenRuns
+) -> Metric:
+    for client_id, figures in seen:
+        if figures is not None:
+            value = getattr(figures, each.field)
+            family.add_metric([client_id], NEVER if value is None else value)
+    return family
+
 
 COORDINATOR: Final = "kafka_consumer_consumer_coordinator_metrics_"
 FETCH: Final = "kafka_consumer_consumer_fetch_manager_metrics_"

@@ -1,6 +1,6 @@
-"""Topic partitions, and their form in the consumer protocol."""
+"""Topic partitions, and what `Consumer.partitions_for` returns about them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -28,3 +28,25 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[consumer_protocol.Top
 def from_topics(topics: Iterable[consumer_protocol.TopicPartition]) -> list[TopicPartition]:
     """Return the partitions of a list grouped by topic, in its order."""
     return [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
+
+
+class Node(NamedTuple):
+    """A broker and its address."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """A partition, its leader and its replicas (Java's class of this name)."""
+
+    topic: str
+    partition: int
+    leader: Node | None
+    """The leader, None if there is none at present."""
+    replicas: Sequence[Node]
+    """All replicas. Of an offline one only the id is known."""
+    in_sync_replicas: Sequence[Node]
+    offline_replicas: Sequence[Node]

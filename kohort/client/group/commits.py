@@ -22,8 +22,7 @@ from kohort.client.core.errors import (
     IllegalStateError,
     RebalanceInProgressError,
 )
-from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.stored_offsets import StoredOffsets
+from kohort.client.core.fetch.positions import Positions, StoredOffsets
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import OffsetAndMetadata, ToCommit, as_committed
 from kohort.client.core.partitions import TopicPartition

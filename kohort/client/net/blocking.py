@@ -25,13 +25,13 @@ from kohort.client.net.greeting import (
     NONCE_BYTES,
     Greeted,
     Greeting,
+    Session,
     advance,
     authentication,
     greeting,
 )
 from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SASL_HINT
-from kohort.client.net.session import Session
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request

@@ -20,8 +20,7 @@ from kohort.client.core.errors import (
     UnknownTopicError,
     error_for,
 )
-from kohort.client.core.partition_info import Node, PartitionInfo
-from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.partitions import Node, PartitionInfo, TopicPartition
 from kohort.client.core.topics import KnownTopics, Leader, TopicInfo
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig

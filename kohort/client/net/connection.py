@@ -23,6 +23,7 @@ from kohort.client.net.greeting import (
     Ask,
     Greeted,
     Greeting,
+    Session,
     advance,
     authentication,
     greeting,
@@ -30,7 +31,6 @@ from kohort.client.net.greeting import (
 from kohort.client.net.loop_tokens import token_for
 from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SASL_HINT, tls_error
-from kohort.client.net.session import Session
 from kohort.client.net.thread_call import run_in_thread
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import Buffer

@@ -5,13 +5,40 @@ from __future__ import annotations
 import signal
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from kohort.client.config import check_names
 from kohort.client.core.errors import ConfigError
-from kohort.client.core.retries import RetryRules
 from kohort.client.core.work import WorkLimits
 from kohort.client.processing.dead_letters import DeadLetterWriter
+
+
+class RetryRules(NamedTuple):
+    """When a record whose handler failed is retried, and when its attempts are used up."""
+
+    retries: int | None
+    """Attempts after the first one; None: unlimited."""
+    backoff_ms: int
+    """The wait before the first retry; it doubles for each further one."""
+    backoff_max_ms: int
+    jitter: float
+    """The share by which waits vary at random; 0: none."""
+
+    def wait_ms(self, failed_count: int, random: Callable[[], float]) -> int | None:
+        """Return the wait after this many failed attempts; None if there are no more.
+
+        `random` returns numbers from 0 to below 1.
+        """
+        if self.retries is not None and failed_count > self.retries:
+            return None
+        return self.backoff(failed_count, random)
+
+    def backoff(self, failed_count: int, random: Callable[[], float]) -> int:
+        """Return the wait, like `wait_ms`, without a limit on the number of attempts."""
+        # After sixty doublings the limit applies in any case.
+        wait_ms = min(self.backoff_ms << min(failed_count - 1, 60), self.backoff_max_ms)
+        return int(wait_ms * (1 - self.jitter + 2 * self.jitter * random()))
+
 
 Ordering: TypeAlias = Literal["key", "partition"]
 OnFailure: TypeAlias = Literal["stop", "skip"]

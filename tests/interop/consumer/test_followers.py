@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS
+from kohort.client.core.fetch.sources import LEADER_ALONE_MS
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import FETCHING

@@ -10,7 +10,7 @@ from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
 from kohort.client.config import ConsumerConfig, ConsumerSettings, config_from
 from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.group.assignors import RangeAssignor
-from kohort.client.core.reset_policy import RESET_EARLIEST
+from kohort.client.core.offsets import RESET_EARLIEST
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Protocol
 
-from kohort.client.core.reset_policy import ResetPolicy
+from kohort.client.core.offsets import ResetPolicy
 
 
 class IsolationLevel(IntEnum):

@@ -3,11 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
-from kohort.client.core.fetch.read_replicas import ReadReplicas
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import Leader, TopicInfo
+
+LEADER_ALONE_MS: Final = 30_000
+"""How long a partition is read from its leader after a follower has failed:
+replica.lag.time.max.ms, after which the leader removes a dead follower from the ISR."""
+
+
+class _Named(NamedTuple):
+    node_id: int
+    leader: Leader
+    """The leader that named it."""
+    until_ms: int
+
+
+class ReadReplicas:
+    """The followers that one consumer reads from (KIP-392). Times are milliseconds of any monotonic
+    clock.
+
+    A leader that knows the consumer's rack may name a follower in the same one, in a response
+    without records. That follower is used until its lease ends, after which the leader is asked
+    again; also when the leader changes, or the follower does not serve the partition.
+
+    A consumer that cannot reach the follower would be sent there again and again: the leader does
+    not notice, as long as it can reach the follower itself. So after a failure the rack is withheld
+    for a while, and the leader serves the partition. Java keeps sending the rack, and goes back and
+    forth.
+    """
+
+    def __init__(self, lifetime_ms: int) -> None:
+        """`lifetime_ms`: how long a follower is used before the leader is asked again."""
+        self._lifetime_ms = lifetime_ms
+        self._named: dict[TopicPartition, _Named] = {}
+        self._leader_alone: dict[TopicPartition, int] = {}
+        """The time until which the rack is withheld."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no partition is read from a follower, nor has a recently failed one."""
+        return not (self._named or self._leader_alone)
+
+    def find(self, partition: TopicPartition, leader: Leader, now_ms: int) -> int | None:
+        """Return the follower to read from; None: read from `leader`, the present leader."""
+        named = self._named.get(partition)
+        if named is None:
+            return None
+        if named.leader != leader or named.until_ms <= now_ms:
+            del self._named[partition]
+            return None
+        return named.node_id
+
+    def named(self, partition: TopicPartition, node_id: int, leader: Leader, now_ms: int) -> bool:
+        """Record the follower named in the leader's response; negative for none. Returns whether
+        there is one to read from.
+        """
+        if node_id < 0 or node_id == leader.node_id:
+            self._named.pop(partition, None)
+            return False
+        self._named[partition] = _Named(node_id, leader, now_ms + self._lifetime_ms)
+        return True
+
+    def failed(self, partition: TopicPartition, node_id: int, now_ms: int) -> None:
+        """Record that this broker does not serve the partition. Ignored if it is not the present
+        follower.
+        """
+        named = self._named.get(partition)
+        if named is not None and named.node_id == node_id:
+            del self._named[partition]
+            self._leader_alone[partition] = now_ms + LEADER_ALONE_MS
+
+    def may_be_named(self, partitions: Iterable[TopicPartition], now_ms: int) -> bool:
+        """Whether a leader that is asked for these partitions may name followers."""
+        alone = self._leader_alone
+        if not alone:
+            return True
+        for partition in [tp for tp, until_ms in alone.items() if until_ms <= now_ms]:
+            del alone[partition]
+        return alone.keys().isdisjoint(partitions)
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all other partitions, which are no longer assigned."""
+        for known in (self._named, self._leader_alone):
+            for gone in known.keys() - partitions:
+                del known[gone]
 
 
 class KnownCluster(Protocol):

@@ -7,7 +7,7 @@ import pytest
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import OffsetOutOfRangeError
-from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS
+from kohort.client.core.fetch.sources import LEADER_ALONE_MS
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from tests.support.virtual_time import virtual

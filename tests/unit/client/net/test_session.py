@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from kohort.client.net.session import PAUSE_S, Session
+from kohort.client.net.greeting import PAUSE_S, Session
 
 
 def test_a_session_without_an_end_is_never_renewed() -> None:

@@ -17,7 +17,7 @@ import uvloop
 
 from kohort import Consumer
 from kohort.client.core.errors import ConfigError
-from kohort.client.processing.stop_signals import StopSignals
+from kohort.client.processing.run_controller import StopSignals
 from kohort.testing import VirtualKafka
 
 NUMBER = signal.SIGUSR1

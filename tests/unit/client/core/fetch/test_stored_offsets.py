@@ -1,8 +1,7 @@
 import pytest
 
 from kohort.client.core.errors import IllegalStateError
-from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.stored_offsets import StoredOffsets
+from kohort.client.core.fetch.positions import Positions, StoredOffsets
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 

@@ -1,6 +1,6 @@
 import random
 
-from kohort.client.core.retries import RetryRules
+from kohort.client.processing.options import RetryRules
 
 PLAIN = RetryRules(retries=4, backoff_ms=100, backoff_max_ms=500, jitter=0.0)
 

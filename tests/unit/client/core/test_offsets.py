@@ -1,8 +1,7 @@
 import pytest
 
 from kohort.client.core.errors import ConfigError
-from kohort.client.core.offsets import EARLIEST, LATEST
-from kohort.client.core.reset_policy import ResetPolicy
+from kohort.client.core.offsets import EARLIEST, LATEST, ResetPolicy
 
 NOW_MS = 1_700_000_000_000
 

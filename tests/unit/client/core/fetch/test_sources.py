@@ -1,4 +1,4 @@
-from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS, ReadReplicas
+from kohort.client.core.fetch.sources import LEADER_ALONE_MS, ReadReplicas
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import Leader
 
