@@ -1,4 +1,8 @@
-"""A clock that tests and simulations advance."""
+"""A clock that tests and simulations advance, and an event loop that does so."""
+
+import asyncio
+import math
+import selectors
 
 
 class VirtualClock:
@@ -30,3 +34,51 @@ class VirtualClock:
     def jump_wall(self, duration_ms: int) -> None:
         """Set the wall clock forward or back, as an operator or NTP does; monotonic time stays."""
         self._wall_ms += duration_ms
+
+
+class _Selector(selectors.DefaultSelector):
+    """Polls the sockets without waiting, and advances the clock instead."""
+
+    def __init__(self, clock: VirtualClock, busy_iterations_per_ms: int | None) -> None:
+        super().__init__()
+        self._clock = clock
+        self._busy_iterations_per_ms = busy_iterations_per_ms
+        self._busy_iterations = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            # No timer is set: only a socket or another thread can wake the loop.
+            return super().select(None)
+        ready = super().select(0)
+        # Timers due within a fraction of a nanosecond are due now.
+        wait_ms = 0 if ready else max(0, math.ceil(timeout * 1000 - 1e-6))
+        if wait_ms:
+            self._busy_iterations = 0
+            self._clock.advance(wait_ms)
+        elif self._busy_iterations_per_ms is not None:
+            self._busy_iterations += 1
+            if self._busy_iterations >= self._busy_iterations_per_ms:
+                self._busy_iterations = 0
+                self._clock.advance(1)
+        return ready
+
+
+class VirtualClockLoop(asyncio.SelectorEventLoop):
+    """A loop on virtual time: waiting for a timer advances the clock instead of taking time.
+
+    Sockets work, and are polled before the clock advances. Time does not pass while anything is
+    ready. `asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock))` runs a test on it.
+    """
+
+    def __init__(self, clock: VirtualClock, *, busy_iterations_per_ms: int | None = None) -> None:
+        """
+        Args:
+            busy_iterations_per_ms: after this many consecutive iterations with ready events, a
+                millisecond passes; never, by default. For code that polls until a time has passed,
+                and relies on polling taking time.
+        """
+        self._virtual_clock = clock
+        super().__init__(_Selector(clock, busy_iterations_per_ms))
+
+    def time(self) -> float:
+        return self._virtual_clock.monotonic_ms() / 1000

@@ -16,8 +16,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 from kohort.testing.virtual_network import VirtualNetwork, VirtualPort, VirtualServer
 
 T = TypeVar("T")

@@ -18,11 +18,11 @@ from kohort.groups.offsets.table import OffsetTable
 from kohort.groups.records import OffsetRecord, PendingOffset
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.batch import split_batches
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Twins
 from tests.interop.same_answers.scenes import Topic
 from tests.support import messages as m
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until

@@ -29,8 +29,7 @@ from kohort.client.processing.options import RunOptions
 from kohort.client.processing.runner import Runner
 from kohort.client.processing.source import CommitDone, Positions
 from kohort.protocol.records.batch import TimestampType
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 PARTITIONS: Final = [TopicPartition("t", number) for number in range(4)]
 KEYS: Final = [b"a", b"b", b"c", None]

@@ -11,11 +11,10 @@ from typing import Final
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.metrics.loop_lag import LoopLagMeter
-from kohort.testing.kit.configs import texts_of
 from kohort.testing.kit.faults import Faults
 from kohort.testing.kit.groups import Groups
 from kohort.testing.kit.machine import HOST, Machine
-from kohort.testing.kit.topics import Topics
+from kohort.testing.kit.topics import Topics, texts_of
 
 logger = logging.getLogger("kohort.testing")
 

@@ -34,8 +34,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.record import Record
-from kohort.testing.kit.configs import texts_of
-from kohort.testing.kit.polling import wait_until
+from kohort.testing.kit.machine import wait_until
 
 CLIENT_ID: Final = "kohort-testing"
 PRODUCE_VERSION: Final = 12
@@ -199,3 +198,14 @@ def _bytes(content: Content) -> bytes | None:
 def _headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((name, _bytes(value)) for name, value in pairs)
+
+
+def texts_of(configs: Mapping[str, object]) -> dict[str, str]:
+    """Convert configs to Kafka's text form."""
+    return {name: _text(value) for name, value in configs.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

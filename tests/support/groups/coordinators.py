@@ -12,7 +12,7 @@ from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
 from kohort.groups.kinds import GroupKind
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from tests.support.memory_logs import MemoryOffsetsLog
 
 
 def report(doing: str, error: Exception) -> None:

@@ -23,8 +23,8 @@ from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
-from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryTransactionLog
 
 FIRST_PRODUCER = 1_000
 TIMEOUT_MS = 60_000

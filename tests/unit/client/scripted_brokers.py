@@ -30,8 +30,7 @@ from kohort.protocol.messages.fetch import PartitionData
 from kohort.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 from tests.support import messages as m
 
 TOPIC: Final = "t"

@@ -36,8 +36,8 @@ from kohort.groups.requests import (
 )
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.slices import next_slice
 
 TOPIC_ID = bytes(range(16))

@@ -14,8 +14,8 @@ from kohort.groups.events import OffsetsStored
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.support.waiting import turns
 from tests.unit.broker.coordinator.harness import running

@@ -13,8 +13,8 @@ from kohort.broker.runtime.slices import SLICE_MS
 from kohort.groups.records import DurableRecord
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.support.waiting import turns
 from tests.unit.broker.coordinator.faults import submit_fault

@@ -26,9 +26,9 @@ from kohort.groups.requests import (
     SyncResult,
 )
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.groups.rota import ROTA, Rota, convert_to_rota, join_rota, rota_codec
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness, running
 from tests.unit.broker.metrics.sources import Topics, values

@@ -11,8 +11,8 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import JoinResult
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.faults import submit_fault
 from tests.unit.broker.coordinator.harness import running

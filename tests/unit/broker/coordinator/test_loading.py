@@ -18,9 +18,9 @@ from kohort.groups.records import (
 )
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.waiting import counted_turns
 
 

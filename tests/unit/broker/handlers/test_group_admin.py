@@ -32,9 +32,9 @@ from kohort.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
 from tests.support.measures.bytecodes import metered
+from tests.support.memory_logs import MemoryOffsetsLog
 
 NOT_ASKED = -0x8000_0000
 

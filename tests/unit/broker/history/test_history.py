@@ -34,9 +34,9 @@ from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness
 

@@ -22,8 +22,8 @@ from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import JoinResult, Now
 from kohort.protocol.join_reason import JoinReason
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness
 from tests.unit.broker.history.test_history import MemoryHistoryLog

@@ -6,8 +6,8 @@ from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.metrics.transaction_collector import TransactionCollector
 from kohort.broker.metrics.transactions import TransactionMetrics
 from kohort.protocol.records.control import ControlType
-from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryTransactionLog
 from tests.support.transactions.driven_id import ORDERS
 from tests.support.transactions.harness import (
     FIRST_PRODUCER,

@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 
 from kohort.broker.runtime.background_tasks import RESTART_MS_MAX, BackgroundTasks
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 
 def on_virtual_time(test: Callable[[BackgroundTasks, VirtualClock], Awaitable[None]]) -> None:

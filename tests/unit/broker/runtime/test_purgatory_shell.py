@@ -10,8 +10,7 @@ from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.purgatory_shell import SLICE_MS, PurgatoryShell
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 Run = Callable[[Coroutine[None, None, None]], None]
 

@@ -7,8 +7,7 @@ from kohort.broker.core.security.exchange import Done
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.plain import PlainLogin
 from kohort.broker.security.http_guard import HttpGuard
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 DELAY_MS = 100
 

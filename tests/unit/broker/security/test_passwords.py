@@ -15,8 +15,7 @@ from kohort.broker.security.passwords import THREADS, WAITING_MAX, Passwords, Pl
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.scram import keys_of, salted_password
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 WORK_MS = 10
 """What a check takes."""

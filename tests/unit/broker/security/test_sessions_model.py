@@ -29,8 +29,7 @@ from kohort.broker.security.authenticator import (
 )
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 METADATA = 3
 USERS = ("alice", "bob")

@@ -14,8 +14,8 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
-from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryTransactionLog
 from tests.support.transactions.driven_id import ORDERS, OTHER, S, stored
 from tests.support.transactions.harness import (
     FIRST_PRODUCER,

@@ -14,8 +14,8 @@ from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL
 from kohort.broker.transactions.host import TransactionsConfig
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryTransactionLog
 from tests.support.transactions.driven_id import ABORT, COMMIT, ORDERS, OTHER, given
 from tests.support.transactions.harness import (
     FIRST_PRODUCER,

@@ -16,8 +16,8 @@ from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.transactions.timers import RETRY_MS
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.memory_logs import MemoryTransactionLog
 from tests.support.transactions.driven_id import ABORT, COMMIT, ORDERS, OTHER, given
 from tests.support.transactions.harness import FIRST_PRODUCER, MarkedPartitions, Written, running
 from tests.support.virtual_time import virtual

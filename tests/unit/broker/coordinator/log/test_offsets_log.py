@@ -33,10 +33,10 @@ from kohort.groups.requests import CommittedOffset
 from kohort.groups.steps import FEW
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.record import decode_records
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import directories, running_topics
 from tests.support.measures.busy_clock import BusyClock
+from tests.support.memory_logs import MemoryOffsetsLog
 
 OFFSET = OffsetRecord("g", "t", 0, CommittedOffset(42, -1, "", 99))
 NEXT_OFFSET = OffsetRecord("g", "t", 0, CommittedOffset(43, -1, "", 99))

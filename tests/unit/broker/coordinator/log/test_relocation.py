@@ -26,10 +26,10 @@ from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import running_topics
+from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness, running
 

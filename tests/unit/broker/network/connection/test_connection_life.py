@@ -12,8 +12,7 @@ from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.connection.listener import Listener
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 from tests.support.network.wire import framed
 from tests.support.waiting import turns
 from tests.unit.broker.network.edge import Edge, bodies

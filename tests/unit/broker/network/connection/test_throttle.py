@@ -2,8 +2,7 @@ import asyncio
 
 from kohort.broker.network.connection.limits import Throttle
 from kohort.broker.network.iteration import IterationScheduler
-from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 
 def test_a_client_is_held_back_for_its_time_and_no_longer() -> None:

@@ -1,0 +1,164 @@
+"""In-memory logs of groups and of transactional ids, whose appends can be delayed and made to fail,
+like those of a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Final
+
+from kohort.broker.coordinator.log.offsets_log import (
+    Stored,
+    StoredRecord,
+    decode_stored,
+    encode_stored,
+)
+from kohort.broker.core.transaction.records import DurableTransaction
+from kohort.broker.transactions.log import StoredTransaction
+from kohort.broker.transactions.log import encode_as_batch as encode_transaction
+from kohort.groups.encoding import encode_as_batch
+from kohort.groups.records import DurableRecord
+from kohort.protocol.errors import KafkaError
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import decode_records
+
+PARTITION_COUNT_DEFAULT: Final = 50
+
+
+class MemoryLog:
+    """Base of the in-memory logs of groups and of transactional ids. `hold` and `release` delay
+    appends, `failure` makes them fail.
+    """
+
+    def __init__(self, partition_count: int = PARTITION_COUNT_DEFAULT) -> None:
+        self.batches: list[list[bytes]] = [[] for _ in range(partition_count)]
+        """Durable batches by partition."""
+        self.failure: KafkaError | None = None
+        """Raised by every append that begins or is released while this is set."""
+        self.append_count = 0
+        """Number of started appends."""
+        self._held: list[tuple[asyncio.Future[None], int, bytes]] | None = None
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.batches)
+
+    @property
+    def batch_count(self) -> int:
+        """Number of batches in all partitions."""
+        return sum(map(len, self.batches))
+
+    @property
+    def held_count(self) -> int:
+        """Number of waiting appends."""
+        return len(self._held or [])
+
+    def prepare(self) -> Awaitable[None] | None:
+        """Return None: the topic always exists."""
+        return None
+
+    def append_batch(self, partition: int, batch: bytes) -> Awaitable[None] | None:
+        """Append a batch; durable at once unless held."""
+        self.append_count += 1
+        if self._held is None:
+            self._store(partition, batch)
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held.append((future, partition, batch))
+        return asyncio.shield(future)
+
+    def hold(self) -> None:
+        """Make appends from now on wait for `release`."""
+        if self._held is None:
+            self._held = []
+
+    def release_one(self) -> None:
+        """Let the first waiting append become durable, or fail."""
+        assert self._held
+        self._settle(*self._held.pop(0))
+
+    def release(self) -> None:
+        """Let waiting appends become durable, or fail; later ones do so at once."""
+        held, self._held = self._held or [], None
+        for append in held:
+            self._settle(*append)
+
+    def _settle(self, future: asyncio.Future[None], partition: int, batch: bytes) -> None:
+        try:
+            self._store(partition, batch)
+        except KafkaError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    def _store(self, partition: int, batch: bytes) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.batches[partition].append(batch)
+
+
+class MemoryOffsetsLog(MemoryLog):
+    """An :class:`~kohort.broker.coordinator.log.offsets_log.OffsetsLog` that keeps its batches in
+    memory.
+    """
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Append a batch; durable at once unless held."""
+        return self.append_batch(partition, encode_as_batch(records, wall_ms)[0])
+
+    def append_stored(
+        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        del wall_ms
+        return self.append_batch(partition, encode_stored(records)[0])
+
+    def append_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """Append the marker that ends a producer's transaction."""
+        marker = EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
+        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=-1)
+        self.append_batch(partition, batch)
+
+    async def force(self, partition: int) -> None:
+        """Do nothing: batches in memory are durable."""
+
+    def read(self, partition: int) -> Iterator[Stored]:
+        for batch in self.batches[partition]:
+            yield from decode_stored(read_header(batch), batch)
+
+
+class MemoryTransactionLog(MemoryLog):
+    """A :class:`~kohort.broker.transactions.log.TransactionLog` that keeps its batches in memory.
+    `unreadable` makes reads fail.
+    """
+
+    def __init__(self, partition_count: int = PARTITION_COUNT_DEFAULT) -> None:
+        super().__init__(partition_count)
+        self.unreadable: set[int] = set()
+        """Partitions whose reads fail."""
+        self.epoch = 0
+
+    def leader_epoch(self, partition: int) -> int:
+        del partition
+        return self.epoch
+
+    def append(
+        self, partition: int, record: DurableTransaction, *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Append a batch; durable at once unless held."""
+        return self.append_batch(partition, encode_transaction(record, wall_ms)[0])
+
+    def append_stored(self, partition: int, batch: bytes) -> None:
+        """Put a batch into the log unchanged."""
+        self.batches[partition].append(batch)
+
+    def read(self, partition: int) -> Iterator[StoredTransaction]:
+        if partition in self.unreadable:
+            raise self.failure or AssertionError("set `failure` first")
+        for batch in self.batches[partition]:
+            for record in decode_records(batch):
+                assert record.key is not None
+                yield StoredTransaction(record.key, record.value)
