@@ -20,7 +20,6 @@ from kohort.groups.history.model import RebalanceRecord
 from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
 from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
-from kohort.testing.kit.groups import Groups
 from kohort.testing.kit.machine import (
     HOST,
     DiskMachine,
@@ -205,14 +204,7 @@ class Kafka:
 
     def why(self) -> dict[str, list[str]]:
         """Return the output of `kohort groups why` for each group."""
-
-        async def ask() -> dict[str, list[str]]:
-            if not self._kit.is_running:
-                return {}
-            groups = self._kit.groups
-            return {name: await groups.why(name) for name in groups.ids()}
-
-        return self._call(ask())
+        return self._call(self._kit.why())
 
     # Faults.
 
@@ -319,6 +311,7 @@ class KafkaGroup:
 
     def __init__(self, kafka: Kafka, name: str) -> None:
         self._kafka = kafka
+        self._group = kafka._kit.group(name)  # noqa: SLF001
         self.name = name
 
     def wait(
@@ -340,7 +333,7 @@ class KafkaGroup:
             TimeoutError: not within `timeout` seconds; the message gives the actual state.
         """
         _check_no_loop("wait_async")
-        self._kafka._call(self._wait(state, members, lag, timeout))  # noqa: SLF001
+        self._call(self._group.wait(state=state, members=members, lag=lag, timeout=timeout))
 
     async def wait_async(
         self,
@@ -351,39 +344,34 @@ class KafkaGroup:
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
         """Coroutine variant of `wait`, for tests whose loop must keep running."""
-        await self._kafka._wait(self._wait(state, members, lag, timeout))  # noqa: SLF001
-
-    async def _wait(
-        self, state: str | None, members: int | None, lag: int | None, timeout_s: float
-    ) -> None:
-        await self._kafka._kit.groups.wait(  # noqa: SLF001
-            self.name, state=state, members=members, lag=lag, timeout_s=timeout_s
+        await self._kafka._wait(  # noqa: SLF001
+            self._group.wait(state=state, members=members, lag=lag, timeout=timeout)
         )
 
     @property
     def state(self) -> str | None:
         """State under Kafka's name; None if the group does not exist."""
-        return self._look(lambda groups: groups.state(self.name))
+        return self._kafka._do(lambda: self._group.state)  # noqa: SLF001
 
     @property
     def members(self) -> list[Member]:
         """Members, with the partitions of each."""
-        return self._look(lambda groups: groups.members(self.name))
+        return self._kafka._do(lambda: self._group.members)  # noqa: SLF001
 
     @property
     def lag(self) -> int:
         """Lag in records; see `wait`."""
-        return self._look(lambda groups: groups.lag(self.name))
+        return self._kafka._do(lambda: self._group.lag)  # noqa: SLF001
 
     @property
     def rebalances(self) -> list[RebalanceRecord]:
         """Records of the rebalance history, oldest first; see docs/rebalance-history.md."""
-        return self._call(lambda groups: groups.rebalances(self.name))
+        return self._call(self._group.rebalances())
 
     @property
     def why(self) -> list[str]:
         """Reasons of its rebalances, as printed by `kohort groups why`."""
-        return self._call(lambda groups: groups.why(self.name))
+        return self._call(self._group.why())
 
     def expire(
         self,
@@ -397,8 +385,9 @@ class KafkaGroup:
         Returns their ids. Raises LookupError if there are no such members, ValueError if one of
         them waits in a rebalance, because such members have no session.
         """
-        who = {"client_id": client_id, "member_id": member_id, "instance_id": instance_id}
-        return self._call(lambda groups: groups.expire(self.name, **who))
+        return self._call(
+            self._group.expire(client_id=client_id, member_id=member_id, instance_id=instance_id)
+        )
 
     def remove(
         self,
@@ -408,12 +397,13 @@ class KafkaGroup:
         instance_id: str | None = None,
     ) -> list[str]:
         """Remove members like an administrator; see `expire`."""
-        who = {"client_id": client_id, "member_id": member_id, "instance_id": instance_id}
-        return self._call(lambda groups: groups.remove(self.name, **who))
+        return self._call(
+            self._group.remove(client_id=client_id, member_id=member_id, instance_id=instance_id)
+        )
 
     def enforce(self) -> None:
         """Begin a rebalance for no other reason. Raises LookupError without members."""
-        self._call(lambda groups: groups.enforce(self.name))
+        self._call(self._group.enforce())
 
     def hold_join(self, *, client_id: str | None = None) -> FaultContext[KafkaFault]:
         """Delay the JoinGroup requests of a client, or of all clients, until the context ends: a
@@ -422,11 +412,8 @@ class KafkaGroup:
         fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
         return FaultContext("JoinGroup", self._kafka._set(fault))  # noqa: SLF001
 
-    def _look(self, look: Callable[[Groups], T]) -> T:
-        return self._kafka._do(lambda: look(self._kafka._kit.groups))  # noqa: SLF001
-
-    def _call(self, work: Callable[[Groups], Coroutine[Any, Any, T]]) -> T:
-        return self._kafka._call(work(self._kafka._kit.groups))  # noqa: SLF001
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._kafka._call(work)  # noqa: SLF001
 
 
 class KafkaFault:

@@ -16,14 +16,13 @@ from contextvars import copy_context
 from socket import socket
 from typing import Any, Final, TypeVar, Unpack, cast
 
-from kohort.admin.groups import Member
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import Api
 from kohort.client.core.records import RawRecord
 from kohort.client.group.heartbeat_thread import heartbeats_are_sent_by
-from kohort.groups.history.model import RebalanceRecord
 from kohort.testing.kit.broker import KitBroker
 from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
+from kohort.testing.kit.groups import LONG_S, KitGroup
 from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
 from kohort.testing.kit.machine import HOST, MemoryMachine
 from kohort.testing.kit.topics import Content, Headers, Produced
@@ -35,9 +34,6 @@ T = TypeVar("T")
 
 PORT: Final = 92
 """A port without a real broker, so that connections outside the virtual network are refused."""
-
-TIMEOUT_S: Final = 3_600.0
-"""Default timeout of waits; long, because virtual time costs nothing."""
 
 TRACE_LINES_MAX: Final = 1_000_000
 
@@ -137,9 +133,7 @@ class VirtualKafka:
         try:
             return await work
         except BaseException:
-            if self._kit.is_running:
-                groups = self._kit.groups
-                self._why = {name: await groups.why(name) for name in groups.ids()}
+            self._why = await self._kit.why()
             raise
         finally:
             await self._kit.stop()
@@ -185,7 +179,7 @@ class VirtualKafka:
         *,
         partition: int | None = None,
         count: int | None = None,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
         committed: bool = False,
     ) -> list[RawRecord]:
         """Return all records of a topic, like `Kafka.records`; the timeout is virtual time."""
@@ -231,68 +225,12 @@ class VirtualKafka:
             self.trace.append(f"{self.now_ms} {client} {api.name} v{ctx.api_version}")
 
 
-class VirtualGroup:
-    """One consumer group; see `KafkaGroup`."""
+class VirtualGroup(KitGroup):
+    """One consumer group; see `KafkaGroup`. The seconds are virtual."""
 
     def __init__(self, kit: KitBroker, name: str) -> None:
+        super().__init__(name, lambda: kit.groups)
         self._kit = kit
-        self.name = name
-
-    async def wait(
-        self,
-        *,
-        state: str | None = None,
-        members: int | None = None,
-        lag: int | None = None,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
-    ) -> None:
-        """Wait for the group, like `KafkaGroup.wait`; the seconds are virtual."""
-        await self._kit.groups.wait(
-            self.name, state=state, members=members, lag=lag, timeout_s=timeout
-        )
-
-    @property
-    def state(self) -> str | None:
-        return self._kit.groups.state(self.name)
-
-    @property
-    def members(self) -> list[Member]:
-        return self._kit.groups.members(self.name)
-
-    @property
-    def lag(self) -> int:
-        return self._kit.groups.lag(self.name)
-
-    async def rebalances(self) -> list[RebalanceRecord]:
-        return await self._kit.groups.rebalances(self.name)
-
-    async def why(self) -> list[str]:
-        return await self._kit.groups.why(self.name)
-
-    async def expire(
-        self,
-        *,
-        client_id: str | None = None,
-        member_id: str | None = None,
-        instance_id: str | None = None,
-    ) -> list[str]:
-        return await self._kit.groups.expire(
-            self.name, client_id=client_id, member_id=member_id, instance_id=instance_id
-        )
-
-    async def remove(
-        self,
-        *,
-        client_id: str | None = None,
-        member_id: str | None = None,
-        instance_id: str | None = None,
-    ) -> list[str]:
-        return await self._kit.groups.remove(
-            self.name, client_id=client_id, member_id=member_id, instance_id=instance_id
-        )
-
-    async def enforce(self) -> None:
-        await self._kit.groups.enforce(self.name)
 
     def hold_join(self, *, client_id: str | None = None) -> FaultContext[VirtualFault]:
         fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
@@ -314,7 +252,7 @@ class VirtualFault:
         self,
         hits: int = 1,
         *,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
         """Wait until it has affected this many requests. Raises TimeoutError."""
         await wait_hits(self._fault, hits, timeout)

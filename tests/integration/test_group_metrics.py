@@ -18,7 +18,7 @@ from kohort.broker.metrics.catalogue import METRICS
 from kohort.groups.history.model import RebalanceRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from kohort.testing.kit.groups import Groups
+from kohort.testing.kit.groups import Groups, KitGroup
 from tests.integration.test_metrics import (
     DASHBOARDS,
     METRIC_NAME,
@@ -142,7 +142,8 @@ async def live_through_everything(broker: Broker) -> None:
         await follower.leave()
         await rebalance(broker, leader, static)
         await rebalance(broker, mortal, leader, static)
-        await Groups(broker).expire("g", member_id=mortal.member_id)
+        group = KitGroup("g", lambda: Groups(broker))
+        await group.expire(member_id=mortal.member_id)
         await until(lambda: state(broker) == "PreparingRebalance")
         await rebalance(broker, leader, static)
         await leader.leave()

@@ -12,7 +12,7 @@ from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.testing.kit.faults import Faults
-from kohort.testing.kit.groups import Groups
+from kohort.testing.kit.groups import Groups, KitGroup
 from kohort.testing.kit.machine import HOST, Machine
 from kohort.testing.kit.topics import Topics, texts_of
 
@@ -146,6 +146,16 @@ class KitBroker:
         await run.end()
         former.close()
         await self.start()
+
+    def group(self, name: str) -> KitGroup:
+        """Return a group, which need not exist yet."""
+        return KitGroup(name, lambda: self.groups)
+
+    async def why(self) -> dict[str, list[str]]:
+        """Return the output of `kohort groups why` for each group; {} if the broker is stopped."""
+        if not self.is_running:
+            return {}
+        return {name: await self.group(name).why() for name in self.groups.ids()}
 
     def fill_disk(self, bytes_left: int | None) -> None:
         """Let files grow by at most this much; None for no limit."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from kohort.admin.groups import Member, partitions_in
 from kohort.broker.app import Broker
@@ -26,32 +26,58 @@ from kohort.groups.requests import LeaveEntry, Now
 from kohort.testing.kit.machine import wait_until
 
 SETTLED_WITHIN_S: Final = 5.0
+LONG_S: Final = 3_600.0
+"""Default timeout of waits on virtual time, which costs nothing."""
+
 LINES_OF: Final = 5
 """Rebalances of a group in the report of a failed test."""
+
+
+class MemberFilter(TypedDict, total=False):
+    """Which members: those that match all of these."""
+
+    client_id: str | None
+    member_id: str | None
+    instance_id: str | None
 
 
 class Groups:
     """The groups of one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._coordinator = broker.services.groups
-        self._pages = GroupPages(self._coordinator, broker.history)
+        self.broker = broker
+        self.coordinator = broker.services.groups
+        self.pages = GroupPages(self.coordinator, broker.history)
 
     def ids(self) -> list[str]:
         """Return all existing groups, and those with a history."""
-        return sorted({*self._coordinator.host.group_ids(), *self._broker.history.groups()})
+        return sorted({*self.coordinator.host.group_ids(), *self.broker.history.groups()})
+
+
+class KitGroup:
+    """One group, which need not exist; `KafkaGroup` documents the methods."""
+
+    def __init__(self, name: str, groups: Callable[[], Groups]) -> None:
+        """`groups` returns those of the running broker, which a restart replaces."""
+        self.name = name
+        self._groups = groups
+
+    @property
+    def _found(self) -> Group | None:
+        return self._groups().coordinator.host.group(self.name)
 
     # Reading.
 
-    def state(self, group_id: str) -> str | None:
+    @property
+    def state(self) -> str | None:
         """Return the state as Kafka names it; None if there is no such group."""
-        group = self._coordinator.host.group(group_id)
+        group = self._found
         return None if group is None else group.describe().state
 
-    def members(self, group_id: str) -> list[Member]:
+    @property
+    def members(self) -> list[Member]:
         """Return the members, with the partitions of each while the group is stable."""
-        group = self._coordinator.host.group(group_id)
+        group = self._found
         if group is None:
             return []
         return [
@@ -65,18 +91,19 @@ class Groups:
             for member in group.describe_members()
         ]
 
-    def lag(self, group_id: str) -> int:
+    @property
+    def lag(self) -> int:
         """Return the number of unread records in all topics that it reads or has positions in.
 
         Without a commit, all records of a partition count.
         """
-        return self._known_lag(group_id) or 0
+        return self._known_lag() or 0
 
-    def _known_lag(self, group_id: str) -> int | None:
+    def _known_lag(self) -> int | None:
         """Return the same; None while its members are still joining, so that its topics are
         unknown.
         """
-        group = self._coordinator.host.group(group_id)
+        group = self._found
         if group is None:
             return None
         wanted = {topic for (topic, _), _ in group.offsets.items()}
@@ -84,7 +111,7 @@ class Groups:
         return sum(self._lag_of(group, name) for name in wanted) if wanted else None
 
     def _lag_of(self, group: Group, name: str) -> int:
-        topic = self._broker.services.topics.get(name)
+        topic = self._groups().broker.services.topics.get(name)
         if topic is None:
             return 0
         lag = 0
@@ -98,54 +125,53 @@ class Groups:
 
     async def wait(
         self,
-        group_id: str,
         *,
         state: str | None = None,
         members: int | None = None,
         lag: int | None = None,
-        timeout_s: float,
+        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
         """Wait until all conditions hold at the same time. Raises TimeoutError with the actual
         state.
         """
 
         def holds() -> bool:
-            if state is not None and self.state(group_id) != state:
+            if state is not None and self.state != state:
                 return False
-            if members is not None and len(self.members(group_id)) != members:
+            if members is not None and len(self.members) != members:
                 return False
             if lag is None:
                 return True
-            known = self._known_lag(group_id)
+            known = self._known_lag()
             return known is not None and known <= lag
 
-        if not await wait_until(holds, timeout_s):
-            known = self._known_lag(group_id)
+        if not await wait_until(holds, timeout):
+            known = self._known_lag()
             raise TimeoutError(
-                f"group {group_id!r} is {self.state(group_id) or 'not there'} with "
-                f"members={len(self.members(group_id))}, "
+                f"group {self.name!r} is {self.state or 'not there'} with "
+                f"members={len(self.members)}, "
                 f"lag={'unknown' if known is None else known} "
-                f"after {timeout_s:g} s; wanted: state={state}, members={members}, lag={lag}"
+                f"after {timeout:g} s; wanted: state={state}, members={members}, lag={lag}"
             )
 
-    async def rebalances(self, group_id: str) -> list[RebalanceRecord]:
+    async def rebalances(self) -> list[RebalanceRecord]:
         """Return the records of its history, oldest first; a running rebalance comes last."""
-        history = self._broker.history
+        history = self._groups().broker.history
         await wait_until(lambda: history.is_caught_up, SETTLED_WITHIN_S)
         return [
-            record for record in history.records(group_id) if isinstance(record, RebalanceRecord)
+            record for record in history.records(self.name) if isinstance(record, RebalanceRecord)
         ]
 
-    async def why(self, group_id: str) -> list[str]:
+    async def why(self) -> list[str]:
         """Return the lines of `kohort groups why` for the last rebalances."""
-        request = HttpRequest("GET", "", f"last={LINES_OF}&kind=rebalance", "", (group_id,))
-        response = await self._pages.rebalances(request)
+        request = HttpRequest("GET", "", f"last={LINES_OF}&kind=rebalance", "", (self.name,))
+        response = await self._groups().pages.rebalances(request)
         answer = json.loads(b"".join(response.body))
         return [answer["error"]] if "error" in answer else list(why_lines(answer))
 
     # Steps.
 
-    async def expire(self, group_id: str, **who: str | None) -> list[str]:
+    async def expire(self, **who: Unpack[MemberFilter]) -> list[str]:
         """End the sessions of these members now, as if they had been silent for the session
         timeout.
         """
@@ -161,31 +187,31 @@ class Groups:
                 raise ValueError("a member that waits for a response has no session that could end")
             return chosen
 
-        expired: list[str] = await self._step(group_id, step)
+        expired: list[str] = await self._step(step)
         return expired
 
-    async def remove(self, group_id: str, **who: str | None) -> list[str]:
+    async def remove(self, **who: Unpack[MemberFilter]) -> list[str]:
         """Remove members like an administrator."""
-        group = self._coordinator.host.group(group_id)
+        group = self._found
         if group is None:
-            raise LookupError(f"there is no group {group_id!r}")
+            raise LookupError(f"there is no group {self.name!r}")
         chosen = _chosen(group, who)
         entries = [LeaveEntry(member_id, None, ADMIN_REASON) for member_id in chosen]
-        await self._broker.services.classic_groups.leave(group_id, entries)
+        await self._groups().broker.services.classic_groups.leave(self.name, entries)
         return chosen
 
-    async def enforce(self, group_id: str) -> None:
+    async def enforce(self) -> None:
         """Begin a rebalance without any other cause."""
 
         def step(group: Group, now: Now) -> None:
             if not group.describe().member_count:
-                raise LookupError(f"group {group_id!r} has no members")
+                raise LookupError(f"group {self.name!r} has no members")
             trigger = Trigger(TriggerKind.FORCED_BY_REASON, detail="the test")
             rebalance.cause(_classic(group).data, trigger, now)
 
-        await self._step(group_id, step)
+        await self._step(step)
 
-    async def _step(self, group_id: str, step: Callable[[Group, Now], Any]) -> Any:  # noqa: ANN401
+    async def _step(self, step: Callable[[Group, Now], Any]) -> Any:  # noqa: ANN401
         """Run a step; return or raise its outcome. Raises LookupError without such a group."""
         ticket: Deferred[Callable[[], Any]] = Deferred()
 
@@ -197,9 +223,9 @@ class Groups:
             else:
                 group.outbox.reply(ticket, (returned,))
 
-        absent = LookupError(f"there is no group {group_id!r}")
+        absent = LookupError(f"there is no group {self.name!r}")
         command = Command(take, ticket, answer_absent=absent, is_exclusive=True)
-        self._coordinator.host.submit(group_id, command)
+        self._groups().coordinator.host.submit(self.name, command)
         outcome: Any = await ticket
         if isinstance(outcome, Exception):
             raise outcome
@@ -214,7 +240,7 @@ def _classic(group: Group) -> ClassicMembership:
     return membership
 
 
-def _chosen(group: Group, who: dict[str, str | None]) -> list[str]:
+def _chosen(group: Group, who: MemberFilter) -> list[str]:
     """Return the ids of the members that match all arguments. Raises LookupError if there are
     none.
     """
