@@ -6,7 +6,7 @@ import importlib
 import linecache
 import struct
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -105,10 +105,6 @@ class Codec(Generic[T]):
     def encode(self, message: T) -> bytes:
         """Encode the message as one bytes object."""
         return b"".join(self.encode_into(message, bytearray()))
-
-    def encode_parts(self, message: T) -> Sequence[Buffer]:
-        """Encode the message as a list of buffers, with large record payloads uncopied."""
-        return self.encode_into(message, bytearray())
 
 
 def _one_step(function: Callable[..., Any], *args: Any) -> Generator[None, None, Any]:

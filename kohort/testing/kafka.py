@@ -33,9 +33,6 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 10.0
 """Default timeout of waits."""
 
-CALL_TIMEOUT_S: Final = 60.0
-"""Timeout of a call: longer than any operation of an in-memory broker on a busy machine."""
-
 
 class Kafka:
     """One broker. The fixtures start and close it; elsewhere it is a context manager."""

@@ -39,7 +39,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import (
     ControlType,
     EndTransactionMarker,
-    encode_marker,
+    make_marker,
 )
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
@@ -170,12 +170,12 @@ class Writer:
 
 
 def marker_of(outcome: ControlType, producer_id: int, epoch: int) -> bytes:
-    return encode_marker(
+    return make_marker(
         EndTransactionMarker(outcome, 0),
         producer_id=producer_id,
         producer_epoch=epoch,
         timestamp=WALL_MS,
-    )
+    )[0]
 
 
 @dataclass

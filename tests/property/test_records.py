@@ -26,7 +26,6 @@ from kohort.protocol.records.batch import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.compression import compress, decompress
-from kohort.protocol.records.layout import BATCH_HEADER, RECORD, RECORDS
 from kohort.protocol.records.record import (
     Record,
     decode_records,
@@ -43,6 +42,7 @@ from kohort.protocol.records.varint import (
 )
 from kohort.protocol.records.walk import check_records, read_span
 from tests.support.records.batches import one_record, with_block
+from tests.support.records.layout import BATCH_HEADER, RECORD, RECORDS
 from tests.support.suites.examples import examples
 
 few = settings(max_examples=examples(60), deadline=None)

@@ -13,7 +13,7 @@ from kohort.protocol.records.control import (
     ControlType,
     EndTransactionMarker,
     decode_marker,
-    encode_marker,
+    make_marker,
 )
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
@@ -115,12 +115,12 @@ class TransactionalLife(CompactedLife):
         self.log.producers.check_marker(
             producer_id, epoch, coordinator_epoch=0, transaction_version=version
         )
-        marker = encode_marker(
+        marker = make_marker(
             EndTransactionMarker(result, 0),
             producer_id=producer_id,
             producer_epoch=epoch,
             timestamp=self.wall_ms,
-        )
+        )[0]
         append(self.log, marker, wall_ms=self.wall_ms)
         if version > 1:
             self.epochs[producer_id], self.sequences[producer_id] = epoch, 0

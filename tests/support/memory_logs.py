@@ -21,7 +21,7 @@ from kohort.groups.encoding import encode_as_batch
 from kohort.groups.records import DurableRecord
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import read_header
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import decode_records
 
 PARTITION_COUNT_DEFAULT: Final = 50
@@ -119,7 +119,7 @@ class MemoryOffsetsLog(MemoryLog):
     def append_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Append the marker that ends a producer's transaction."""
         marker = EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
-        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=-1)
+        batch = make_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=-1)[0]
         self.append_batch(partition, batch)
 
     async def force(self, partition: int) -> None:

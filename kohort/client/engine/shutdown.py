@@ -9,18 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kohort.client.core.errors import IllegalStateError
-from kohort.client.core.group.subscription import Subscription
-from kohort.client.engine.housekeeping import PollHousekeeping
-from kohort.client.fetch.fetcher import Fetcher
-from kohort.client.fetch.position_lookups import PositionLookups
 from kohort.client.group.callbacks import GRACE_S
-from kohort.client.group.commits import Commits
-from kohort.client.group.member import MembershipShell
-from kohort.client.group.rebalance import Rebalance
-from kohort.client.open_calls import OpenCalls
+
+if TYPE_CHECKING:
+    from kohort.client.engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -31,35 +26,10 @@ COMMIT_SHARE: Final = 0.5
 """Share of the close timeout for the final commit; the rest is for callbacks and leaving."""
 
 
-class EngineParts(Protocol):
-    """The parts of the engine that `Shutdown` uses."""
-
-    subscription: Subscription
-    fetcher: Fetcher
-    lookups: PositionLookups
-    calls: OpenCalls
-    commits: Commits | None
-    member: MembershipShell | None
-    rebalance: Rebalance
-    housekeeping: PollHousekeeping
-
-    def wake(self) -> None:
-        """Make the next poll run the housekeeping, and wake a waiting poll."""
-        ...
-
-    def subscribed(self) -> None:
-        """Apply a change of the subscription."""
-        ...
-
-    async def close_parts(self, timeout_s: float) -> None:
-        """Close all connections and end all tasks."""
-        ...
-
-
 class Shutdown:
     """Runs `unsubscribe` and `close` for one consumer."""
 
-    def __init__(self, engine: EngineParts) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.is_closing = False
         """Whether closing has begun: polls are rejected, but callbacks may still commit."""

@@ -39,6 +39,25 @@ SAME_AGAIN_S: Final = 1.0
 that is waiting has nothing new to commit."""
 
 
+def note_outcome(error: BaseException | None, backoff: Backoff) -> float | None:
+    """Log how a periodic commit ended; `error` is None if it succeeded. Returns the seconds to wait
+    before another attempt; None if the next commit is due as usual.
+    """
+    if error is None:
+        if backoff.failure_count:
+            logger.info("commits succeed again")
+        backoff.succeed()
+        return None
+    if isinstance(error, RebalanceInProgressError):
+        # The commit before the rebalance covers these offsets, or the next commit will.
+        logger.debug("a commit was interrupted by a rebalance: %s", error)
+        return None
+    # Logged as a warning only once: while the coordinator is away every attempt fails alike.
+    level = logging.DEBUG if backoff.failure_count else logging.WARNING
+    logger.log(level, "a commit failed and will be retried: %s", error)
+    return backoff.fail() / 1000
+
+
 class AutoCommit:
     """Commits processed offsets, those of records returned before the latest poll, periodically
     while the application polls (enable.auto.commit).
@@ -93,19 +112,8 @@ class AutoCommit:
         self._is_under_way = False
         if error is not None:
             self._sent = {}
-        if error is None:
-            if self._backoff.failure_count:
-                logger.info("commits succeed again")
-            self._backoff.succeed()
-        elif isinstance(error, RebalanceInProgressError):
-            # The commit before the rebalance covers these offsets, or the next commit will.
-            logger.debug("a commit was interrupted by a rebalance: %s", error)
-        else:
-            # Logged as a warning only once: while the coordinator is away every attempt fails
-            # alike.
-            level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
-            logger.log(level, "a commit failed and will be retried: %s", error)
-            wait_s = self._backoff.fail() / 1000
+        wait_s = note_outcome(error, self._backoff)
+        if wait_s is not None:
             again_s = time.monotonic() + wait_s
             is_retried = isinstance(error, ConsumerError) and error.code.retriable
             # Retry no earlier than this, even with a shorter interval.

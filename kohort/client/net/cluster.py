@@ -37,8 +37,6 @@ from kohort.protocol.messages.metadata import (
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_EPOCH: Final = -1
-
 _UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 FETCHING: Final = "fetch"
@@ -86,10 +84,6 @@ class Cluster:
     def addresses(self) -> list[Address]:
         """Addresses of all known brokers and of the bootstrap servers."""
         return list(dict.fromkeys((*self._brokers.values(), *self.config.bootstrap)))
-
-    def remember(self, node_id: int, address: Address) -> None:
-        """Add a broker that another response has named."""
-        self._brokers[node_id] = address
 
     async def connection(self, address: Address, purpose: str = "") -> BrokerConnection:
         """Return an open connection, shared by all callers with the same purpose.

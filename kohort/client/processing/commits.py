@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.errors import ConsumerError, RebalanceInProgressError
+from kohort.client.core.errors import ConsumerError
 from kohort.client.core.work import Work
+from kohort.client.group.commits import note_outcome
 from kohort.client.processing.source import Positions, Source
 
 logger = logging.getLogger(__name__)
@@ -79,21 +80,10 @@ class RunCommits:
 
     def _done(self, wanted: Positions, drops: int, error: BaseException | None) -> None:
         self._is_under_way = False
-        if error is None:
-            if self._backoff.failure_count:
-                logger.info("commits succeed again")
-            self._backoff.succeed()
-            if drops == self._work.drop_count:
-                # Otherwise a partition was revoked and reassigned, and others may have committed
-                # since.
-                self._work.committed(wanted)
-        elif isinstance(error, RebalanceInProgressError):
-            logger.debug("a commit was interrupted by a rebalance: %s", error)
-        else:
-            # Logged as a warning only once: while the coordinator is away every attempt fails
-            # alike.
-            level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
-            logger.log(level, "a commit failed and will be retried: %s", error)
-            wait_s = self._backoff.fail() / 1000
-            if isinstance(error, ConsumerError) and error.code.retriable:
-                self._due_s = min(self._due_s, self._clock() + wait_s)
+        wait_s = note_outcome(error, self._backoff)
+        if error is None and drops == self._work.drop_count:
+            # Otherwise a partition was revoked and reassigned, and others may have committed since.
+            self._work.committed(wanted)
+        is_retried = isinstance(error, ConsumerError) and error.code.retriable
+        if wait_s is not None and is_retried:
+            self._due_s = min(self._due_s, self._clock() + wait_s)

@@ -87,27 +87,6 @@ def decode_value(value: Buffer) -> int:
     return int(coordinator_epoch)
 
 
-def encode_marker(
-    marker: EndTransactionMarker,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    timestamp: int,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-) -> bytes:
-    """Encode the control batch that ends a producer's transaction. Markers have no sequence."""
-    batch, _ = make_marker(
-        marker,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        timestamp=timestamp,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-    )
-    return batch
-
-
 def make_marker(
     marker: EndTransactionMarker,
     *,
@@ -117,7 +96,9 @@ def make_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> tuple[bytes, BatchHeader]:
-    """Encode like `encode_marker`; return the header as well, for callers that append it."""
+    """Encode the control batch that ends a producer's transaction; return it with its header.
+    Markers have no sequence.
+    """
     block = _block(*marker)
     header = BatchHeader(
         base_offset=base_offset,

@@ -228,7 +228,7 @@ class ScriptedCluster(Cluster):
         self.leaders_to_come: tuple[int, ...] | None = None
         """What the next refresh finds; None: nothing new."""
         for node_id in self.nodes:
-            self.remember(node_id, Address("broker", node_id))
+            self._brokers[node_id] = Address("broker", node_id)
         self.lead(*leaders)
 
     def lead(self, *leaders: int, topic_id: bytes = TOPIC_ID, epoch: int = 5) -> None:

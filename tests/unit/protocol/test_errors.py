@@ -20,13 +20,6 @@ def test_codes_are_retriable_where_another_implementation_says_so() -> None:
     assert {int(code) for code in ErrorCode if code.retriable} == theirs
 
 
-def test_a_client_that_needs_new_metadata_may_try_again_with_it() -> None:
-    refreshing = [code for code in ErrorCode if code.refreshes_metadata]
-    assert ErrorCode.NOT_LEADER_OR_FOLLOWER in refreshing
-    assert ErrorCode.REQUEST_TIMED_OUT not in refreshing
-    assert all(code.retriable for code in refreshing)
-
-
 @pytest.mark.parametrize("message", [None, "the disk is full"])
 def test_an_answer_to_the_peer_tells_its_code_and_why(message: str | None) -> None:
     error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -47,9 +47,8 @@ class PartitionState:
     """Whether there is a new leader that may not have the records that were read."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
-    log_start_offset: int | None = None
     learned_wall_ms: int | None = None
-    """When a broker last reported these three offsets."""
+    """When a broker last reported these two offsets."""
 
     @property
     def is_readable(self) -> bool:
@@ -313,7 +312,6 @@ class Positions:
         *,
         high_watermark: int,
         last_stable_offset: int,
-        log_start_offset: int,
         wall_ms: int | None = None,
     ) -> None:
         """Record the ends of the log as a fetch reported them at `wall_ms`; negative ones are
@@ -327,8 +325,6 @@ class Positions:
             state.high_watermark = high_watermark
         if last_stable_offset >= 0:
             state.last_stable_offset = last_stable_offset
-        if log_start_offset >= 0:
-            state.log_start_offset = log_start_offset
 
     def doubt(self, partition: TopicPartition) -> None:
         """Require validation of the position by the leader; fetched data is void."""
@@ -348,10 +344,6 @@ class Positions:
     def last_stable(self, partition: TopicPartition) -> int | None:
         """The last stable offset; None if unknown."""
         return self.state(partition).last_stable_offset
-
-    def log_start(self, partition: TopicPartition) -> int | None:
-        """The first offset of the log; None if unknown."""
-        return self.state(partition).log_start_offset
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Offsets between the position and the end; None while either is unknown."""

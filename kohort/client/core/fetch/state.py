@@ -359,7 +359,6 @@ class FetchState:
             partition,
             high_watermark=data.high_watermark,
             last_stable_offset=data.last_stable_offset,
-            log_start_offset=data.log_start_offset,
             wall_ms=wall_ms,
         )
         if not data.records:

@@ -9,7 +9,7 @@ from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.segment import transaction_index
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from tests.support.brokers.running_topics import (
     aborted_in,
@@ -141,7 +141,7 @@ def test_a_rebuilt_index_is_on_disk_when_its_name_is() -> None:
     )
     abort = EndTransactionMarker(ControlType.ABORT, 0)
     storage_tools.append(log, batch)
-    storage_tools.append(log, encode_marker(abort, producer_id=7, producer_epoch=0, timestamp=0))
+    storage_tools.append(log, make_marker(abort, producer_id=7, producer_epoch=0, timestamp=0)[0])
     log.close()
     path = "/data/t-0/00000000000000000000.txnindex"
     right = read_file(files, path)

@@ -9,7 +9,7 @@ from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.records import read_records
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import assemble, encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from tests.support.brokers.running_topics import append, running_topics
 from tests.support.records.storage_tools import append as append_to_log
@@ -39,11 +39,11 @@ class Log:
 
     def end(self, producer_id: int, control_type: ControlType) -> None:
         marker = EndTransactionMarker(control_type, coordinator_epoch=0)
-        self._append(encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0))
+        self._append(make_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)[0])
 
     def empty_marker(self, producer_id: int) -> None:
         marker = EndTransactionMarker(ABORT, coordinator_epoch=0)
-        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)
+        batch = make_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)[0]
         self._append(assemble(read_header(batch)._replace(record_count=0), b""))
 
     def _append(self, batch: bytes) -> None:

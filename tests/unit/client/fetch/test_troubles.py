@@ -145,7 +145,7 @@ async def test_a_broker_that_is_gone_before_it_could_be_asked_is_no_error() -> N
     await asyncio.sleep(0.01)
     assert scene.fetcher.take(1) == {}
     assert scene.metadata_wanted
-    scene.cluster.remember(1, address)
+    scene.cluster._brokers[1] = address
     scene.one.append(0, b"a")
     assert await scene.values(1) == [b"a"]
 

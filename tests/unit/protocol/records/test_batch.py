@@ -20,9 +20,9 @@ from kohort.protocol.records.batch import (
     with_log_append_time,
 )
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.layout import ATTRIBUTES, BATCH_HEADER
 from kohort.protocol.records.record import Record, decode_records
 from tests.support.records.batches import sequenced, with_header
+from tests.support.records.layout import ATTRIBUTES, BATCH_HEADER
 
 RECORDS = [Record(b"one", b"k", (("h", b"x"),), 1_000), Record(None, None, (), 1_234)]
 BATCH = encode_batch(RECORDS, base_offset=7, leader_epoch=3)

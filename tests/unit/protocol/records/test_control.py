@@ -10,12 +10,11 @@ from kohort.protocol.records.control import (
     decode_marker,
     decode_value,
     encode_key,
-    encode_marker,
     encode_value,
     make_marker,
 )
-from kohort.protocol.records.layout import CONTROL_KEY, END_TRANSACTION_MARKER
 from kohort.protocol.records.record import Record, decode_records
+from tests.support.records.layout import CONTROL_KEY, END_TRANSACTION_MARKER
 
 
 @pytest.mark.parametrize("control_type", ControlType)
@@ -30,9 +29,9 @@ def test_keys_and_values_are_written_and_read_as_declared(control_type: ControlT
 @pytest.mark.parametrize("control_type", ControlType)
 def test_a_marker_is_a_transactional_control_batch_of_one_record(control_type: ControlType) -> None:
     marker = EndTransactionMarker(control_type, coordinator_epoch=4)
-    batch = encode_marker(
+    batch = make_marker(
         marker, producer_id=9, producer_epoch=2, timestamp=1_000, base_offset=70, leader_epoch=3
-    )
+    )[0]
     header = read_header(batch)
     assert crc_matches(batch, header)
     assert header.is_control

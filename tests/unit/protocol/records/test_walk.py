@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records import walk as walk_module
-from kohort.protocol.records.layout import RECORD
 from kohort.protocol.records.record import Record, field_of, iter_spans
 from kohort.protocol.records.varint import encode_varint, read_varint
 from tests.support.both_forms import BothForms
 from tests.support.records.batches import SHAPES, one_record
+from tests.support.records.layout import RECORD
 
 FORMS = BothForms(walk_module)
 

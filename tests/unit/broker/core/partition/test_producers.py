@@ -8,7 +8,7 @@ from kohort.broker.core.partition.producers import (
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from tests.support.records.batches import sequenced
 
@@ -160,7 +160,7 @@ def test_a_producer_without_id_is_neither_checked_nor_remembered(log: Log) -> No
 
 def test_markers_are_not_batches_of_a_producer(log: Log) -> None:
     marker = EndTransactionMarker(ControlType.COMMIT, 0)
-    batch = encode_marker(marker, producer_id=PRODUCER, producer_epoch=0, timestamp=0)
+    batch = make_marker(marker, producer_id=PRODUCER, producer_epoch=0, timestamp=0)[0]
     log.state.note_appended(read_header(batch), base_offset=0, timestamp=0)
     assert log.state.get(PRODUCER) is None
 

@@ -15,7 +15,7 @@ from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
@@ -45,9 +45,9 @@ def send(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
 
 
 def end(log: PartitionLog, producer_id: int, result: ControlType) -> int:
-    marker = encode_marker(
+    marker = make_marker(
         EndTransactionMarker(result, 0), producer_id=producer_id, producer_epoch=0, timestamp=0
-    )
+    )[0]
     return append(log, marker).base_offset
 
 

@@ -17,7 +17,7 @@ from kohort.protocol.records.batch import (
     with_log_append_time,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record, decode_records, write_record
 from tests.support.records.batches import with_block
 
@@ -228,13 +228,13 @@ def test_deltas_that_lead_out_of_the_type_do_not_prevent_a_batch_from_being_filt
 
 
 def test_a_marker_whose_horizon_no_batch_can_hold_stays_without_one() -> None:
-    batch = encode_marker(
+    batch = make_marker(
         EndTransactionMarker(ControlType.COMMIT, 0),
         base_offset=100,
         producer_id=7,
         producer_epoch=0,
         timestamp=NOW_MS,
-    )
+    )[0]
     using = terms(delete_retention_ms=INT64_MAX)
     assert filter_batch(batch, read_header(batch), using, met()) == batch
 

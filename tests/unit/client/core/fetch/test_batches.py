@@ -22,7 +22,7 @@ from kohort.protocol.records.batch import (
     with_log_append_time,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from tests.support.records.batches import READ, with_header
 
@@ -42,13 +42,13 @@ def transactional(offset: int, producer_id: int, *values: bytes) -> bytes:
 
 
 def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
-    return encode_marker(
+    return make_marker(
         EndTransactionMarker(kind, 0),
         producer_id=producer_id,
         producer_epoch=0,
         timestamp=0,
         base_offset=offset,
-    )
+    )[0]
 
 
 def fetched(

@@ -8,7 +8,7 @@ from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from tests.support.records.batches import READ, with_header
 
@@ -164,7 +164,7 @@ def test_positions_move_past_what_is_not_for_users() -> None:
     for take in (Fixture.take, Fixture.iterate):
         one = Fixture(A)
         commit = EndTransactionMarker(ControlType.COMMIT, 0)
-        one.fetched(A, encode_marker(commit, producer_id=1, producer_epoch=0, timestamp=0))
+        one.fetched(A, make_marker(commit, producer_id=1, producer_epoch=0, timestamp=0)[0])
         assert not take(one)
         assert one.positions.position(A) == 1
 

@@ -169,7 +169,7 @@ def test_answers_about_another_s_partition_are_ignored() -> None:
     positions = positions_of(A)
     positions.committed_found(C, OffsetAndMetadata(1), None)
     positions.reset_found(C, LATEST, 1)
-    positions.learned(C, high_watermark=1, last_stable_offset=1, log_start_offset=1)
+    positions.learned(C, high_watermark=1, last_stable_offset=1)
     assert list(positions.assigned) == [A]
 
 
@@ -178,14 +178,13 @@ def test_lag_is_counted_to_where_this_consumer_may_read(reads_committed: bool, l
     positions = Positions(reads_committed=reads_committed)
     positions.set_assigned([A])
     assert positions.lag(A) is None
-    positions.learned(A, high_watermark=20, last_stable_offset=15, log_start_offset=2)
+    positions.learned(A, high_watermark=20, last_stable_offset=15)
     assert positions.lag(A) is None
     positions.seek(A, 5)
     assert positions.lag(A) == lag
-    positions.learned(A, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1)
+    positions.learned(A, high_watermark=-1, last_stable_offset=-1)
     assert positions.high_watermark(A) == 20
     assert positions.last_stable(A) == 15
-    assert positions.log_start(A) == 2
     positions.seek(A, 40)
     assert positions.lag(A) == 0
 

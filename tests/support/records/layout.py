@@ -2,7 +2,6 @@
 
 These define the bytes. They are too slow for the broker and check no bounds, so `batch`, `record`
 and `control` read and write the same in straight-line code, and tests compare them with these.
-Nothing else imports this module.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 import construct as c
 
 
-def _length_of(name: str) -> Any:
+def _length_of(name: str) -> Any:  # noqa: ANN401 - a construct.
     return c.Rebuild(c.ZigZag, lambda this: -1 if this[name] is None else len(this[name]))
 
 
