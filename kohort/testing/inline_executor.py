@@ -38,9 +38,18 @@ class InlineLoop(asyncio.SelectorEventLoop):
         """Return a finished future for an `InlineExecutor`; otherwise like asyncio."""
         if not isinstance(executor, InlineExecutor):
             return super().run_in_executor(executor, func, *args)
-        future: asyncio.Future[T] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - stored in the future.
-            future.set_exception(error)
-        return future
+        return finished(self, func, *args)
+
+
+def finished(
+    loop: asyncio.AbstractEventLoop,
+    func: Callable[..., T],
+    *args: Any,  # noqa: ANN401 - as in asyncio.
+) -> asyncio.Future[T]:
+    """Call a function; return its outcome as a finished future of the loop."""
+    future: asyncio.Future[T] = loop.create_future()
+    try:
+        future.set_result(func(*args))
+    except Exception as error:  # noqa: BLE001 - stored in the future.
+        future.set_exception(error)
+    return future

@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from kohort.testing.inline_executor import finished
 from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 from kohort.testing.virtual_network import VirtualNetwork, VirtualPort, VirtualServer
 
@@ -89,12 +90,7 @@ class VirtualLoop(VirtualClockLoop):
         *args: Any,  # noqa: ANN401 - as in asyncio.
     ) -> asyncio.Future[T]:
         del executor
-        future: asyncio.Future[T] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - stored in the future.
-            future.set_exception(error)
-        return future
+        return finished(self, func, *args)
 
 
 @contextmanager

@@ -40,8 +40,8 @@ from kohort.client.core.fetch.effects import Effect, Note
 from kohort.client.core.fetch.failures import FetchFailures
 from kohort.client.core.fetch.plan import FetchLimits, FetchPlan, PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.recreated import TopicIds, reset_recreated
 from kohort.client.core.fetch.sources import FetchSources, KnownCluster
+from kohort.client.core.fetch.truncation import TopicIds, reset_recreated
 from kohort.client.core.fetch.wire import (
     PASSING,
     STALE,

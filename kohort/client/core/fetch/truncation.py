@@ -1,21 +1,26 @@
-"""Whether a log still has the records that were read up to a position (KIP-320). Pure.
+"""Whether the offset of a position is still that of the same record. Pure.
 
 A leader that takes over without all records of its predecessor continues from its own log end: the
 same offsets get other records. A consumer that has read further would continue in the middle of
-them and miss the others. So when a partition has a newer leader than the one that the last record
-was read from, the new leader is asked where the older leader's records end before anything is read.
+them and miss the others (KIP-320). So when a partition has a newer leader than the one that the
+last record was read from, the new leader is asked where the older leader's records end before
+anything is read.
+
+In a topic that was deleted and recreated, all offsets are other records; its id shows that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from kohort.client.core.errors import LogTruncatedError
+from kohort.client.core.errors import ConsumerError, LogTruncatedError, OffsetOutOfRangeError
 from kohort.client.core.fetch.positions import PartitionState, Positions
 from kohort.client.core.offsets import OffsetAndMetadata, OffsetSpec
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.topics import Leader
+from kohort.client.core.topics import Leader, TopicInfo
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.types import ZERO_UUID
 
 LeaderOf: TypeAlias = Callable[[TopicPartition], Leader | None]
 
@@ -118,3 +123,50 @@ def _is_doubtful(state: PartitionState, leader: Leader) -> bool:
     metadata; one of the same epoch has the records, since it returned them.
     """
     return 0 <= state.leader_epoch < leader.epoch
+
+
+class TopicIds:
+    """The ids of topics at the last check."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def changed(
+        self, infos: Mapping[str, TopicInfo], partitions: Iterable[TopicPartition]
+    ) -> list[str]:
+        """Return the topics of these partitions whose id has changed since the last call."""
+        changed = []
+        topics = {partition.topic for partition in partitions}
+        for gone in self._known.keys() - topics:
+            del self._known[gone]
+        for topic in topics:
+            info = infos.get(topic)
+            if info is None or info.topic_id == ZERO_UUID:
+                continue
+            if self._known.setdefault(topic, info.topic_id) != info.topic_id:
+                self._known[topic] = info.topic_id
+                changed.append(topic)
+        return changed
+
+
+def reset_recreated(
+    positions: Positions, topic: str, spec: OffsetSpec | None
+) -> dict[TopicPartition, ConsumerError]:
+    """Reset the positions in a recreated topic; without a reset policy, return errors."""
+    errors: dict[TopicPartition, ConsumerError] = {}
+    for partition in positions.assigned:
+        position = positions.position(partition)
+        if partition.topic != topic or position is None:
+            continue
+        if spec is not None:
+            positions.seek_to(partition, spec)
+        else:
+            positions.seek(partition, position)
+            errors[partition] = OffsetOutOfRangeError(
+                f"{topic} was deleted and recreated, so offset {position} is another record, and"
+                " auto_offset_reset is none: seek to an offset",
+                partition,
+                position,
+                code=ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+    return errors
