@@ -70,7 +70,9 @@ class _Making:
 
 
 class DeserialisingTasks(BackgroundDeserialiser):
-    """Runs the deserialisers of one consumer in background tasks, one task per partition."""
+    """Runs the deserialisers of one consumer in background tasks, one task per partition;
+    `BackgroundDeserialiser` says what the methods do.
+    """
 
     def __init__(self, deserialisers: Deserialisers, *, on_made: Callable[[], object]) -> None:
         """`on_made` is called when a poll can take records or an error."""
@@ -80,20 +82,10 @@ class DeserialisingTasks(BackgroundDeserialiser):
         self._making: dict[TopicPartition, _Making] = {}
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Whether a task is deserialising records of this partition, so that `take` would find
-        none.
-        """
         making = self._making.get(partition)
         return making is not None and making.task is not None
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
-        """Return the leading records of `records` that are deserialised.
-
-        Raises:
-            NotMadeYet: none is ready; deserialising has been started.
-            DeserialisationError: the first record could not be deserialised. The next call retries
-                it.
-        """
         making = self._making.get(partition)
         taken: list[AnyRecord] = []
         for record in records if making is not None and making.task is None else ():
@@ -120,14 +112,12 @@ class DeserialisingTasks(BackgroundDeserialiser):
         raise NotMadeYet
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Cancel the tasks of these partitions and drop their results."""
         for partition in partitions:
             making = self._making.pop(partition, None)
             if making is not None and making.task is not None:
                 making.task.cancel()
 
     def clear(self) -> None:
-        """Forget everything."""
         self.forget(list(self._making))
 
     async def _make(

@@ -19,7 +19,7 @@ from kohort.client.core.records import RawRecord
 from kohort.groups.history.model import RebalanceRecord
 from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
+from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault
 from kohort.testing.kit.machine import (
     HOST,
     DiskMachine,
@@ -428,7 +428,7 @@ class KafkaFault:
     def wait(self, hits: int = 1, *, timeout: float = TIMEOUT_S) -> None:
         """Wait until it has affected this many requests. Raises TimeoutError."""
         _check_no_loop("wait_async")
-        self._kafka._call(wait_hits(self._fault, hits, timeout))  # noqa: SLF001
+        self._kafka._call(self._fault.wait(hits, timeout=timeout))  # noqa: SLF001
 
     async def wait_async(
         self,
@@ -437,7 +437,7 @@ class KafkaFault:
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
         """Coroutine variant of `wait`, for tests whose loop must keep running."""
-        await self._kafka._wait(wait_hits(self._fault, hits, timeout))  # noqa: SLF001
+        await self._kafka._wait(self._fault.wait(hits, timeout=timeout))  # noqa: SLF001
 
 
 def _check_no_loop(instead: str) -> None:

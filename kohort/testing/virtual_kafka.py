@@ -21,10 +21,10 @@ from kohort.broker.dispatch.registry import Api
 from kohort.client.core.records import RawRecord
 from kohort.client.group.heartbeat_thread import heartbeats_are_sent_by
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
-from kohort.testing.kit.groups import LONG_S, KitGroup
+from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault
+from kohort.testing.kit.groups import KitGroup
 from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
-from kohort.testing.kit.machine import HOST, MemoryMachine
+from kohort.testing.kit.machine import HOST, LONG_S, MemoryMachine
 from kohort.testing.kit.topics import Content, Headers, Produced
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_network import VirtualNetwork
@@ -193,7 +193,7 @@ class VirtualKafka:
 
     # Faults.
 
-    def fault(self, api: str, **parts: Unpack[FaultParts]) -> FaultContext[VirtualFault]:
+    def fault(self, api: str, **parts: Unpack[FaultParts]) -> FaultContext[Fault]:
         """Apply a fault while the context is open, like `Kafka.fault`."""
         return FaultContext(api, _set(self._kit, new_fault(api, parts)))
 
@@ -232,36 +232,15 @@ class VirtualGroup(KitGroup):
         super().__init__(name, lambda: kit.groups)
         self._kit = kit
 
-    def hold_join(self, *, client_id: str | None = None) -> FaultContext[VirtualFault]:
+    def hold_join(self, *, client_id: str | None = None) -> FaultContext[Fault]:
         fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
         return FaultContext("JoinGroup", _set(self._kit, fault))
 
 
-class VirtualFault:
-    """An active fault."""
-
-    def __init__(self, fault: Fault) -> None:
-        self._fault = fault
-
-    @property
-    def hits(self) -> int:
-        """Number of requests affected or observed."""
-        return self._fault.hits
-
-    async def wait(
-        self,
-        hits: int = 1,
-        *,
-        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
-    ) -> None:
-        """Wait until it has affected this many requests. Raises TimeoutError."""
-        await wait_hits(self._fault, hits, timeout)
-
-
 @contextmanager
-def _set(kit: KitBroker, fault: Fault) -> Iterator[VirtualFault]:
+def _set(kit: KitBroker, fault: Fault) -> Iterator[Fault]:
     kit.faults.add(fault)
     try:
-        yield VirtualFault(fault)
+        yield fault
     finally:
         kit.faults.remove(fault)

@@ -141,13 +141,13 @@ async def test_what_waits_to_be_taken_is_bounded_over_all_partitions(
     await produce(address, values, max_batch_size=20_000)
     config = replace(EARLIEST, max_partition_fetch_bytes=50_000, prefetch_bytes_limit=150_000)
     async with reading(address, *values, config=config) as reader:
-        await reader.until(lambda: reader.fetcher.waiting_bytes > 50_000)
+        await reader.until(lambda: reader.fetcher.state.waiting_bytes > 50_000)
         most = 0
         seen = 0
         while seen < 800:
             # Time for whatever is going to be fetched, without a poll.
             await asyncio.sleep(0.02)
-            most = max(most, reader.fetcher.waiting_bytes)
+            most = max(most, reader.fetcher.state.waiting_bytes)
             seen += len(await reader.read(40))
         # One batch may come on top of the limit.
         assert 50_000 < most <= 175_000
@@ -336,7 +336,7 @@ async def test_records_are_read_one_by_one(address: str, one: TopicPartition) ->
     await produce(address, {one: numbered(300)})
     async with reading(address, one) as reader:
         for number in range(300):
-            await reader.until(lambda: reader.fetcher.waiting_bytes > 0)
+            await reader.until(lambda: reader.fetcher.state.waiting_bytes > 0)
             record = reader.fetcher.next_record()
             assert record is not None
             assert (record.offset, reader.positions.position(one)) == (number, number + 1)

@@ -303,7 +303,7 @@ class Engine:
         """
         self._check_open()
         self.check_reader()
-        self.fetcher.mark_processed(only)
+        self.fetcher.state.mark_processed(only)
         if self.positions.begin_reading(only):
             self.fetcher.wake()
         try:

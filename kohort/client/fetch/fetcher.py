@@ -182,21 +182,6 @@ class Fetcher:
                 self._raise_error()
         return record
 
-    def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of `only` (None: all) polls again: the records it got last are now processed."""
-        self.state.mark_processed(only)
-
-    def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions up to which records count as processed: after all returned records, except
-        those that each reader got last and may still be processing.
-        """
-        return self.state.processed()
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes fetched and not yet taken."""
-        return self.state.waiting_bytes
-
     async def wait(self, timeout_s: float, only: PartitionFilter = None) -> bool:
         """Wait until there are records or an error to take (from the partitions `only` if given),
         until `wake` is called, or for `timeout_s`.

@@ -143,7 +143,7 @@ class Commits:
         self._calls = calls
         self._stored = StoredOffsets(positions)
         self.processed: Callable[[], Offsets] = (
-            fetcher.processed if config.enable_auto_offset_store else self._stored.committable
+            fetcher.state.processed if config.enable_auto_offset_store else self._stored.committable
         )
         """The offsets that auto commit may commit: those of returned records, except the ones the
         caller is still processing, or those that the application has stored."""

@@ -33,7 +33,7 @@ from kohort.protocol.messages.metadata import (
     MetadataResponseBroker,
 )
 from kohort.protocol.types import ZERO_UUID
-from kohort.testing.kit.machine import wait_until
+from kohort.testing.kit.machine import LONG_S, wait_until
 
 SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
@@ -98,6 +98,16 @@ class Fault:
             return False
         self.hits += 1
         return True
+
+    async def wait(
+        self,
+        hits: int = 1,
+        *,
+        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+    ) -> None:
+        """Wait for this many hits. Raises TimeoutError with the actual number."""
+        if not await wait_until(lambda: self.hits >= hits, timeout):
+            raise TimeoutError(f"{self.hits} of {hits} {self.api} requests within {timeout:g} s")
 
 
 class FaultContext(AbstractContextManager[T]):
@@ -290,12 +300,6 @@ def _similar(error: str) -> str:
     """Suggest similar names: libraries' own names are mostly close to Kafka's."""
     names = get_close_matches(error.upper(), ErrorCode.__members__, n=3, cutoff=0.6)
     return f"; there are {', '.join(names)}" if names else ""
-
-
-async def wait_hits(fault: Fault, hits: int, timeout_s: float) -> None:
-    """Wait for this many hits. Raises TimeoutError with the actual number."""
-    if not await wait_until(lambda: fault.hits >= hits, timeout_s):
-        raise TimeoutError(f"{fault.hits} of {hits} {fault.api} requests within {timeout_s:g} s")
 
 
 def groups_of(request: object) -> set[str]:

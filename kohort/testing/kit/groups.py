@@ -23,12 +23,9 @@ from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.history.model import RebalanceRecord
 from kohort.groups.requests import LeaveEntry, Now
-from kohort.testing.kit.machine import wait_until
+from kohort.testing.kit.machine import LONG_S, wait_until
 
 SETTLED_WITHIN_S: Final = 5.0
-LONG_S: Final = 3_600.0
-"""Default timeout of waits on virtual time, which costs nothing."""
-
 LINES_OF: Final = 5
 """Rebalances of a group in the report of a failed test."""
 

@@ -155,6 +155,10 @@ twenty times a second; in long waits (hours, on virtual time) the interval grows
 the wait."""
 
 
+LONG_S: Final = 3_600.0
+"""Default timeout of waits on virtual time, which costs nothing."""
+
+
 async def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Return whether the condition holds within that time, on the loop's clock."""
     loop = asyncio.get_running_loop()

@@ -117,7 +117,7 @@ class FetchSources:
         """
         self._cluster = cluster
         self._rack = rack or ""
-        self._replicas = ReadReplicas(lifetime_ms)
+        self.replicas = ReadReplicas(lifetime_ms)
 
     def node(self, partition: TopicPartition, now_ms: int) -> int | None:
         """Return the broker to ask; None if it, or its address, is unknown."""
@@ -126,15 +126,15 @@ class FetchSources:
         if leader is None:
             return None
         # Called for every partition in every plan, and usually there are no followers.
-        if not self._replicas.is_empty:
-            follower = self._replicas.find(partition, leader, now_ms)
+        if not self.replicas.is_empty:
+            follower = self.replicas.find(partition, leader, now_ms)
             if follower is not None and cluster.is_online(partition, follower):
                 return follower
         return None if cluster.broker(leader.node_id) is None else leader.node_id
 
     def rack_to_tell(self, partitions: Iterable[TopicPartition], now_ms: int) -> str:
         """Return the rack to send with a request for these partitions; empty for none."""
-        if self._rack and self._replicas.may_be_named(partitions, now_ms):
+        if self._rack and self.replicas.may_be_named(partitions, now_ms):
             return self._rack
         return ""
 
@@ -144,26 +144,16 @@ class FetchSources:
         """Record the follower named in the leader's response; negative for none. Returns whether
         there is one to read from.
         """
-        if follower < 0 and self._replicas.is_empty:
+        if follower < 0 and self.replicas.is_empty:
             return False
-        return self._replicas.named(partition, follower, leader, now_ms)
+        return self.replicas.named(partition, follower, leader, now_ms)
 
     def is_doubtful(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether the named follower is offline, or has failed recently."""
-        replicas, cluster = self._replicas, self._cluster
+        replicas, cluster = self.replicas, self._cluster
         leader = cluster.leader(partition)
         if leader is None:
             return True
         follower = replicas.find(partition, leader, now_ms)
         is_there = follower is not None and cluster.is_online(partition, follower)
         return not (is_there and replicas.may_be_named([partition], now_ms))
-
-    def failed(self, partition: TopicPartition, node_id: int, now_ms: int) -> None:
-        """Record that this broker does not serve the partition;
-        a follower is avoided for a while.
-        """
-        self._replicas.failed(partition, node_id, now_ms)
-
-    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget all other partitions, which are no longer assigned."""
-        self._replicas.keep_only(partitions)

@@ -165,7 +165,7 @@ async def test_a_request_that_is_sent_during_a_seek_asks_nothing_from_before_it(
     scene.one.append(1, b"b", b"c")
     for _ in range(20):
         await asyncio.sleep(0)
-    assert scene.fetcher.waiting_bytes
+    assert scene.fetcher.state.waiting_bytes
     asked_before = len(scene.one.requests)
     scene.positions.seek(A, 4)
     scene.positions.seek(B, 1)
