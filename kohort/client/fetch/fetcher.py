@@ -6,7 +6,7 @@ of bytes again may be held for decompressed batches that are partly read.
 
 This is the shell of `kohort.client.core.fetch.state`, which makes all decisions: what to request
 from which broker, what a response means, what readers get. The shell has the connections, a task
-per request and one timer, and the components that look up offsets (`resets`) and validate positions
+per request and one timer, and the components that look up offsets (`offset_lookup`) and validate positions
 with new leaders (`position_checks`).
 """
 
@@ -32,8 +32,8 @@ from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.deserialising import DeserialisingTasks
+from kohort.client.fetch.offset_lookup import OffsetResets
 from kohort.client.fetch.position_checks import PositionChecks
-from kohort.client.fetch.resets import OffsetResets
 from kohort.client.net.cluster import FETCHING, Cluster
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
