@@ -6,8 +6,8 @@ of bytes again may be held for decompressed batches that are partly read.
 
 This is the shell of `kohort.client.core.fetch.state`, which makes all decisions: what to request
 from which broker, what a response means, what readers get. The shell has the connections, a task
-per request and one timer, and the components that look up offsets (`offset_lookup`) and validate positions
-with new leaders (`position_checks`).
+per request and one timer, and the components that look up offsets (`offset_lookup`) and validate
+positions with new leaders (`position_checks`).
 """
 
 from __future__ import annotations
