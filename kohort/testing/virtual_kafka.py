@@ -24,7 +24,8 @@ from kohort.testing.kit.broker import KitBroker
 from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault
 from kohort.testing.kit.groups import KitGroup
 from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
-from kohort.testing.kit.machine import HOST, LONG_S, MemoryMachine
+from kohort.testing.kit.machine import HOST, MemoryMachine
+from kohort.testing.kit.polling import LONG_S
 from kohort.testing.kit.topics import Content, Headers, Produced
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_network import VirtualNetwork

@@ -33,7 +33,7 @@ from kohort.protocol.messages.metadata import (
     MetadataResponseBroker,
 )
 from kohort.protocol.types import ZERO_UUID
-from kohort.testing.kit.machine import LONG_S, wait_until
+from kohort.testing.kit.polling import LONG_S, wait_until
 
 SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}

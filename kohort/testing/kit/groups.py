@@ -23,7 +23,7 @@ from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.history.model import RebalanceRecord
 from kohort.groups.requests import LeaveEntry, Now
-from kohort.testing.kit.machine import LONG_S, wait_until
+from kohort.testing.kit.polling import LONG_S, wait_until
 
 SETTLED_WITHIN_S: Final = 5.0
 LINES_OF: Final = 5

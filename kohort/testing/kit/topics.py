@@ -34,7 +34,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.record import Record
-from kohort.testing.kit.machine import wait_until
+from kohort.testing.kit.polling import wait_until
 
 CLIENT_ID: Final = "kohort-testing"
 PRODUCE_VERSION: Final = 12
