@@ -81,7 +81,7 @@ _UNAVAILABLE: Final = _Phase.UNAVAILABLE
 
 
 class _Unfinished(NamedTuple):
-    """An exclusive command with steps that are still to be taken."""
+    """An exclusive command whose remaining steps have not run yet."""
 
     steps: Steps[None]
     ticket: Deferred[Any] | None
@@ -108,7 +108,7 @@ class GroupActor:
         self.group = group
         self._host = host
         self._partition: int | None = None
-        """Partition of the log that the group lives in, for good; None before its first record."""
+        """Partition of the log that stores the group, fixed once set; None before the first record."""
         self._inbox = Inbox()
         self._waiting: dict[Deferred[Any], None] = {}
         """Tickets that have no answer yet."""
@@ -145,7 +145,7 @@ class GroupActor:
         self._step_now(_NOTHING)
 
     def submit(self, command: Command) -> None:
-        """Take a command; the first of these that holds:
+        """Accept a command, and apply the first of these rules that matches:
 
         - The group is unavailable: the command is refused.
         - It writes a GroupRecord, and one was written just now: it waits for the pause to end.
@@ -154,7 +154,7 @@ class GroupActor:
         - It waits in the inbox. It is refused if that is full, unless it has no ticket: the
           broker's own commands are few and are not retried.
 
-        Whatever is refused is answered COORDINATOR_NOT_AVAILABLE.
+        Refused commands are answered COORDINATOR_NOT_AVAILABLE.
         """
         phase = self._phase
         if phase is not _UNAVAILABLE:
@@ -197,10 +197,10 @@ class GroupActor:
         self._fail_all(KafkaError(error))
 
     def cancel_timers(self) -> None:
-        """Forget all deadlines and drop the timers.
+        """Cancel all timers and release them.
 
-        The timers refer to this actor, and this actor to them. Without a cut, only a full garbage
-        collection would free the cycle, which may be hours after the group has gone.
+        The timers and this actor refer to each other. If the cycle is not broken, only a full
+        garbage collection frees it, perhaps hours after the group was deleted.
         """
         if self._timers is not None:
             self._timers.cancel_all()
