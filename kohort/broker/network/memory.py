@@ -279,7 +279,7 @@ class SlowUploadPolicy:
     - A reservation within its limit closes uploads that do not complete within
       `RESERVATION_WAIT_MS`. It waits for 0.6 s at most: one interval, the `RESERVATION_WAIT_MS`,
       another interval.
-    - Any other closes uploads that take longer than `UPLOAD_TIME_MAX_MS`.
+    - A reservation above its limit closes uploads that take longer than `UPLOAD_TIME_MAX_MS`.
 
     The one that exceeds the budget is closed if it takes longer than `UPLOAD_TIME_MAX_MS`. Others
     within their limits are never closed: a short interruption makes any upload look slow.

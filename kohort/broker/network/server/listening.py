@@ -24,8 +24,8 @@ TABLE_MAX = 16_384
 """Size of the kernel's descriptor table from the start: 8 bytes each."""
 
 SENDERS_PART = 8
-"""One descriptor in this many is reserved for sending files; connections without one get data that
-was read."""
+"""1/SENDERS_PART of the descriptors is reserved for sending files. A connection without such a
+descriptor is sent data that was read into memory."""
 
 _NO_SUCH_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
