@@ -1,8 +1,7 @@
 """Decodes requests, calls their handlers, and responds with what they return.
 
-A request is never left unanswered: if its response can carry an error it does so, whatever the
-handler raised; if it cannot, or the request was invalid, the connection is closed and the reason
-logged.
+If a handler raises, the request is answered with an error. If the response has no field for an
+error, or the request is invalid, the connection is closed and the reason logged.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from kohort.protocol.messages.describe_user_scram_credentials import (
 )
 
 NO_MESSAGE: Final = ""
-"""Used by Kafka where nothing is wrong; other APIs have null."""
+"""The error message of a success, as in Kafka; other APIs return null."""
 
 
 @handles(DescribeUserScramCredentialsRequest, versions="0")

@@ -7,8 +7,8 @@ only costs examining clean records again.
 
 A log whose compaction fails, because the disk is full or for any other reason, is retried with a
 growing delay; Kafka would ignore it until the next start, and it would grow. The others are
-compacted meanwhile, whatever the reason: an error in the program is logged as one, with its
-traceback, and is a failure of that log alone. Damage is left alone: a log is compacted up to the
+compacted meanwhile, also if the reason is a bug: it is logged with its traceback and stops only
+the compaction of that log. Damage is left alone: a log is compacted up to the
 first damaged segment.
 """
 

@@ -120,7 +120,7 @@ class Transactions:
         The ticket fails with KafkaError if nothing was added.
 
         Raises:
-            KafkaError: the same, at once.
+            KafkaError: nothing was added, and this was known without waiting.
         """
         places = tuple([TopicPartition(*place) for place in partitions])
         request = AddRequest(producer_id, producer_epoch, places, ClientVersion.V2, client)

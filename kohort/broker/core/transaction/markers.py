@@ -40,7 +40,7 @@ class MissingMarkers:
         return tuple(self._missing)
 
     def ask(self) -> tuple[TopicPartition, ...]:
-        """Request all that are missing, and await an outcome for each."""
+        """Request all missing markers, and await an outcome for each."""
         assert not self._awaited
         self._awaited = len(self._missing)
         return tuple(self._missing)

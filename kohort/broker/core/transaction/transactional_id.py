@@ -490,7 +490,7 @@ class TransactionalId:
             self._ask_for(mark)
 
     def _complete(self, record: TransactionRecord, end: TransactionEnd, wall_ms: int) -> None:
-        """Write that all markers are durable, and answer the client that ends the transaction.
+        """Append the Complete* state, and answer the client that ends the transaction.
 
         The answer comes after the append, which changes nothing that a client can see, except that
         the client may continue at once if nothing has to be waited for.

@@ -36,7 +36,7 @@ class Transition(NamedTuple):
 
 
 def created(transactional_id: str, producer_id: int, timeout_ms: int, wall_ms: int) -> Transition:
-    """Make the first record of an id."""
+    """Make the first record of a transactional id."""
     return Transition(
         TransactionRecord(
             transactional_id,

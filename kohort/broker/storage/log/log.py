@@ -308,7 +308,7 @@ class PartitionLog:
     def detached_read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
     ) -> Detached[BatchData | None]:
-        """Return `read` for another thread; its result None means that `read` has to be called."""
+        """Return `read` for another thread; if that returns None, call `read` itself."""
         state = self._state
         self._check_readable(offset)
         return detached_read(

@@ -158,8 +158,8 @@ class TransactionIndex:
         return self._sum
 
     def plausible(self) -> list[AbortedTransaction] | None:
-        """Return all entries if the file is well-formed, whatever its checksum is; None if it is
-        malformed, or missing although it should exist.
+        """Return all entries if the file is well-formed, even if its checksum is wrong; None if it
+        is malformed, or missing although it should exist.
         """
         if self._is_checked:
             return list(self)
