@@ -1,6 +1,6 @@
 """The roster of a group: members, static instances, unused ids, and the protocols in common.
 
-Bookkeeping only; it keeps its counts consistent and knows no rules.
+It stores members and keeps its counts consistent; the rules of rebalances are elsewhere.
 """
 
 from collections import Counter

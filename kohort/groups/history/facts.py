@@ -197,8 +197,8 @@ def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
 
 
 def remains_of(facts: RebalanceFacts) -> list[Any]:
-    """Return the objects that hold most of the memory of `facts`: to be freed in steps, after
-    `facts`.
+    """Return the objects with most of the memory of `facts`, so that they can be freed in steps
+    after `facts`.
     """
     members = () if facts.join_phase is None else facts.join_phase.members
     return [*facts.started.members, *members, *facts.joins.values(), *facts.gone.values()]

@@ -92,7 +92,7 @@ class GroupFold:
     )
 
     def __init__(self, sequence: int = 0) -> None:
-        """`sequence` is the last one used in the history of this group."""
+        """`sequence` is the last sequence number in the history of this group."""
         self.sequence = sequence
         self.open: RebalanceFacts | None = None
         """The rebalance in progress, or whose record is incomplete."""
