@@ -66,7 +66,7 @@ class Coordinator:
 
     def lost(self, address: Address | None = None) -> None:
         """Drop the coordinator because it has moved or does not answer; with an `address`, only if
-        that is the known one.
+        it is the address of the known coordinator.
         """
         if address is None or address == self.address:
             self.address = None

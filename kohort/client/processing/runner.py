@@ -128,7 +128,7 @@ class Runner:
     def end(self, timeout_s: float | None = None) -> None:
         """Start no more records, and let `run` return when the running handlers have finished.
 
-        `timeout_s`: how long they have; drain_timeout_ms by default.
+        `timeout_s`: how long to wait for them; drain_timeout_ms by default.
         """
         if timeout_s is None:
             timeout_s = self._options.drain_timeout_ms / 1000

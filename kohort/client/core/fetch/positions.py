@@ -327,7 +327,7 @@ class Positions:
             state.last_stable_offset = last_stable_offset
 
     def doubt(self, partition: TopicPartition) -> None:
-        """Require validation of the position by the leader; fetched data is void."""
+        """Require validation of the position by the leader, and discard fetched data."""
         state = self.state(partition)
         self._renew(state)
         state.is_doubted = True

@@ -142,7 +142,7 @@ class FetchSources:
         self, partition: TopicPartition, follower: int, leader: Leader, now_ms: int
     ) -> bool:
         """Record the follower named in the leader's response; negative for none. Returns whether
-        there is one to read from.
+        there is a follower to read from.
         """
         if follower < 0 and self.replicas.is_empty:
             return False

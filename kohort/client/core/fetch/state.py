@@ -315,7 +315,7 @@ class FetchState:
             self.effects.add(Effect.WAKE_READERS)
 
     def report_failure(self, failure: BaseException) -> None:
-        """Have an error raised by the next read of any partitions."""
+        """Make the next read of any partition raise this error."""
         self.failures.add_failure(failure)
         self.effects.add(Effect.WAKE_READERS)
 

@@ -86,7 +86,7 @@ def join_request(
 def sync_request(
     config: MembershipConfig, identity: Identity, assignment: Assignment
 ) -> SyncGroupRequest:
-    """Build a SyncGroup: the leader's has all assignments, a follower's none."""
+    """Build a SyncGroup. The leader's contains all assignments, a follower's is empty."""
     return SyncGroupRequest(
         group_id=config.group_id,
         generation_id=identity.generation,

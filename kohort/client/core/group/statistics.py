@@ -228,7 +228,7 @@ class GroupStatistics:
         self.phase_since_ms = now_ms
 
     def saw(self, now_ms: int, *, is_settled: bool) -> None:
-        """Record the present state; to be called whenever it may have changed."""
+        """Record the current state. Called whenever the state may have changed."""
         if is_settled:
             self.unsettled_since_ms = None
         elif self.unsettled_since_ms is None:
