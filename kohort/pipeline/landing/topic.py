@@ -81,8 +81,7 @@ class TopicLander:
             add_quarantined: called with the number of quarantined records of a batch, unless it is
                 0.
             add_uncounted: called with the number of records of a batch that its query's progress
-                does not
-                count.
+                does not count.
 
         Raises:
             TopicMissingError, UnavailableError, ReportedError
@@ -129,7 +128,7 @@ class TopicLander:
         self.query.close()
 
     def diagnose(self) -> None:
-        """Look for the reason of a failure that Spark reports without it.
+        """Find the cause of a failure that Spark reports without a cause.
 
         Raises:
             ReportedError: the reason.
@@ -166,7 +165,7 @@ class TopicLander:
         return admin.ends(topic) if begin == "latest" else admin.starts(topic)
 
     def backfill(self, since_ms: int) -> int:
-        """Land the records between that time and the first one in the table; return their number.
+        """Land the records from `since_ms` to the first stored record; return their number.
 
         A repeated call finds no more records.
         """
@@ -311,7 +310,7 @@ class TopicLander:
 
 
 _GAPS_LOCK: Final = threading.Lock()
-"""Concurrent queries may record gaps, and Delta would let all but one fail."""
+"""Held while gaps are written: of concurrent merges into one table, Delta fails all but one."""
 
 
 def _contiguous_ranges(offsets: DataFrame) -> list[tuple[int, int]]:
