@@ -1,4 +1,4 @@
-"""What is compiled: see README.md.
+"""The compiled modules, listed in README.md.
 
 Used while the package is built, and by tests; never at run time.
 """

@@ -29,7 +29,7 @@ BATCH_BYTES: Final = 1_000_000
 """Keys and values in a batch; with what is around them it stays below the usual max.message.bytes
 of 1,048,588 where records are not tiny."""
 RECORD_OVERHEAD_BYTES: Final = 12
-"""What a record takes beside its key and value, roughly."""
+"""Approximate size of a record without its key and value."""
 
 _ALL_REPLICAS: Final = -1
 _SEQUENCES: Final = 1 << 31

@@ -240,7 +240,7 @@ class Kafka:
     # The broker as a whole.
 
     def stop(self) -> None:
-        """Stop it like SIGTERM, until `start`: clients cannot connect."""
+        """Stop the broker as SIGTERM does. Clients cannot connect until `start`."""
         self._call(self._kit.stop())
 
     def start(self) -> None:

@@ -64,7 +64,7 @@ EVENTS_MAX: Final = 20_000_000
 
 
 class Replay:
-    """One run of one trace. `watch` is called with every event of the group, and its time."""
+    """One run of one trace. It calls `watch` with each event of the group and its time."""
 
     def __init__(
         self,

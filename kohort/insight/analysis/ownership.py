@@ -252,7 +252,7 @@ def _part(member: Member) -> _Part:
 
 
 class _Stop(NamedTuple):
-    """An owner's stop in a rebalance, and its start after it."""
+    """An owner's stop in a rebalance, and when it started again."""
 
     part: _Part
     start_at: int | None

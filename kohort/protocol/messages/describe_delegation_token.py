@@ -33,7 +33,7 @@ class DescribedDelegationTokenRenewer:
 
 @struct
 class DescribedDelegationToken:
-    """One token."""
+    """A delegation token: its owner, requester, times, id and HMAC."""
 
     principal_type: String
     principal_name: String

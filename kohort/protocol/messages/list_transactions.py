@@ -22,7 +22,7 @@ class ListTransactionsRequest:
 
 @struct
 class TransactionState:
-    """One id."""
+    """A transactional id and the state of its transaction."""
 
     transactional_id: String
     producer_id: Int64

@@ -60,7 +60,7 @@ class OffsetDeleteResponse:
 
     Error codes, per partition:
     - GROUP_SUBSCRIBED_TO_TOPIC: members read the topic.
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
+    - UNKNOWN_TOPIC_OR_PARTITION: the topic or partition does not exist.
     - TOPIC_AUTHORIZATION_FAILED: the principal may not read the topic.
     """
 

@@ -38,7 +38,7 @@ from kohort.testing.kit.polling import wait_until
 
 CLIENT_ID: Final = "kohort-testing"
 PRODUCE_VERSION: Final = 12
-"""The last version with topic names."""
+"""The last Produce version that names topics; later ones use ids."""
 READ_BYTES: Final = 1 << 20
 
 Content: TypeAlias = bytes | str | None
