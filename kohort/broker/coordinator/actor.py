@@ -108,7 +108,7 @@ class GroupActor:
         self.group = group
         self._host = host
         self._partition: int | None = None
-        """Partition of the log that stores the group, fixed once set; None before the first record."""
+        """Partition of the log that stores the group; None before its first record, then fixed."""
         self._inbox = Inbox()
         self._waiting: dict[Deferred[Any], None] = {}
         """Tickets that have no answer yet."""
@@ -262,7 +262,7 @@ class GroupActor:
 
     def _step(self, batch: Batch) -> Awaitable[None] | None:
         """Step the group with each command and deadline of the batch and carry out the effects;
-        returns an append that has to be waited for.
+        returns the append that is still pending, or None.
         """
         now = self._host.now()
         due, commands = batch
@@ -287,7 +287,7 @@ class GroupActor:
             return None
 
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
-        """Take a slice of the steps of an exclusive command; returns an append, like `_step`."""
+        """Run steps of an exclusive command for a time slice; returns a pending append, like `_step`."""
         time_slice = Slice(self._host)
         failed_ticket: Deferred[Any] | None = None
         try:
@@ -353,7 +353,7 @@ class GroupActor:
             self.group.on_append_failed(error.code, now)
 
     def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:
-        """Give answers, set timers and notify observers. An append is not begun, but returned."""
+        """Answer requests, set timers and notify observers. Returns the append without starting it."""
         append = None
         for effect in effects:
             match effect:
