@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self.ip = ""
         """IP address of the client; empty if it disconnected before it was accepted."""
         self.info = ConnectionInfo(peer_host="")
-        """What handlers know about the connection."""
+        """The properties of the connection that handlers can read."""
 
     # Called by the transport.
 
@@ -411,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate_reading()
 
     def _execute_single(self, frame: bytes) -> None:
-        """Do what `_process` does for a frame that arrived alone and complete, as nearly all do."""
+        """Like `_process`, for the common case of one complete frame and no other data."""
         try:
             response = self._service.serve(self.info, frame)
             if isinstance(response, list):
@@ -438,7 +438,7 @@ class Connection(asyncio.BufferedProtocol):
                 response = serve(self.info, frame)
                 if isinstance(response, Deferred):
                     if responses:
-                        # Before the parked one, which may be completed by `_park`.
+                        # Written first, because `_park` may write the response to the parked request.
                         self.output.write(responses, response_bytes)
                         responses = []
                     self._park(response, frame)
@@ -492,7 +492,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._end.state is _STOPPING:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
-            # Not immediately: the caller is in the middle of something.
+            # Not immediately: the code that completed the response is still running.
             self._schedule()
 
     def _schedule(self) -> None:
