@@ -287,7 +287,7 @@ class GroupActor:
             return None
 
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
-        """Run steps of an exclusive command for a time slice; returns a pending append, like `_step`."""
+        """Run steps of an exclusive command for a time slice; returns an append, like `_step`."""
         time_slice = Slice(self._host)
         failed_ticket: Deferred[Any] | None = None
         try:
@@ -353,7 +353,7 @@ class GroupActor:
             self.group.on_append_failed(error.code, now)
 
     def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:
-        """Answer requests, set timers and notify observers. Returns the append without starting it."""
+        """Answer requests, set timers, notify observers; returns the append without starting it."""
         append = None
         for effect in effects:
             match effect:
