@@ -438,7 +438,7 @@ class Connection(asyncio.BufferedProtocol):
                 response = serve(self.info, frame)
                 if isinstance(response, Deferred):
                     if responses:
-                        # Written first, because `_park` may write the response to the parked request.
+                        # Written first: `_park` may write the response to the parked request.
                         self.output.write(responses, response_bytes)
                         responses = []
                     self._park(response, frame)
