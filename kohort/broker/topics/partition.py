@@ -43,7 +43,7 @@ from kohort.protocol.records.control import ControlType, EndTransactionMarker, m
 
 logger = logging.getLogger(__name__)
 
-REFUSALS_TOLD_EVERY_MS = 10_000
+REFUSALS_LOGGED_EVERY_MS = 10_000
 
 FIRST_LEADER_EPOCH = 0
 """The leader epoch of a new partition: with one broker, it has had the same leader from the start.
@@ -101,7 +101,7 @@ class Partition:
         self._is_watermark_held = False
         """Whether an fsync required by the configuration is running; one for upkeep does not hold
         the watermark."""
-        self._refusal_told_ms = -REFUSALS_TOLD_EVERY_MS
+        self._refusal_logged_ms = -REFUSALS_LOGGED_EVERY_MS
         """Wall time of the last log line about an append that was refused or undone."""
         self._committed: dict[asyncio.Future[None], int] = {}
         """Futures of internal writers, with the offset that the watermark must reach."""
@@ -404,8 +404,8 @@ class Partition:
 
     def _log_refusal(self, what: str, error: KafkaError, wall_ms: int) -> None:
         # Clients retry at once and for long; log lines must not fill a disk that is already full.
-        if abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
-            self._refusal_told_ms = wall_ms
+        if abs(wall_ms - self._refusal_logged_ms) >= REFUSALS_LOGGED_EVERY_MS:
+            self._refusal_logged_ms = wall_ms
             logger.warning(what, self, error)
 
 

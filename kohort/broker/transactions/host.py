@@ -53,7 +53,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-TOLD_MAX: Final = 10
+PARTITIONS_LOGGED_MAX: Final = 10
 """Maximum partitions named in one log line."""
 
 CLOSE_WAIT_S: Final = 5.0
@@ -399,7 +399,7 @@ class TransactionHost:
             logger.warning(
                 "The transaction of %r is decided, but cannot be completed yet: %s",
                 name,
-                ", ".join(f"{topic}-{index}" for topic, index in partitions[:TOLD_MAX])
+                ", ".join(f"{topic}-{index}" for topic, index in partitions[:PARTITIONS_LOGGED_MAX])
                 or "its own log cannot be written",
             )
 

@@ -35,14 +35,14 @@ class Pattern:
         try:
             self._compiled = re2.compile(text, options)
         except re2.error as error:
-            raise PatternError(_told(error)) from error
+            raise PatternError(_message_of(error)) from error
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
         return self._compiled.fullmatch(text) is not None
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return RE2's message, which is bytes."""
     (reason,) = error.args or ("it cannot be understood",)
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
