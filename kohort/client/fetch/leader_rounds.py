@@ -117,7 +117,7 @@ class LeaderRounds(Generic[T]):
         again: Collection[TopicPartition] = questions
         try:
             again = await self._ask(leader, questions)
-        except Exception as failure:  # noqa: BLE001 - not expected; told to who can do something.
+        except Exception as failure:  # noqa: BLE001 - unexpected; passed to `on_failed`.
             self._on_failed(failure)
         finally:
             for partition, question in questions.items():

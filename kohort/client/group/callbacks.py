@@ -68,15 +68,15 @@ class Callbacks:
         """
         await self.wait_over()
         is_loss = name != "on_assigned"
-        untold = partitions - self._given_up if is_loss else partitions
-        is_told = not untold if is_loss and partitions else name in self._over
-        if is_told:
+        uncalled = partitions - self._given_up if is_loss else partitions
+        is_done = not uncalled if is_loss and partitions else name in self._over
+        if is_done:
             return
         self._over.add(name)
         if is_loss:
-            self._given_up |= untold
+            self._given_up |= uncalled
         try:
-            answer = method(untold)
+            answer = method(uncalled)
         except Exception as error:  # noqa: BLE001 - the application's; raised by the poll.
             self._on_error(name, error)
             return

@@ -81,9 +81,9 @@ class Rebalance:
             if not action.lost and not await self._commit_before(held, deadline_s):
                 return False
         if action.revoked is not None:
-            await self._take_back("on_revoked", self._told.on_revoked, action.revoked)
+            await self._take_back("on_revoked", self._called_listener.on_revoked, action.revoked)
         if action.lost:
-            await self._take_back("on_lost", self._told.on_lost, action.lost)
+            await self._take_back("on_lost", self._called_listener.on_lost, action.lost)
         await self.callbacks.wait_over()
         # An interrupted earlier action may have revoked some partitions that this one would keep.
         self._finish(action.kept - self.callbacks.given_up)
@@ -96,7 +96,7 @@ class Rebalance:
         if action.revoked and not self.callbacks.has_called("on_assigned"):
             if not await self._commit_before(action.revoked, deadline_s):
                 return False
-            await self._take_back("on_revoked", self._told.on_revoked, action.revoked)
+            await self._take_back("on_revoked", self._called_listener.on_revoked, action.revoked)
         if not is_valid():
             # Membership was lost meanwhile; the next action handles the rest.
             self._finish(self._subscription.assigned - action.revoked)
@@ -104,7 +104,7 @@ class Rebalance:
         self.own(action.assigned)
         # Holds also for a later poll that has another action to do while this callback still runs.
         self._positions.hold(action.added)
-        await self._call("on_assigned", self._told.on_assigned, action.added)
+        await self._call("on_assigned", self._called_listener.on_assigned, action.added)
         self._positions.release(action.added)
         self._fetcher.wake()
         self._finish(None)
@@ -120,9 +120,9 @@ class Rebalance:
         self.callbacks.begin()
         try:
             if not is_lost and (left or not has_called):
-                await self._take_back("on_revoked", self._told.on_revoked, left)
+                await self._take_back("on_revoked", self._called_listener.on_revoked, left)
             elif is_lost and left:
-                await self._take_back("on_lost", self._told.on_lost, left)
+                await self._take_back("on_lost", self._called_listener.on_lost, left)
         finally:
             self._finish(NOTHING)
 
@@ -158,7 +158,7 @@ class Rebalance:
     # Internals.
 
     @property
-    def _told(self) -> RebalanceListener:
+    def _called_listener(self) -> RebalanceListener:
         if self.first_listener is None:
             return self.listener
         return BothListeners(self.first_listener, self.listener)

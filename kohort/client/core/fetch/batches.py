@@ -266,7 +266,7 @@ class Fetched:
                 self.rewind()
                 if done:
                     break
-                raise _told_how_to_pass(refused(record, what, error)) from error
+                raise _with_hint(refused(record, what, error)) from error
             done.append(record._replace(key=key, value=value))
         return done
 
@@ -277,7 +277,7 @@ class Fetched:
         try:
             done = background.take(self._partition, records)
         except DeserialisationError as error:
-            raise _told_how_to_pass(error) from error.__cause__
+            raise _with_hint(error) from error.__cause__
         finally:
             if len(done) < len(records):
                 self.rewind()
@@ -306,7 +306,7 @@ class Fetched:
         return header.next_offset
 
 
-def _told_how_to_pass(error: DeserialisationError) -> DeserialisationError:
+def _with_hint(error: DeserialisationError) -> DeserialisationError:
     return DeserialisationError(f"{error}; seek to {error.next_offset} to skip it", error.record)
 
 
