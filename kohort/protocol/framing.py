@@ -141,7 +141,9 @@ def encode_request(
     assert schema.key is not None
     name = b"" if client_id is None else client_id.encode()
     if len(name) > _CLIENT_ID_BYTES_MAX:
-        raise EncodeError(f"a client id of {len(name)} bytes")
+        raise EncodeError(
+            f"the client id has {len(name)} bytes; at most {_CLIENT_ID_BYTES_MAX} are allowed"
+        )
     length = -1 if client_id is None else len(name)
     out = bytearray(_SIZED_PREFIX.pack(0, schema.key, version, correlation_id, length))
     out += name

@@ -197,7 +197,9 @@ class Control:
     def _add(self, settings: Mapping[str, object], port: int = 0) -> ControlledBroker:
         with self._lock:
             if len(self._brokers) >= BROKERS_MAX:
-                raise ControlError(HTTPStatus.TOO_MANY_REQUESTS, f"{BROKERS_MAX} brokers")
+                raise ControlError(
+                    HTTPStatus.TOO_MANY_REQUESTS, f"at most {BROKERS_MAX} brokers can run"
+                )
             broker = ControlledBroker(Kafka(settings, port=port).open())
             self._number += 1
             self._brokers[self._number] = broker
