@@ -1,8 +1,8 @@
 """Sends a group's responses in slices, over several iterations of the event loop.
 
 The end of a rebalance phase answers every member: thousands of responses to build and write. Their
-content was fixed by the step that caused them, so other work may run in between; later responses of
-the group are queued after them.
+content was fixed by the step that caused them, so other work may run in between, also other
+responses of the group.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ class AnswerQueue:
         return bool(self._queue)
 
     def give(self, reply: Reply) -> None:
-        """Answer at once, unless other responses are queued."""
-        if self._queue:
-            self._queue.append(iter((reply,)))
-            return
+        """Answer at once, also if responses to other requests are queued: the members of a new
+        generation sync while others have no answer to their join yet.
+        """
         # Inlines `_answer`: nearly every response is sent here.
         ticket = reply.ticket
         assert isinstance(ticket, Deferred)
