@@ -220,6 +220,7 @@ class Broker:
         groups = make_groups(
             config, self._environment, topics, purgatory, observers, self.background_tasks
         )
+        self.history.answer_slices = groups.host.answer_slices
         await groups.host.start()
         stack.push_async_callback(groups.host.close)
         transactions = make_transactions(

@@ -22,7 +22,7 @@ from kohort.broker.history.store import Packed, StoredRecord
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock, SystemClock
-from kohort.broker.runtime.slices import Slice, run
+from kohort.broker.runtime.slices import RoundRobin, Slice, run
 from kohort.groups.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
 from kohort.groups.history.facts import RebalanceFacts, copy_of, remains_of
 from kohort.groups.history.fold import BEGINNINGS, SETTLE_MS, GroupFold
@@ -90,6 +90,9 @@ class RebalanceHistory:
         self._background_tasks = background_tasks or BackgroundTasks(self._clock)
         self._time_slice = Slice(self._clock)
         """The time slice for creating records."""
+        self.answer_slices = RoundRobin(self._clock)
+        """The responses of groups that are still to be sent; set by the owner. The record of a
+        large rebalance is not created before: its members would wait longer for their responses."""
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
         self._folds: dict[str, GroupFold] = {}
         self._under_way: dict[str, bool] = {}
@@ -391,6 +394,9 @@ class RebalanceHistory:
             await self._write_running(waiting)
             return
         is_small = waiting.is_small
+        if not is_small:
+            await self.answer_slices.wait_idle()
+            self._time_slice.begin()
         record = await self._go_through(self._making.record_steps(waiting), is_small=is_small)
         text = await self._go_through(self._making.text_steps(record), is_small=is_small)
         is_slow = len(text) >= SLOW_FROM_BYTES

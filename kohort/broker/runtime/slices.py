@@ -135,6 +135,11 @@ class RoundRobin:
         if self._next is None:
             self._schedule(1)
 
+    async def wait_idle(self) -> None:
+        """Return when no work is left."""
+        while self._waiting:
+            await yield_to_loop()
+
     def clear(self) -> None:
         """Drop all remaining work."""
         self._waiting.clear()

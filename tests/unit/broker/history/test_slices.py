@@ -8,7 +8,7 @@ from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, Rebala
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry
-from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
+from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS, Slice
 from kohort.groups.events import JoinReceived
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import Now
@@ -66,6 +66,28 @@ async def test_what_was_known_of_a_large_rebalance_is_let_go_of_in_slices(
         await asyncio.sleep(0)
     # Its members, twice, and their joins.
     assert turns >= 3 * SIZE // (SLICE_MS * FEW)
+    await history.close()
+
+
+@virtual
+async def test_a_large_record_is_made_after_the_responses_of_groups_have_been_sent(
+    clock: VirtualClock,
+) -> None:
+    history = RebalanceHistory(clock=clock)
+    await history.start(MemoryHistoryLog())
+    answers = [3]
+    seen = list[int]()
+
+    def answer_some(time_slice: Slice) -> bool:
+        del time_slice
+        answers[0] -= 1
+        return answers[0] > 0
+
+    history.add_listener(lambda record: seen.append(answers[0]))
+    history.answer_slices.add(answer_some)
+    rebalance(history, size=SIZE)
+    await asyncio.sleep(1)
+    assert seen == [0]
     await history.close()
 
 
