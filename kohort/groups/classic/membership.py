@@ -74,6 +74,12 @@ class ClassicMembership:
         """Execute a SyncGroup. Answer: SyncResult."""
         sync.sync(self.data, request, ticket, now)
 
+    def answer_sync(self, request: SyncRequest) -> SyncResult | None:
+        """Answer a SyncGroup that does not have to wait; otherwise return None, and `sync` is to be
+        called. May have effects, but never an append.
+        """
+        return sync.answer(self.data, request)
+
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:

@@ -60,6 +60,9 @@ class Roster:
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._members
 
+    def __getitem__(self, member_id: str) -> Member:
+        return self._members[member_id]
+
     def get(self, member_id: str) -> Member | None:
         """Return the member with this id."""
         return self._members.get(member_id)

@@ -24,23 +24,31 @@ from kohort.protocol.errors import ErrorCode
 
 def sync(group: ClassicData, request: SyncRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the leader's assignment is durable."""
+    result = answer(group, request)
+    if result is None:
+        _park(group, group.roster[request.member_id], request, ticket, now)
+    else:
+        group.outbox.reply(ticket, result)
+
+
+def answer(group: ClassicData, request: SyncRequest) -> SyncResult | None:
+    """Return the answer; None, without any change, if the member has to wait for it."""
     found = group.find_member_of(request.member_id, request.instance_id, request.generation)
     if isinstance(found, ErrorCode):
-        group.outbox.reply(ticket, SyncResult(found))
-    elif _contradicts(request.protocol_type, group.protocol_type) or _contradicts(
+        return SyncResult(found)
+    if _contradicts(request.protocol_type, group.protocol_type) or _contradicts(
         request.protocol_name, group.protocol_name
     ):
-        group.outbox.reply(ticket, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    elif group.state is ClassicState.PREPARING_REBALANCE:
+        return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is ClassicState.PREPARING_REBALANCE:
         group.request_rejoin(found)
-        group.outbox.reply(ticket, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-    elif group.state is ClassicState.COMPLETING_REBALANCE:
-        _park(group, found, request, ticket, now)
-    else:
-        assert group.state is ClassicState.STABLE
-        _note_sync(group, found)
-        group.outbox.reply(ticket, _assignment(group, found))
-        group.outbox.note(SyncAnswered(found.member_id))
+        return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        return None
+    assert group.state is ClassicState.STABLE
+    _note_sync(group, found)
+    group.outbox.note(SyncAnswered(found.member_id))
+    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, found.assignment)
 
 
 def _contradicts(given: str | None, ours: str | None) -> bool:
@@ -53,14 +61,6 @@ def _note_sync(group: ClassicData, member: Member) -> None:
     if member_id in group.pending_sync:
         group.outbox.note(SyncReceived(member_id, member_id == group.roster.leader_id))
         group.forget_pending_sync(member)
-
-
-def _assignment(group: ClassicData, member: Member) -> SyncResult:
-    return SyncResult(
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        assignment=member.assignment,
-    )
 
 
 def _sync_answers(group: ClassicData, tickets: Sequence[tuple[Ticket, bytes]]) -> Iterator[Reply]:
