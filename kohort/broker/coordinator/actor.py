@@ -88,7 +88,9 @@ class _Unfinished(NamedTuple):
 
 
 class GroupActor:
-    """The shell of one group. Everything but heartbeats and reads goes through `submit`."""
+    """The shell of one group. Everything goes through `submit`, except heartbeats, syncs that do
+    not have to wait, and reads.
+    """
 
     __slots__ = (
         "_answers",
