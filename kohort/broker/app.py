@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
@@ -40,9 +40,9 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.registry import Api, Router
+from kohort.broker.dispatch.registry import Router
 from kohort.broker.environment import Environment
-from kohort.broker.handlers import load_handlers
+from kohort.broker.handlers import SERVED, Handlers
 from kohort.broker.history.history import HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import TopicHistoryLog
 from kohort.broker.http.groups import group_pages
@@ -65,6 +65,7 @@ from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.metadata.store import FILE_NAME, MetadataError
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.transactions.transactions import Transactions
+from kohort.protocol.schema import VersionRange
 from kohort.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -241,11 +242,8 @@ class Broker:
         )
         stack.callback(self.listeners.close)
         shell = PurgatoryShell(purgatory, self._clock)
-        apis = load_handlers()
-        self.services = self._make_services(
-            apis, addresses, topics, groups, transactions, purgatory
-        )
-        server, dispatcher = self._make_server(apis, shares)
+        self.services = self._make_services(addresses, topics, groups, transactions, purgatory)
+        server, dispatcher = self._make_server(shares)
         transactions.host.marking.after_answers = server.scheduler.after_writes
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
@@ -291,7 +289,6 @@ class Broker:
 
     def _make_services(
         self,
-        apis: Mapping[int, Api],
         addresses: Addresses,
         topics: TopicManager,
         groups: GroupCoordinator,
@@ -318,7 +315,7 @@ class Broker:
             advertised_by_listener={
                 name: (endpoint.host, endpoint.port) for name, endpoint in by_listener.items()
             },
-            apis={key: api.advertised for key, api in apis.items()},
+            apis={key: VersionRange.parse(api.advertised) for key, api in SERVED.items()},
             features=dict(SUPPORTED_FEATURES),
             finalized_features={
                 "join.reason": JOIN_REASON_LEVEL,
@@ -328,7 +325,7 @@ class Broker:
             access=make_access(
                 self.config,
                 topics,
-                {key: api.name for key, api in apis.items()},
+                {key: api.name for key, api in SERVED.items()},
                 self._clock,
                 self.metrics.edge.denied,
             ),
@@ -336,12 +333,10 @@ class Broker:
             inflated_batch_bytes_max=self.config.kohort_inflated_batch_bytes_max,
         )
 
-    def _make_server(
-        self, apis: Mapping[int, Api], shares: DescriptorShares
-    ) -> tuple[NetworkServer, Dispatcher]:
+    def _make_server(self, shares: DescriptorShares) -> tuple[NetworkServer, Dispatcher]:
         log = PeerLog(logging.getLogger("kohort.broker.network"), self._clock)
         edge = self.metrics.edge
-        self.router = Router(apis)
+        self.router = Router(Handlers())
         self.services.log = log
         dispatcher = Dispatcher(self.router, self.services, edge, log)
         settings, quotas = self.services.topics.settings, self.services.quotas

@@ -1,7 +1,8 @@
 """The registry of handlers: the decorator, and the table that it fills.
 
-``@handles(HeartbeatRequest, versions="0-4")`` is the whole registration of an API: both dispatch
-and the ApiVersions response use it, so that every advertised version is supported.
+``@handles(HeartbeatRequest, versions="0-4")`` registers an API when its module is imported. The
+advertised versions are known before that (:mod:`kohort.broker.handlers`), and compared then, so
+that every advertised version is supported.
 """
 
 from __future__ import annotations
@@ -232,11 +233,9 @@ def handles(
     return register
 
 
-def registered() -> dict[int, Api]:
-    """Return the APIs registered so far by key, in key order; see
-    `kohort.broker.handlers.load_handlers`.
-    """
-    return dict(sorted(_apis.items()))
+def registered(key: int) -> Api | None:
+    """Return an API whose handler has been imported; see `kohort.broker.handlers.Handlers`."""
+    return _apis.get(key)
 
 
 class Router:
