@@ -23,7 +23,7 @@ from benchmarks.in_process import broker_here, run_apart
 from benchmarks.members import Members
 from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import encode_versioned
-from kohort.protocol.constructs import REQUEST_BYTES_MAX
+from kohort.protocol.limits import REQUEST_BYTES_MAX
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kohort.protocol.messages.create_topics import (

@@ -10,11 +10,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from kohort.protocol.compiler import compile_decoder, compile_encoder
-from kohort.protocol.constructs import MessageStruct
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.hot import declared, is_hot
-from kohort.protocol.layout import layout
 from kohort.protocol.message import schema_of
 
 T = TypeVar("T")
@@ -30,13 +27,13 @@ GAVE_UP: Final = "the compiled codec gave up on"
 """The beginning of that error's text."""
 
 
-_COMPILERS: Final[dict[str, Callable[[MessageStruct], tuple[str, dict[str, Any]]]]] = {
-    "decode": compile_decoder,
-    "encode_into": compile_encoder,
-    "decode_in_steps": partial(compile_decoder, in_steps=True),
-    "encode_in_steps": partial(compile_encoder, in_steps=True),
+_IN_ONE_STEP: Final = {
+    "decode": "decode",
+    "encode_into": "encode_into",
+    "decode_in_steps": "decode",
+    "encode_in_steps": "encode_into",
 }
-_IN_ONE_STEP: Final = {"decode_in_steps": "decode", "encode_in_steps": "encode_into"}
+"""The attributes that are made on first use, and the attribute that does the same in one step."""
 
 
 class Codec(Generic[T]):
@@ -79,10 +76,10 @@ class Codec(Generic[T]):
 
     def __getattr__(self, name: str) -> Any:
         # Called only for attributes that are not set yet.
-        if name not in _COMPILERS:
+        if name not in _IN_ONE_STEP:
             raise AttributeError(name)
         made = None
-        in_one_step = _IN_ONE_STEP.get(name, name)
+        in_one_step = _IN_ONE_STEP[name]
         if is_hot(self._message, self.version, in_one_step):
             made = _compiled(self._message, self.version, self.generated)
         if made is None:
@@ -94,12 +91,15 @@ class Codec(Generic[T]):
 
     def generated(self, name: str) -> Callable[..., Any]:
         """Return the function for the attribute `name`, generated in Python for this layout."""
-        source, names = _COMPILERS[name](layout(self._message, self.version))
+        # With construct, which a broker need not import while compiled codecs suffice.
+        from kohort.protocol.compiler import compile_direction  # noqa: PLC0415
+
+        source, names = compile_direction(self._message, self.version, name)
         filename = f"<codec {self._message.__name__} v{self.version} {name}>"
         exec(compile(source, filename, "exec"), names)  # noqa: S102 - written from declarations
         # Tracebacks and debuggers show the generated lines.
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        made: Callable[..., Any] = names[_IN_ONE_STEP.get(name, name)]
+        made: Callable[..., Any] = names[_IN_ONE_STEP[name]]
         return made
 
     def encode(self, message: T) -> bytes:

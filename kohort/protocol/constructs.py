@@ -15,25 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import construct
 
-ELEMENTS_MAX: Final = 1_000_000
-"""Maximum array elements and tagged fields in one message: a bound on the memory and the time that
-decoding a frame takes."""
-
-REQUEST_ELEMENTS_MAX: Final = 50_000
-"""The same for a request, which is decoded and executed in one turn of the broker's loop; this many
-take 0.1 to 0.4 s. The largest requests of clients have 40,000 (every partition of a full broker,
-each in a topic of its own)."""
-
-REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Longest field of a request that is copied out of its frame (all but `records`): one copy is one
-step. The metadata and the assignment of a group's member are such fields; by default Kafka cannot
-store more than 1 MB for a whole group."""
-
-TEXT_BYTES_MAX: Final = 0x7FFF
-"""Longest text that Kafka reads and writes, though the compact encoding allows more."""
-
-TAGS_MAX: Final = 1_024
-"""Maximum tagged fields in one structure; Kafka's own messages have fewer than ten."""
+from kohort.protocol.limits import ELEMENTS_MAX, TAGS_MAX, TEXT_BYTES_MAX
 
 FIXED_FORMATS: Final[dict[int, str]] = {}
 """``id(construct) -> struct format`` of the fixed-width primitives, filled by ``fixed``."""

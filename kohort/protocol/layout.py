@@ -6,20 +6,37 @@ fast codec from it, and tests compare the two.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import construct
 
 from kohort.protocol.constructs import (
     Array,
+    Blob,
+    LenientInt8,
     MessageStruct,
     NullableStruct,
     TaggedField,
     TaggedFields,
+    Text,
+    fixed,
 )
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType
+
+_FIXED: Final = {
+    "bool": fixed(construct.Flag, "?"),
+    "int8": fixed(construct.Int8sb, "b"),
+    "int16": fixed(construct.Int16sb, "h"),
+    "uint16": fixed(construct.Int16ub, "H"),
+    "int32": fixed(construct.Int32sb, "i"),
+    "uint32": fixed(construct.Int32ub, "I"),
+    "int64": fixed(construct.Int64sb, "q"),
+    "float64": fixed(construct.Float64b, "d"),
+    "uuid": fixed(construct.Bytes(16), "16s"),
+}
+"""The constructs of the primitives with a fixed width, by name."""
 
 
 def layout(message: type, version: int) -> MessageStruct:
@@ -78,12 +95,22 @@ def _value(field: Field, version: int, *, flexible: bool) -> Any:
         element = _element(field.kind, version, flexible=flexible)
         return Array(element, compact=compact, nullable=nullable)
     if isinstance(field.kind, WireType):
-        return field.kind.con(compact=compact, nullable=nullable)
+        return _primitive(field.kind, compact=compact, nullable=nullable)
     nested = _struct(field.kind, version, flexible=flexible)
     return NullableStruct(nested) if nullable else nested
 
 
 def _element(kind: WireType | type, version: int, *, flexible: bool) -> Any:
     if isinstance(kind, WireType):
-        return kind.con(compact=flexible, nullable=False)
+        return _primitive(kind, compact=flexible, nullable=False)
     return _struct(kind, version, flexible=flexible)
+
+
+def _primitive(kind: WireType, *, compact: bool, nullable: bool) -> Any:
+    if kind.is_lenient:
+        return LenientInt8()
+    if kind.name in _FIXED:
+        return _FIXED[kind.name]
+    if kind.name == "string":
+        return Text(compact=compact, nullable=nullable)
+    return Blob(compact=compact, nullable=nullable, records=kind.name == "records")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kohort.protocol.constructs import TAGS_MAX
 from kohort.protocol.errors import DecodeError
+from kohort.protocol.limits import TAGS_MAX
 
 
 def read_uvarint(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.limits import REQUEST_ELEMENTS_MAX
 from kohort.protocol.records.batch import CompressionType
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer

@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.limits import REQUEST_ELEMENTS_MAX
 from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import compress

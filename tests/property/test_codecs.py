@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.protocol.codec import codec
-from kohort.protocol.constructs import TAGS_MAX, MessageStruct
+from kohort.protocol.constructs import MessageStruct
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
+from kohort.protocol.limits import TAGS_MAX
 from kohort.protocol.message import schema_of
 from kohort.protocol.varints import append_uvarint
 from tests.property.message_values import (

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from kohort.protocol.codec import codec
-from kohort.protocol.constructs import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.limits import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from kohort.protocol.message import schema_of
 from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType

@@ -11,14 +11,9 @@ import pytest
 
 from kohort.groups.steps import at_once
 from kohort.protocol.codec import STRICT_OPTION, codec
-from kohort.protocol.constructs import (
-    REQUEST_BYTES_MAX,
-    REQUEST_ELEMENTS_MAX,
-    TAGS_MAX,
-    TEXT_BYTES_MAX,
-)
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
+from kohort.protocol.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX, TAGS_MAX, TEXT_BYTES_MAX
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages import heartbeat
 from kohort.protocol.messages.fetch import PartitionData

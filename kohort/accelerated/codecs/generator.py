@@ -15,9 +15,9 @@ from pathlib import Path
 from kohort.accelerated.codecs.readers import ReaderWriter
 from kohort.accelerated.codecs.tables import Tables, TypedWriter
 from kohort.accelerated.codecs.writers import WriterWriter
-from kohort.protocol.constructs import TAGS_MAX
 from kohort.protocol.hot import READ, WRITTEN, declared
 from kohort.protocol.layout import layout
+from kohort.protocol.limits import TAGS_MAX
 
 
 def hot_pairs() -> list[tuple[type, int, bool]]:

@@ -12,10 +12,6 @@ from typing import Any
 from kohort.accelerated.codecs.tables import WIDTHS, TypedWriter, suffix
 from kohort.protocol.compiler.writer import absent, is_literal
 from kohort.protocol.constructs import (
-    ELEMENTS_MAX,
-    REQUEST_BYTES_MAX,
-    REQUEST_ELEMENTS_MAX,
-    TEXT_BYTES_MAX,
     Array,
     Blob,
     LenientInt8,
@@ -26,6 +22,12 @@ from kohort.protocol.constructs import (
     Text,
     fixed_format,
     min_size,
+)
+from kohort.protocol.limits import (
+    ELEMENTS_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_ELEMENTS_MAX,
+    TEXT_BYTES_MAX,
 )
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field

@@ -13,12 +13,15 @@ buffer cannot hold.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 from kohort.protocol.compiler.decoder import DecoderWriter
 from kohort.protocol.compiler.encoder import EncoderWriter
 from kohort.protocol.constructs import MessageStruct
 from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.layout import layout
 from kohort.protocol.varints import append_uvarint, read_uvarint, skip_tags
 
 
@@ -52,3 +55,16 @@ def compile_encoder(con: MessageStruct, *, in_steps: bool = False) -> tuple[str,
         "pack_array": struct.pack,
     }
     return EncoderWriter(names, in_steps=in_steps).function(con), names
+
+
+_COMPILERS: Final[dict[str, Callable[[MessageStruct], tuple[str, dict[str, Any]]]]] = {
+    "decode": compile_decoder,
+    "encode_into": compile_encoder,
+    "decode_in_steps": partial(compile_decoder, in_steps=True),
+    "encode_in_steps": partial(compile_encoder, in_steps=True),
+}
+
+
+def compile_direction(message: type, version: int, name: str) -> tuple[str, dict[str, Any]]:
+    """Return the source of an attribute of `message`'s codec, and the globals it runs with."""
+    return _COMPILERS[name](layout(message, version))

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from kohort.protocol.compiler.writer import Writer, absent, is_literal
 from kohort.protocol.constructs import (
-    TEXT_BYTES_MAX,
     Array,
     Blob,
     LenientInt8,
@@ -19,6 +18,7 @@ from kohort.protocol.constructs import (
     Text,
     fixed_format,
 )
+from kohort.protocol.limits import TEXT_BYTES_MAX
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 
