@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.config.current import CurrentConfig
@@ -30,6 +29,9 @@ from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.upkeep import Upkeep
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +90,7 @@ class TopicChanges:
         settings: CurrentConfig,
         *,
         clock: Clock,
-        new_uuid: Callable[[], uuid.UUID],
+        new_uuid: Callable[[], UUID],
     ) -> None:
         """``new_uuid`` creates the ids of topics."""
         self._catalog = catalog

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import LoadedConfig
 from kohort.broker.config.current import CurrentConfig
@@ -35,6 +34,9 @@ from kohort.broker.topics.producer_ids import ProducerIds
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 RECOVERY_THREADS: Final = 4
 """Concurrently, because verifying many small logs is mostly waiting for fsyncs."""
@@ -66,7 +68,7 @@ class TopicManager:
         tail_cache: TailCache | None = None,
         files: FileSystem = OS_FILES,
         store: MetadataStore | None = None,
-        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        new_uuid: Callable[[], UUID],
         background_tasks: BackgroundTasks | None = None,
     ) -> None:
         """``store`` replaces the database in the data directory, for simulations; ``new_uuid``

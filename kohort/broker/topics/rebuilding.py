@@ -11,7 +11,7 @@ Blocking code. See docs/adr/0009.
 from __future__ import annotations
 
 import logging
-import uuid
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -65,7 +65,7 @@ class Rebuilding:
         config: BrokerConfig,
         *,
         wall_ms: int,
-        new_id: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
+        new_id: Callable[[], bytes] = lambda: os.urandom(16),
     ) -> None:
         """``new_id`` makes ids for topics whose id cannot be read."""
         self._files = files

@@ -6,6 +6,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
+from uuid import uuid4
 
 from kohort.broker.config import load
 from kohort.broker.core.purgatory import Purgatory
@@ -58,6 +59,7 @@ async def running_topics(
         executor=executor,
         files=files,
         store=store,
+        new_uuid=uuid4,
     )
     try:
         await topics.start()

@@ -9,21 +9,15 @@ read without data: a transport may request a buffer and then read nothing, so `b
 depend on bytes that another connection's read could overwrite.
 """
 
-import ctypes
 import struct
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from kohort.broker.network.memory import UNCHECKED_BYTES, MemoryReservation
 from kohort.broker.network.service import FramePart
 from kohort.protocol.codec import Buffer
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
-
-_new_bytearray: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
-    ("PyByteArray_FromStringAndSize", ctypes.pythonapi)
-)
-"""Creates an uninitialised bytearray, given None and a size. `bytearray(size)` writes zeros, and so
-maps all of its memory at once, which takes 60 ms for the largest frame."""
 
 _FIRST_BUFFER_BYTES: Final = 4096
 _GROWTH: Final = 8
@@ -322,7 +316,7 @@ class FrameReader:
         assert self._large is not None
         if not more_bytes:
             return
-        large = _new_bytearray(None, len(self._large) + more_bytes)
+        large = _bytearray_maker()(None, len(self._large) + more_bytes)
         large[: self._filled] = memoryview(self._large)[: self._filled]
         self._large = large
 
@@ -351,3 +345,16 @@ class FrameReader:
             f"a frame of {size} bytes, above {self.frame_max_bytes} (socket.request.max.bytes; "
             "sasl.server.max.receive.size before authentication)"
         )
+
+
+@cache
+def _bytearray_maker() -> Any:  # noqa: ANN401 - a function of C.
+    """Return a function that creates an uninitialised bytearray, given None and a size.
+
+    `bytearray(size)` writes zeros, and so maps all of its memory at once, which takes 60 ms for the
+    largest frame.
+    """
+    import ctypes  # noqa: PLC0415 - most brokers start long before their first large frame.
+
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)
+    return prototype(("PyByteArray_FromStringAndSize", ctypes.pythonapi))
