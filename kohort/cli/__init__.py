@@ -63,15 +63,18 @@ def whole_parser() -> Parser:
 
 
 def _parser(wanted: Collection[str]) -> Parser:
-    """The parser with all commands, but only the arguments of the wanted ones."""
+    """The parser of the wanted commands; of all, without their arguments, if none is known."""
     parser = Parser(
         prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."
     )
     parser.add_argument("--version", action="version", version=f"kohort {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    known = COMMANDS.keys() & wanted
     for name, (summary, function) in COMMANDS.items():
+        if known and name not in known:
+            continue
         command = commands.add_parser(name, help=summary)
-        if name in wanted:
+        if known:
             module, _, attribute = function.partition(":")
             getattr(importlib.import_module(module), attribute or "add_arguments")(command)
     return parser
