@@ -54,7 +54,7 @@ WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "api_versions.ApiVersionsResponse": (0, 3, 4, 5),
 }
 """Messages that a broker writes. Answers that are encoded once (Heartbeat, Metadata) would gain
-nothing; ApiVersions is here because the first codec that is generated takes 20 ms and 3 MiB, for
+nothing; ApiVersions is here because the first codec that is generated takes 13 ms and 2.8 MiB, for
 which a broker that only answers health checks has no use."""
 
 

@@ -6,13 +6,12 @@ import sys
 NOT_AT_THE_START = (
     # 50 ms and 5 MiB: with the first scrape.
     "prometheus_client",
-    # 3 MiB, with the first codec that is generated.
+    # 2.5 MiB, with the first codec that is generated.
     "construct",
     # Each with the first request for its API.
     "kohort.broker.handlers.produce",
-    # 2 ms each: for the first large frame, deleted directory, or member id.
+    # 2 ms each: for the first large frame, and the first member or topic id.
     "ctypes",
-    "shutil",
     "uuid",
     # With the first HTTP connection.
     "h11",
