@@ -42,7 +42,7 @@ def listening_sockets(
         OSError: no address could be bound, or the port is in use.
     """
     addresses = socket.getaddrinfo(
-        _name(host) or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     bound: list[socket.socket] = []
     missing: OSError | None = None
@@ -62,11 +62,6 @@ def listening_sockets(
     if not bound:
         raise missing or OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")
     return bound
-
-
-def _name(host: str) -> str | bytes:
-    """The host for `getaddrinfo`, which loads half a megabyte to convert even ASCII text."""
-    return host.encode() if host.isascii() else host
 
 
 def close_all(sockets: Iterable[socket.socket]) -> None:
