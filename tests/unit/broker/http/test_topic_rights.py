@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.http.group_pages import RECORD_BYTES_MAX, SeenTopics
 from kohort.broker.http.messages import HttpRequest
-from kohort.broker.http.topic_rights import RECORD_BYTES_MAX, SeenTopics
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from tests.unit.broker.http.test_group_pages import Asked, asked
