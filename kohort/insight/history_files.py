@@ -14,8 +14,8 @@ from typing import IO, Final, TypeAlias, cast
 
 from kohort.insight.broker_log.convert import Converter
 from kohort.insight.broker_log.lines import message
-from kohort.insight.console import announce
 from kohort.insight.errors import UsageError
+from kohort.insight.output import announce
 
 STDIN: Final = "-"
 

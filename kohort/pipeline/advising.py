@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from kohort.insight.advisor import tasks
 from kohort.insight.advisor.tasks import GroupTrace, Key
-from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError
+from kohort.insight.output import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.memory import batched

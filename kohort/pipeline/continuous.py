@@ -11,8 +11,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from kohort.insight.console import announce
 from kohort.insight.errors import ReportedError
+from kohort.insight.output import announce
 from kohort.pipeline import jvm
 from kohort.pipeline.errors import UnavailableError
 

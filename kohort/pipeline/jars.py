@@ -20,8 +20,7 @@ from xml.sax.saxutils import quoteattr
 
 import pyspark
 
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
+from kohort.insight.output import announce, counted
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.java import find_java
 

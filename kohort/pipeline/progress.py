@@ -18,8 +18,7 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
+from kohort.insight.output import announce, counted
 from kohort.pipeline.metrics import Metrics
 
 LATE_S_MAX: Final = 10.0

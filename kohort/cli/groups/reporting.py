@@ -12,12 +12,12 @@ from kohort.cli.groups.advising import known_of, records_of, reporting_invalid_r
 from kohort.cli.options import print_result
 from kohort.formats.text import counted, listed, shown
 from kohort.insight.advisor.computation import compute_advice
+from kohort.insight.output import write_whole
 from kohort.insight.report.contents import Contents
 from kohort.insight.report.events import History
 from kohort.insight.report.from_advice import advice_rows
 from kohort.insight.report.from_history import group_page
 from kohort.insight.report.page import render
-from kohort.insight.whole_file import write_whole
 
 _NAME_CHARS_MAX: Final = 100
 

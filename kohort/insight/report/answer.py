@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.text import duration, name, percent, storms_of
 

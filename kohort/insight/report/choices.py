@@ -7,7 +7,7 @@ from typing import Final
 
 from kohort.insight.advisor.config_lines import config_lines
 from kohort.insight.advisor.text import changes
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 from kohort.insight.report.answer import FirstScreen, setting_of
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import NBSP, Markup, element, join, text

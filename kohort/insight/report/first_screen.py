@@ -6,7 +6,7 @@ from typing import Final
 
 from kohort.insight.advisor.text import TOO_FAR, nothing_better
 from kohort.insight.advisor.weighing import GAIN_LEAST
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 from kohort.insight.report.answer import Cause, FirstScreen
 from kohort.insight.report.choices import changed, compared, legend, to_paste, to_set
 from kohort.insight.report.contents import GroupPage, Row

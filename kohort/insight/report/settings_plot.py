@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 from kohort.insight.report.answer import FirstScreen
 from kohort.insight.report.contents import Row
 from kohort.insight.report.labels import Dot, place

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kohort.formats.text import shown
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 from kohort.insight.report.markup import NBSP
 
 SECOND_MS: Final = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 from kohort.insight.report.contents import GroupPage
 from kohort.insight.report.markup import Markup
 from kohort.insight.report.scales import Times, Values

@@ -20,9 +20,8 @@ from pyspark.sql import DataFrame
 from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.tasks import Key
 from kohort.insight.advisor.text import nothing_better
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError, UsageError
+from kohort.insight.output import announce, counted
 from kohort.pipeline import options as common
 from kohort.pipeline.advising import (
     FAILED_SHOWN,

@@ -9,9 +9,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kohort.insight.broker_log.convert import convert_files
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
 from kohort.insight.errors import UsageError
+from kohort.insight.output import announce, counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

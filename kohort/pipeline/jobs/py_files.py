@@ -11,9 +11,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
 from kohort.insight.errors import UsageError
+from kohort.insight.output import announce, counted
 
 PACKAGES: Final = ("kohort", "construct")
 COMPILED: Final = {".c", ".pxd", ".pxi", ".pyc", ".so"}

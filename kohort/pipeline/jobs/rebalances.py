@@ -16,9 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import SparkSession
 
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
 from kohort.insight.errors import ReportedError
+from kohort.insight.output import announce, counted
 from kohort.pipeline import options as common
 from kohort.pipeline.continuous import RetryBudget, stop_on_signals
 from kohort.pipeline.events import Record

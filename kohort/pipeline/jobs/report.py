@@ -6,10 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
+from kohort.insight.output import announce, counted, write_whole
 from kohort.insight.report.page import render
-from kohort.insight.whole_file import write_whole
 from kohort.pipeline import options as common
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.faults import explained

@@ -10,8 +10,7 @@ import argparse
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
+from kohort.insight.output import announce, counted
 from kohort.pipeline import options as common
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.java import QUICK

@@ -17,8 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.insight.console import announce
-from kohort.insight.counting import counted
+from kohort.insight.output import announce, counted
 from kohort.pipeline.checkpoint import Checkpoint
 from kohort.pipeline.errors import DataLossError
 from kohort.pipeline.kafka import Kafka, Offsets, Topic, partition_ranges

@@ -7,7 +7,7 @@ rejected change starts again from the current tables.
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kohort.insight.console import announce
+from kohort.insight.output import announce
 from kohort.pipeline.errors import ConflictError
 
 TRIES: Final = 10

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from kohort.insight import event_rows
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.events import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained

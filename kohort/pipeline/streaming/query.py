@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.insight.console import announce
 from kohort.insight.errors import ReportedError
+from kohort.insight.output import announce
 from kohort.pipeline.batches import Batches
 from kohort.pipeline.checkpoint import Checkpoint, Claim, Files
 from kohort.pipeline.errors import DataLossError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.insight.counting import counted
+from kohort.insight.output import counted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.insight.whole_file import write_whole
+from kohort.insight.output import write_whole
 
 
 def test_a_page_replaces_the_one_before_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
