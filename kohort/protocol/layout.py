@@ -31,7 +31,6 @@ _FIXED: Final = {
     "int16": fixed(construct.Int16sb, "h"),
     "uint16": fixed(construct.Int16ub, "H"),
     "int32": fixed(construct.Int32sb, "i"),
-    "uint32": fixed(construct.Int32ub, "I"),
     "int64": fixed(construct.Int64sb, "q"),
     "float64": fixed(construct.Float64b, "d"),
     "uuid": fixed(construct.Bytes(16), "16s"),
