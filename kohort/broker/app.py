@@ -36,6 +36,7 @@ from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConf
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.requests.classic import ClassicRequests
+from kohort.broker.coordinator.requests.consumer import ConsumerRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
@@ -305,6 +306,11 @@ class Broker:
             topics=topics,
             groups=groups,
             classic_groups=ClassicRequests(groups.host),
+            consumer_groups=ConsumerRequests(
+                groups.host,
+                is_enabled="consumer" in self.config.group_coordinator_rebalance_protocols,
+                assignors=self.config.group_consumer_assignors,
+            ),
             transactions=transactions,
             users=self._users,
             history=self.history,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kohort.groups.classic.stored_value import GROUP_CODEC
+from kohort.groups.consumer.encoding import CONSUMER_CODEC
 from kohort.groups.kinds import GroupKind
 from kohort.groups.offsets.encoding import OFFSET_CODEC
 from kohort.groups.offsets.encoding import encode_key as encode_offset_key
@@ -22,10 +23,12 @@ from kohort.protocol.records.batch import SealedBatch, read_header
 from kohort.protocol.records.builder import encode_batch, make_batch
 from kohort.protocol.records.record import Record
 
-CODECS: Final[tuple[RecordCodec, ...]] = (OFFSET_CODEC, GROUP_CODEC)
+CODECS: Final[tuple[RecordCodec, ...]] = (OFFSET_CODEC, GROUP_CODEC, CONSUMER_CODEC)
 
 _BY_TYPE: Final[dict[type[Any], RecordCodec]] = {
-    record_type: codec for codec in CODECS for record_type in codec.record_types
+    record_type: codec
+    for codec in CODECS
+    for record_type in (*codec.record_types, *codec.tombstone_types)
 }
 _BY_KEY_VERSION: Final[dict[int, RecordCodec]] = {
     version: codec for codec in CODECS for version in codec.key_versions
@@ -33,10 +36,10 @@ _BY_KEY_VERSION: Final[dict[int, RecordCodec]] = {
 
 
 def types_of_kind(kind: GroupKind) -> tuple[type[Any], ...]:
-    """Return the classes of the records from which the membership of a kind of group is restored,
-    and of their tombstones.
+    """Return the classes of the records from which the membership of a kind of group is
+    restored.
     """
-    return tuple([cls for cls, codec in _BY_TYPE.items() if codec.kind is kind])
+    return tuple([cls for codec in CODECS if codec.kind is kind for cls in codec.record_types])
 
 
 def encode_key(record: DurableRecord) -> bytes:

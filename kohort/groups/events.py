@@ -47,6 +47,17 @@ class TriggerKind(Enum):
     STORE_FAILED = "store_failed"
     OVER_CAPACITY = "over_capacity"
     SIZE_REFUSED = "size_refused"
+    # Consumer groups only.
+    SUBSCRIPTION_CHANGED = "subscription_changed"
+    REGEX_RESOLVED = "regex_resolved"
+    ASSIGNOR_CHANGED = "assignor_changed"
+    TOPICS_CHANGED = "topics_changed"
+    REBALANCE_EXPIRED = "rebalance_expired"
+    """A member did not give up partitions in time."""
+    JOIN_EXPIRED = "join_expired"
+    """A classic member of a consumer group did not join again in time."""
+    UPGRADED = "upgraded"
+    DOWNGRADED = "downgraded"
 
 
 class RemovalReason(Enum):
@@ -215,6 +226,32 @@ class SyncAnswered(NamedTuple):
     member_id: str
 
 
+class TargetAssigned(NamedTuple):
+    """A new target assignment of a consumer group is durable, and members begin to move to it."""
+
+    epoch: int
+    """The group epoch that it was computed for."""
+    previous_epoch: int
+    assignor: str
+    computed_at_ms: int
+    """Wall-clock time."""
+    member_count: int
+
+
+class MemberReconciled(NamedTuple):
+    """A member of a consumer group has taken a step towards its target."""
+
+    member: MemberRef
+    epoch: int
+    state: str
+    """Name of `MemberState`: what it waits for."""
+    assigned_count: int
+    revoking: tuple[tuple[str, int], ...]
+    """Partitions that it has to give up, as topic names and numbers."""
+    gained: tuple[tuple[str, int], ...]
+    """Partitions that it has got with this step."""
+
+
 class RebalanceEnded(NamedTuple):
     """The rebalance is over. If STABLE, each member whose sync was parked gets its assignment
     now.
@@ -306,6 +343,8 @@ Event: TypeAlias = (
     | UnusedIdDropped
     | SyncReceived
     | SyncAnswered
+    | TargetAssigned
+    | MemberReconciled
     | RebalanceEnded
     | MemberRemoved
     | MemberReplaced

@@ -99,6 +99,7 @@ class Group:
     """A group. Requests to all kinds of groups are methods of this class."""
 
     __slots__ = (
+        "__weakref__",
         "_restorers",
         "config",
         "group_id",
@@ -275,21 +276,25 @@ class Group:
         membership. `earlier` are previous generations, for observers.
         """
         of_members: list[DurableRecord] = []
+        new_membership: NewMembership | None = None
         is_removed = False
         for record in records:
             assert record.group_id == self.group_id
             if isinstance(record, _OF_OFFSETS):
                 self.offsets.apply(record)
-            elif isinstance(record, GroupTombstone):
-                is_removed = True
+                continue
+            new = self._restorers.get(record.__class__)
+            if new is None:
+                is_removed = True  # A tombstone.
             else:
                 of_members.append(record)
-        if of_members:
-            self.membership = self._restorers[of_members[-1].__class__](self)
+                new_membership = new
+        if new_membership is not None:
+            self.membership = new_membership(self)
             self.membership.restore(of_members, now, earlier)
             self.membership.start(now)
-        else:
-            self.outbox.note(GroupRestored(0, None, None, {}, tuple(earlier)))
+            return
+        self.outbox.note(GroupRestored(0, None, None, {}, tuple(earlier)))
         if is_removed:
             self.end(now)
 

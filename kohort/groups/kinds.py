@@ -8,3 +8,5 @@ class GroupKind(Enum):
 
     CLASSIC = "classic"
     """Members choose a leader, which assigns: JoinGroup and SyncGroup."""
+    CONSUMER = "consumer"
+    """The broker assigns: ConsumerGroupHeartbeat (KIP-848)."""

@@ -21,7 +21,9 @@ class RecordCodec(NamedTuple):
     """The codec of a record class, and of its tombstone, which has the same key and no value."""
 
     record_types: tuple[type[Any], ...]
-    """The classes that it encodes; the functions take any of them."""
+    """The classes of records with a value."""
+    tombstone_types: tuple[type[Any], ...]
+    """The classes of records without one, which delete the key. The functions take all classes."""
     key_versions: tuple[int, ...]
     """The versions that its keys begin with, which are unique to it."""
     encode_key: Callable[[Any], bytes]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kohort.broker.config import BrokerConfig
+from kohort.broker.coordinator.consumer_settings import ConsumerGroupSettings
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.group_topics import GroupTopics
 from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.coordinator.requests.consumer import short_id
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment
@@ -28,6 +31,9 @@ from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
+from kohort.groups.consumer.membership import ConsumerMembership
+from kohort.groups.consumer.settings import MemberCount
+from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 
 
@@ -59,6 +65,21 @@ def make_groups(
         pending_ids_max=config.kohort_group_pending_ids_max,
         metadata_bytes_max=config.kohort_group_metadata_bytes_max,
     )
+
+    def new_classic(group: Group) -> ClassicMembership:
+        return ClassicMembership(
+            ClassicData(
+                group,
+                new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
+                partition_count=partition_count,
+                grown_since=topics.changes.grown_since,
+                unused_ids=unused_ids,
+                member_memory=member_memory,
+            )
+        )
+
+    consumer_members = MemberCount()
+    consumer_settings = ConsumerGroupSettings(config, consumer_members)
     unused_ids = UnusedIds()
     member_memory = MemberMemory(config.kohort_groups_metadata_bytes_max)
     host = GroupHost(
@@ -73,16 +94,15 @@ def make_groups(
         purgatory=purgatory,
         clock=environment.clock,
         new_membership={
-            GroupKind.CLASSIC: lambda group: ClassicMembership(
-                ClassicData(
-                    group,
-                    new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
-                    partition_count=partition_count,
-                    grown_since=topics.changes.grown_since,
-                    unused_ids=unused_ids,
-                    member_memory=member_memory,
-                )
-            )
+            GroupKind.CLASSIC: new_classic,
+            GroupKind.CONSUMER: lambda group: ConsumerMembership(
+                group,
+                GroupTopics(topics.catalog),
+                consumer_settings,
+                consumer_members,
+                new_classic=new_classic,
+                new_member_id=lambda: short_id(environment.new_uuid()),
+            ),
         },
         topic_id=topic_id,
         observers=observers,

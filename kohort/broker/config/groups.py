@@ -1,6 +1,37 @@
 """Settings of consumer groups and of the offsets that they commit."""
 
-from kohort.broker.config.settings import INT_MAX, Int, Long, Settings, setting
+from typing import Final
+
+from kohort.broker.config.settings import INT_MAX, Int, List, Long, Settings, String, setting
+
+PROTOCOLS: Final = ("classic", "consumer", "streams")
+"""Names that `group.coordinator.rebalance.protocols` may contain, as in Kafka."""
+
+ASSIGNORS: Final = ("uniform", "range")
+MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
+
+
+def protocols_problem(names: tuple[str, ...]) -> str | None:
+    """Return the error in a value of `group.coordinator.rebalance.protocols`, None if it is
+    valid.
+    """
+    if "classic" not in names or not set(names) <= set(PROTOCOLS):
+        return f"must be a list of {', '.join(PROTOCOLS)} that contains classic"
+    return None
+
+
+def assignors_problem(names: tuple[str, ...]) -> str | None:
+    """Return the error in a value of `group.consumer.assignors`, None if it is valid."""
+    if not names or not set(names) <= set(ASSIGNORS):
+        return f"must be a list of {', '.join(ASSIGNORS)}; assignors in Java are not supported"
+    return None
+
+
+def policy_problem(name: str) -> str | None:
+    """Return the error in a value of `group.consumer.migration.policy`, None if it is valid."""
+    if name.lower() not in MIGRATION_POLICIES:
+        return f"must be one of {', '.join(MIGRATION_POLICIES)}"
+    return None
 
 
 class GroupSettings(Settings):
@@ -54,4 +85,71 @@ class GroupSettings(Settings):
     )
     offsets_commit_timeout_ms: Int = setting(
         5000, at_least=1, doc="Longest wait for a commit to be stored before it fails."
+    )
+    group_coordinator_rebalance_protocols: List = setting(
+        ("classic", "consumer", "streams"),
+        check=protocols_problem,
+        doc="Protocols of groups. Without `consumer`, ConsumerGroupHeartbeat is answered with "
+        "UNSUPPORTED_VERSION. `streams` has no effect: Kohort has no streams groups yet.",
+    )
+    group_consumer_session_timeout_ms: Int = setting(
+        45_000,
+        at_least=1,
+        doc="A member of a consumer group (KIP-848) is removed after this long without a "
+        "heartbeat. A group's `consumer.session.timeout.ms` overrides it.",
+    )
+    group_consumer_min_session_timeout_ms: Int = setting(
+        45_000, at_least=1, doc="Smallest `consumer.session.timeout.ms` of a group."
+    )
+    group_consumer_max_session_timeout_ms: Int = setting(
+        60_000, at_least=1, doc="Largest `consumer.session.timeout.ms` of a group."
+    )
+    group_consumer_heartbeat_interval_ms: Int = setting(
+        5_000,
+        at_least=1,
+        doc="How often members of consumer groups send heartbeats at most. Few members are told "
+        "to send them more often, see `kohort.group.consumer.heartbeats.per.second`; a group's "
+        "`consumer.heartbeat.interval.ms` overrides both.",
+    )
+    group_consumer_min_heartbeat_interval_ms: Int = setting(
+        5_000, at_least=1, doc="Smallest `consumer.heartbeat.interval.ms` of a group."
+    )
+    group_consumer_max_heartbeat_interval_ms: Int = setting(
+        15_000, at_least=1, doc="Largest `consumer.heartbeat.interval.ms` of a group."
+    )
+    group_consumer_assignment_interval_ms: Int = setting(
+        1_000,
+        at_least=0,
+        doc="Least time between two assignments of a consumer group, so that members that join "
+        "together share one. A group's `consumer.assignment.interval.ms` overrides it.",
+    )
+    group_consumer_min_assignment_interval_ms: Int = setting(
+        0, at_least=0, doc="Smallest `consumer.assignment.interval.ms` of a group."
+    )
+    group_consumer_max_assignment_interval_ms: Int = setting(
+        15_000, at_least=0, doc="Largest `consumer.assignment.interval.ms` of a group."
+    )
+    group_consumer_max_size: Int = setting(
+        INT_MAX,
+        at_least=1,
+        doc="Maximum number of members of a consumer group; further ones get "
+        "GROUP_MAX_SIZE_REACHED.",
+    )
+    group_consumer_assignors: List = setting(
+        ASSIGNORS,
+        check=assignors_problem,
+        doc="Assignors of consumer groups; the first is used unless members ask for another.",
+    )
+    group_consumer_migration_policy: String = setting(
+        "bidirectional",
+        check=policy_problem,
+        doc="Whether groups with members change between the classic and the consumer protocol "
+        "when members with the other protocol join: `bidirectional`, `upgrade`, `downgrade` "
+        "or `disabled`.",
+    )
+    group_consumer_regex_refresh_interval_ms: Int = setting(
+        600_000,
+        at_least=10_000,
+        doc="How often the regular expressions of consumer groups are matched again if no topic "
+        "was created.",
     )

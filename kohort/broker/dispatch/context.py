@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
     from kohort.broker.coordinator.requests.classic import ClassicRequests
+    from kohort.broker.coordinator.requests.consumer import ConsumerRequests
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.security.client_quotas import ClientQuotas
@@ -53,6 +54,8 @@ class BrokerServices:
     groups: GroupCoordinator
     classic_groups: ClassicRequests
     """Requests that only groups of the classic protocol execute."""
+    consumer_groups: ConsumerRequests
+    """Requests that only groups of the consumer protocol execute."""
     transactions: Transactions
     """Transactional ids, and the partitions in their transactions."""
     node_id: int

@@ -88,6 +88,8 @@ SERVED: Final = {
     61: Served("DescribeProducers", "0", "describe_producers"),
     65: Served("DescribeTransactions", "0", "describe_transactions"),
     66: Served("ListTransactions", "0-2", "list_transactions"),
+    68: Served("ConsumerGroupHeartbeat", "0-1", "consumer_group_heartbeat"),
+    69: Served("ConsumerGroupDescribe", "0-1", "consumer_group_describe"),
     74: Served("ListConfigResources", "0-1", "list_config_resources"),
     75: Served("DescribeTopicPartitions", "0", "describe_topic_partitions"),
 }

@@ -21,6 +21,8 @@ class Catalog:
         self._by_collision_key: dict[str, set[str]] = {}
         self.partition_count = 0
         """Partitions of all topics together."""
+        self.version = 0
+        """Grows whenever a topic is added, removed or gets partitions."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -35,6 +37,7 @@ class Catalog:
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_collision_key.setdefault(collision_key(topic.name), set()).add(topic.name)
         self.partition_count += len(topic.partitions)
+        self.version += 1
 
     def remove(self, topic: Topic) -> None:
         """Remove a topic."""
@@ -44,11 +47,13 @@ class Catalog:
         if not names:
             del self._by_collision_key[collision_key(topic.name)]
         self.partition_count -= len(topic.partitions)
+        self.version += 1
 
     def extend(self, topic: Topic, partitions: list[Partition]) -> None:
         """Add partitions to a topic."""
         topic.partitions.extend(partitions)
         self.partition_count += len(partitions)
+        self.version += 1
 
     def check_new_name(self, name: str) -> None:
         """Raise KafkaError if no new topic can have this name."""

@@ -52,13 +52,15 @@ UNUSED_IDS: Final = "unused_ids"
 class ClassicMembership:
     """See the module docstring; the state is in `data`."""
 
-    __slots__ = ("data", "roster")
+    __slots__ = ("data", "rebalances_because", "roster")
 
     kind = GroupKind.CLASSIC
 
     def __init__(self, data: ClassicData) -> None:
         self.data = data
         self.roster = data.roster
+        self.rebalances_because: Trigger | None = None
+        """Why a rebalance begins when the membership starts; None if none does."""
 
     # Requests of the classic protocol.
 
@@ -196,8 +198,11 @@ class ClassicMembership:
         """Start all sessions; rebalance if there are more members than the settings allow now."""
         self.data.start_sessions(now.ms)
         if len(self.roster) > self.data.config.max_size:
-            rebalance.begin(self.data, Trigger(TriggerKind.OVER_CAPACITY), now)
+            self.rebalances_because = Trigger(TriggerKind.OVER_CAPACITY)
+        if self.rebalances_because is not None:
+            rebalance.begin(self.data, self.rebalances_because, now)
             rebalance.proceed(self.data, now)
+            self.rebalances_because = None
 
     def tombstones(self) -> tuple[DurableRecord, ...]:
         return (GroupTombstone(self.data.group_id),)

@@ -208,7 +208,8 @@ def _check_unique(group_id: str, ids: list[str]) -> None:
 
 
 GROUP_CODEC: Final = RecordCodec(
-    record_types=(GroupRecord, GroupTombstone),
+    record_types=(GroupRecord,),
+    tombstone_types=(GroupTombstone,),
     key_versions=(_KEY_VERSION,),
     encode_key=_encode_key,
     encode_value=_encode_value,

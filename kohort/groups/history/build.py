@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 from kohort.groups.events import MemberRef
 from kohort.groups.history.awaited_members import leader_change, waited_for
+from kohort.groups.history.consumers import CONSUMER_MODE, ConsumerFacts
+from kohort.groups.history.consumers import waited_for as wait_of_consumers
 from kohort.groups.history.facts import Cause, Departure, RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
 from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
@@ -117,8 +119,21 @@ class _Builder:
         yield from self._find_link()
         yield from self._list_members()
         yield
-        self._waited_for = waited_for(self.facts, self.until_ms)
+        self._waited_for = self._find_wait()
         yield
+
+    def _find_wait(self) -> WaitedFor:
+        facts = self.facts
+        if facts.consumers is None:
+            return waited_for(facts, self.until_ms)
+        end_ms = self.until_ms if facts.finished_ms is None else facts.finished_ms
+        return wait_of_consumers(
+            facts.consumers,
+            (row.member.member_id for row in self._rows if row.gone is None),
+            facts.began.ms,
+            end_ms,
+            is_over=facts.outcome is not None,
+        )
 
     def let_go(self) -> Iterator[None]:
         """Release large data; called once there is a record."""
@@ -135,6 +150,8 @@ class _Builder:
             members: tuple[MemberRef, ...] = ()
         elif facts.join_phase is not None:
             members = facts.join_phase.members
+        elif facts.consumers is not None:
+            members = self._find_consumers(facts.consumers)
         else:
             members = yield from self._find_those_to_come()
         protocol = None if facts.join_phase is None else facts.join_phase.protocol_name
@@ -189,6 +206,13 @@ class _Builder:
             if count % FEW == 0:
                 yield
         return tuple(found.values())
+
+    def _find_consumers(self, consumers: ConsumerFacts) -> tuple[MemberRef, ...]:
+        """Return the members that are left of those before, and those that have come."""
+        found = {member.member_id: member for member in self.facts.started.members}
+        found |= {member_id: row.member for member_id, row in consumers.members.items()}
+        gone = self.facts.gone
+        return tuple([member for member_id, member in found.items() if member_id not in gone])
 
     def _owns(self, member_id: str, protocol: str | None) -> bool:
         join = self.facts.joins.get(member_id)
@@ -251,6 +275,9 @@ class _Builder:
 
     def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
         member_id = row.member.member_id
+        if self.facts.consumers is not None:
+            self._measure_consumer(row, self.facts.consumers)
+            return
         join = self.facts.joins.get(member_id)
         if join is None:
             return
@@ -275,6 +302,16 @@ class _Builder:
             row.stopped_open = answered_ms is None
         self._open_count += row.stopped_open
         if not row.is_new and row.stopped_ms:
+            self._stopped_count += 1
+            self._stopped_total_ms += row.stopped_ms
+            self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
+
+    def _measure_consumer(self, row: _Row, consumers: ConsumerFacts) -> None:
+        """Measure how long the partitions that a consumer gained had no owner."""
+        row.mode = CONSUMER_MODE
+        removed_ms = min([gone.at_ms for gone in self.facts.gone.values()], default=None)
+        row.stopped_ms = consumers.stopped_ms(row.member.member_id, removed_ms)
+        if row.stopped_ms:
             self._stopped_count += 1
             self._stopped_total_ms += row.stopped_ms
             self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
@@ -354,6 +391,14 @@ class _Builder:
             if gone.text:
                 stated["reason_text"] = cut_id(gone.text)
         joined_ms = None if join is None else join[0]
+        told_ms = facts.told.get(member_id)
+        answered_ms = self._answered_ms(member_id)
+        partitions = self._moves.listed(member_id)
+        if facts.consumers is not None:
+            progress = facts.consumers.members.get(member_id)
+            told_ms = None if progress is None else progress.told_ms
+            answered_ms = None if progress is None else progress.completed_ms
+            partitions = facts.consumers.partitions(member_id)
         is_answered = join is not None and facts.join_phase is not None and self._is_in(row)
         return MemberTimeline(
             member_id=cut_id(member_id),
@@ -361,11 +406,11 @@ class _Builder:
             client_id=cut_id(row.member.client_id),
             host=cut_id(row.member.client_host),
             role=self._role_of(row),
-            told_ms=self._after(facts.told.get(member_id)),
+            told_ms=self._after(told_ms),
             join_received_ms=self._after(joined_ms),
             join_answered_ms=self._after(facts.join_phase_ms) if is_answered else None,
             sync_received_ms=self._after(facts.syncs.get(member_id)),
-            sync_answered_ms=self._after(self._answered_ms(member_id)),
+            sync_answered_ms=self._after(answered_ms),
             fate=fate,
             fate_ms=None if gone is None else self._after(gone.at_ms),
             replaced_by=None if gone is None else cut_or_none(gone.replaced_by),
@@ -374,7 +419,7 @@ class _Builder:
             stopped_open=row.stopped_open,
             session_timeout_ms=None if join is None else join[1].session_timeout_ms,
             rebalance_timeout_ms=None if join is None else join[1].rebalance_timeout_ms,
-            partitions=self._moves.listed(member_id),
+            partitions=partitions,
             **stated,
         )
 
@@ -417,7 +462,7 @@ class _Builder:
             waited_for=self._waited_for,
             outcome=facts.outcome or RebalanceOutcome.RUNNING,
             error=facts.error.name if facts.error else None,
-            protocol=None if join_phase is None else cut_or_none(join_phase.protocol_name),
+            protocol=self._protocol(),
             leader=None if join_phase is None else cut_or_none(join_phase.leader),
             leader_changed=change is not None,
             leader_change=change,
@@ -436,16 +481,24 @@ class _Builder:
             members_dropped=len(self._rows) - len(self._listed) + facts.gone_dropped,
         )
 
+    def _protocol(self) -> str | None:
+        facts = self.facts
+        if facts.consumers is not None:
+            return cut_or_none(facts.consumers.assignor)
+        return None if facts.join_phase is None else cut_or_none(facts.join_phase.protocol_name)
+
     def _timeline(self) -> Timeline:
         facts = self.facts
         join_phase = facts.join_phase
-        is_durable = facts.outcome is RebalanceOutcome.STABLE
+        durable_ms = facts.finished_ms if facts.outcome is RebalanceOutcome.STABLE else None
+        if facts.consumers is not None:
+            durable_ms = facts.consumers.assigned_ms
         return Timeline(
             extensions_ms=tuple(at_ms - facts.began.ms for at_ms in facts.extensions_ms),
             stalled_ms=tuple(at_ms - facts.began.ms for at_ms in facts.stalled_ms),
             join_phase_ms=None if join_phase is None else self._after(facts.join_phase_ms),
             join_phase_end=None if join_phase is None else join_phase.end.value,
             leader_synced_ms=self._after(facts.leader_synced_ms),
-            durable_ms=self._after(facts.finished_ms) if is_durable else None,
+            durable_ms=self._after(durable_ms),
             finished_ms=self._after(facts.finished_ms),
         )

@@ -15,6 +15,7 @@ from kohort.groups.events import (
     RebalanceStarted,
     Trigger,
 )
+from kohort.groups.history.consumers import ConsumerFacts
 from kohort.groups.history.limits import (
     CAUSES_LISTED,
     EXTENSIONS_LISTED,
@@ -126,6 +127,8 @@ class RebalanceFacts:
     """Commits that were fenced since the previous rebalance."""
     protocol_type: str | None = None
     after: Holdings | None = None
+    consumers: ConsumerFacts | None = None
+    """What only rebalances of consumer groups have; None for others."""
 
     @property
     def is_collecting(self) -> bool:
@@ -193,6 +196,7 @@ def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
         syncs=facts.syncs.copy(),
         late_answers=facts.late_answers.copy(),
         awaits=facts.awaits.copy(),
+        consumers=None if facts.consumers is None else facts.consumers.copy(),
     )
 
 

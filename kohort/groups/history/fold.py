@@ -20,6 +20,7 @@ from kohort.groups.events import (
     JoinPhaseStalled,
     JoinReceived,
     MemberFenced,
+    MemberReconciled,
     MemberRef,
     MemberRefused,
     MemberRemoved,
@@ -32,12 +33,15 @@ from kohort.groups.events import (
     RemovalReason,
     SyncAnswered,
     SyncReceived,
+    TargetAssigned,
     UnusedIdDropped,
 )
+from kohort.groups.history.consumers import ConsumerFacts
 from kohort.groups.history.facts import Awaited, Cause, Departure, Holdings, RebalanceFacts
 from kohort.groups.history.limits import AVOIDED_HELD
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
-from kohort.groups.requests import Now
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import CONSUMER, Now
 from kohort.groups.states import EMPTY
 
 SETTLE_MS: Final = 10_000
@@ -165,6 +169,9 @@ class GroupFold:
             previous=self._last_rebalance,
         )
         facts.protocol_type = self.protocol_type
+        if event.kind is GroupKind.CONSUMER:
+            facts.consumers = ConsumerFacts()
+            facts.protocol_type = self.protocol_type = CONSUMER
         facts.fenced_commits, self._fenced_commits = self._fenced_commits, 0
         self._last_rebalance = self.sequence
         for departure in self._departed:
@@ -295,6 +302,20 @@ class GroupFold:
             if not facts.awaits:
                 self._close()
 
+    # Consumer groups.
+
+    def _on_target(self, event: TargetAssigned, now: Now) -> None:
+        self.generation = event.epoch
+        facts = self.open
+        if facts is not None and facts.consumers is not None:
+            facts.generation = event.epoch
+            facts.consumers.assign(event, now.ms)
+
+    def _on_reconciled(self, event: MemberReconciled, now: Now) -> None:
+        facts = self.open
+        if facts is not None and facts.consumers is not None:
+            facts.consumers.move(event, now.ms)
+
     # Departures.
 
     def _on_removed(self, event: MemberRemoved, now: Now) -> None:
@@ -365,6 +386,8 @@ class GroupFold:
         MemberReplaced: _on_replaced,
         MemberFenced: _on_fenced,
         MemberRefused: _on_refused,
+        TargetAssigned: _on_target,
+        MemberReconciled: _on_reconciled,
     }
     """The handler of each class of event: a chain of comparisons would cost more than the work
     itself."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from kohort.formats.text import counted, duration, listed, shown, utc_time
 from kohort.groups.events import JoinPhaseEnd, TriggerKind
+from kohort.groups.history.consumers import CONSUMER_MODE
 from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
@@ -74,7 +75,11 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
     if stopped.member_count:
         up_to = "up to " if stopped.member_count > 1 else ""
         who = counted(stopped.member_count, "member")
-        yield f"{who} stopped for {up_to}{duration(stopped.longest_ms)}"
+        stop = f"for {up_to}{duration(stopped.longest_ms)}"
+        is_consumers = any(member.mode == CONSUMER_MODE for member in record.members)
+        yield (
+            f"partitions of {who} had no owner {stop}" if is_consumers else f"{who} stopped {stop}"
+        )
     waited = _waited(record)
     if waited:
         is_running = record.outcome is RebalanceOutcome.RUNNING
@@ -96,22 +101,29 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
 
 def _waited(record: RebalanceRecord) -> str:
     waited = record.waited_for
-    time = duration(waited.ms)
-    match waited.phase:
-        case "join" if waited.member_ids:
-            ids = waited.member_ids
-            noun = "member" if len(ids) == 1 else "members"
-            return f"{time} for {noun} {listed(ids)}{_end_of_wait(record)}"
-        case "join":
-            return f"{time} for a member that got an id and did not use it"
-        case "initial_delay":
-            return f"{time} for more members, as the first rebalance of a group does"
-        case "sync":
-            return f"{time} for the assignment by its leader {listed(waited.member_ids)}"
-        case "store":
-            return f"{time} for the assignment to be stored"
-        case _:
-            return ""
+    if waited.phase == "join" and not waited.member_ids:
+        what = "for a member that got an id and did not use it"
+    else:
+        what = _WAITS.get(waited.phase or "", "")
+    if not what:
+        return ""
+    noun = "member" if len(waited.member_ids) == 1 else "members"
+    text = what.format(
+        members=f"{noun} {listed(waited.member_ids)}", leader=listed(waited.member_ids)
+    )
+    end = _end_of_wait(record) if waited.phase == "join" and waited.member_ids else ""
+    return f"{duration(waited.ms)} {text}{end}"
+
+
+_WAITS: Final = {
+    "join": "for {members}",
+    "initial_delay": "for more members, as the first rebalance of a group does",
+    "sync": "for the assignment by its leader {leader}",
+    "store": "for the assignment to be stored",
+    "assign": "for the end of the assignment interval",
+    "revoke": "for {members} to give up partitions",
+    "tell": "for the next heartbeat of {members}",
+}
 
 
 _ENDS: Final = {

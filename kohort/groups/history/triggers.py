@@ -12,6 +12,10 @@ _SOURCES: Final = {ReasonSource.TAG: "tag", ReasonSource.INFERRED: "text", Reaso
 
 _LEAVING: Final = frozenset({TriggerKind.MEMBER_LEFT, TriggerKind.REMOVED_BY_ADMIN})
 
+_OVERDUE: Final = frozenset(
+    {TriggerKind.SYNC_EXPIRED, TriggerKind.JOIN_EXPIRED, TriggerKind.REBALANCE_EXPIRED}
+)
+
 
 def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
     """Make the record of a cause; `began_ms` (monotonic) is the start of the rebalance, for a
@@ -40,7 +44,7 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
         removed=cut_ids(trigger.removed),
         removed_count=len(trigger.removed),
         session_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SESSION_EXPIRED else None,
-        rebalance_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SYNC_EXPIRED else None,
+        rebalance_timeout_ms=timeout_ms if trigger.kind in _OVERDUE else None,
         error=trigger.error.name if trigger.error else None,
         detail=None if is_leaving else cut_text(trigger.detail),
         silent_ms=trigger.silent_ms,

@@ -10,6 +10,14 @@ Json = dict[str, Any]
 
 _MEMBERS_SHOWN: Final = 10
 
+_TO_DO: Final = {
+    "join": " to join again",
+    "sync": " to fetch the assignment",
+    "revoke": " to give up partitions",
+    "tell": " to send a heartbeat and learn of the assignment",
+    "give": " to send a heartbeat and get partitions that are free",
+}
+
 
 def waiting_lines(answer: Json, clock_text: ClockText) -> Iterator[str]:
     """Yield a summary line; then one line for each of the members, as far as they fit."""
@@ -33,6 +41,8 @@ def waited_for(waiting: Json) -> str:
         return "for more members, as the first rebalance of a group does"
     if phase == "store":
         return "for the assignment to be stored"
+    if phase == "assign" and not waiting["member_count"]:
+        return "for the end of the assignment interval"
     whom = []
     members = waiting.get("members", [])
     if waiting["member_count"] == 1 and len(members) == 1:
@@ -44,7 +54,7 @@ def waited_for(waiting: Json) -> str:
         whom.append(f"{ids} that got an id and has not come back with it")
     text = f"for {' and '.join(whom)}" if whom else "for its turn"
     if waiting["member_count"]:
-        text += {"join": " to join again", "sync": " to fetch the assignment"}.get(phase, "")
+        text += _TO_DO.get(phase, "")
     if phase == "assign":
         text += " to hand in or fetch the assignment"
     return text

@@ -60,6 +60,16 @@ _HAPPENED: Final = {
     TriggerKind.STORE_FAILED: "the assignment could not be stored ({error})",
     TriggerKind.OVER_CAPACITY: "it was loaded with more members than group.max.size allows",
     TriggerKind.SIZE_REFUSED: "{who} was turned away from a full group",
+    TriggerKind.SUBSCRIPTION_CHANGED: "{who} changed its subscription",
+    TriggerKind.REGEX_RESOLVED: "a regular expression matches other topics than before",
+    TriggerKind.ASSIGNOR_CHANGED: "{who} changed the group's assignor from {old} to {new}",
+    TriggerKind.TOPICS_CHANGED: "topics of the group were created, deleted or got partitions",
+    TriggerKind.REBALANCE_EXPIRED: (
+        "{who} did not give up partitions within its rebalance timeout{rebalance}"
+    ),
+    TriggerKind.JOIN_EXPIRED: ("{who} did not join again within its rebalance timeout{rebalance}"),
+    TriggerKind.UPGRADED: "{who} joined, which made it a consumer group",
+    TriggerKind.DOWNGRADED: "its last consumer, {who}, left, which made it a classic group",
 }
 
 
@@ -84,6 +94,8 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
         session=_of(trigger.session_timeout_ms),
         rebalance=_of(trigger.rebalance_timeout_ms),
         error=trigger.error,
+        old=listed(trigger.old_protocols),
+        new=listed(trigger.new_protocols),
     )
     if trigger.detail:
         text += f", {shown(trigger.detail)}"

@@ -105,7 +105,8 @@ def decode(
 
 
 OFFSET_CODEC: Final = RecordCodec(
-    record_types=(OffsetRecord, PendingOffset, OffsetTombstone),
+    record_types=(OffsetRecord, PendingOffset),
+    tombstone_types=(OffsetTombstone,),
     key_versions=(0, _KEY_VERSION),
     encode_key=encode_key,
     encode_value=_encode_value_or_null,

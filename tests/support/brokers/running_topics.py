@@ -103,6 +103,7 @@ def context(topics: TopicManager, request: object, version: int | None = None) -
         topics=topics,
         groups=cast("Any", None),
         classic_groups=cast("Any", None),
+        consumer_groups=cast("Any", None),
         transactions=cast("Any", None),
         node_id=NODE_ID,
         cluster_id=topics.cluster_id,

@@ -61,7 +61,8 @@ def _decode(key: bytes, value: bytes | None, headers: RecordHeaders) -> DurableR
 
 
 CODEC = RecordCodec(
-    record_types=(RotaRecord, RotaTombstone),
+    record_types=(RotaRecord,),
+    tombstone_types=(RotaTombstone,),
     key_versions=(99,),
     encode_key=lambda record: b"\0\x63" + record.group_id.encode(),
     encode_value=_encode_value,
@@ -72,7 +73,7 @@ CODEC = RecordCodec(
 
 @pytest.fixture
 def rota_codec(monkeypatch: pytest.MonkeyPatch) -> None:
-    for record_type in CODEC.record_types:
+    for record_type in (*CODEC.record_types, *CODEC.tombstone_types):
         monkeypatch.setitem(encoding._BY_TYPE, record_type, CODEC)
     monkeypatch.setitem(encoding._BY_KEY_VERSION, 99, CODEC)
 

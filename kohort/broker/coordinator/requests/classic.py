@@ -12,10 +12,12 @@ from typing import Final
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import GroupHost
+from kohort.broker.coordinator.requests.consumer import consumer_membership
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.join import check_request
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
 from kohort.groups.classic.membership import ClassicMembership
+from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import (
@@ -62,9 +64,14 @@ class ClassicRequests:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         group = actor.group
         membership = group.membership
-        if not isinstance(membership, ClassicMembership):
+        if isinstance(membership, ClassicMembership):
+            error = membership.heartbeat(member_id, instance_id, generation, host.monotonic_ms())
+        elif isinstance(membership, ConsumerMembership):
+            error = membership.heartbeat_of_classic(
+                member_id, instance_id, generation, host.monotonic_ms()
+            )
+        else:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = membership.heartbeat(member_id, instance_id, generation, host.monotonic_ms())
         if group.outbox.has_ready_effects:
             actor.apply_ready_effects()
         return error
@@ -77,6 +84,12 @@ class ClassicRequests:
         if error:
             ticket.set_result(JoinResult(error, member_id))
             return ticket
+        consumers = consumer_membership(self._host, group_id)
+        if consumers is not None and consumers.is_empty:
+            self._host.submit(group_id, Command(self._begin_classic, is_exclusive=True))
+        elif consumers is not None:
+            self._host.submit(group_id, _join_consumers(request, ticket))
+            return ticket
         command = Command(
             lambda group, now: self._join(group, request, ticket, now),
             ticket,
@@ -88,6 +101,18 @@ class ClassicRequests:
         if not member_id:
             self._drop_excess_ids(group_id)
         return ticket
+
+    def _begin_classic(self, group: Group, now: Now) -> None:
+        """Give an empty consumer group a classic membership, whose generations go on from its
+        epoch.
+        """
+        del now
+        membership = group.membership
+        if isinstance(membership, ConsumerMembership) and membership.is_empty:
+            classic = self._host.new_membership[GroupKind.CLASSIC](group)
+            assert isinstance(classic, ClassicMembership)
+            classic.data.generation = membership.data.epoch
+            group.convert(classic, ())
 
     def _drop_excess_ids(self, group_id: str) -> None:
         """Drop the oldest unused ids of all groups if they need too much memory. To be called after
@@ -109,7 +134,8 @@ class ClassicRequests:
         if isinstance(membership, ClassicMembership):
             membership.join(request, ticket, now)
         else:
-            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            # It has become a consumer group since the join was queued; the client joins again.
+            error = ErrorCode.REBALANCE_IN_PROGRESS
             group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
     def sync(self, group_id: str, request: SyncRequest) -> Deferred[SyncResult]:
@@ -133,7 +159,7 @@ class ClassicRequests:
 
         def step(group: Group, now: Now) -> None:
             membership = group.membership
-            if isinstance(membership, ClassicMembership):
+            if isinstance(membership, (ClassicMembership, ConsumerMembership)):
                 membership.sync(request, ticket, now)
             else:
                 group.outbox.reply(ticket, _NO_MEMBER_TO_SYNC)
@@ -148,6 +174,9 @@ class ClassicRequests:
             ticket.set_result(LeaveResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         no_members = LeaveResult(entries=(_UNKNOWN,) * len(entries))
+        if consumer_membership(self._host, group_id) is not None:
+            self._host.submit(group_id, _leave_consumers(entries, ticket, no_members))
+            return ticket
         is_few = len(entries) <= ENTRIES_PER_STEP
         leave = ClassicMembership.leave if is_few else ClassicMembership.leave_steps
 
@@ -161,6 +190,36 @@ class ClassicRequests:
         command = Command(step, ticket, answer_absent=no_members, is_exclusive=not is_few)
         self._host.submit(group_id, command)
         return ticket
+
+
+def _join_consumers(request: JoinRequest, ticket: Deferred[JoinResult]) -> Command:
+    """Return the command for a JoinGroup to a consumer group with members."""
+
+    def step(group: Group, now: Now) -> Steps[None] | None:
+        membership = group.membership
+        if isinstance(membership, ConsumerMembership):
+            return membership.join(request, ticket, now)
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+        group.outbox.reply(ticket, JoinResult(error, request.member_id))
+        return None
+
+    absent = JoinResult(_UNKNOWN, request.member_id)
+    return Command(step, ticket, answer_absent=absent, is_exclusive=True)
+
+
+def _leave_consumers(
+    entries: Sequence[LeaveEntry], ticket: Deferred[LeaveResult], no_members: LeaveResult
+) -> Command:
+    """Return the command for a LeaveGroup of members of a consumer group."""
+
+    def step(group: Group, now: Now) -> None:
+        membership = group.membership
+        if isinstance(membership, ClassicMembership | ConsumerMembership):
+            membership.leave(entries, ticket, now)
+        else:
+            group.outbox.reply(ticket, no_members)
+
+    return Command(step, ticket, answer_absent=no_members, is_exclusive=True)
 
 
 def _drop_id(member_id: str, group: Group, now: Now) -> None:

@@ -1,0 +1,123 @@
+"""The heartbeat of consumer groups (KIP-848)."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Sequence
+
+from kohort.broker.coordinator.command import Command
+from kohort.broker.coordinator.host import GroupHost
+from kohort.broker.runtime.deferred import Deferred
+from kohort.groups.consumer.membership import ConsumerMembership
+from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.validation import Rejected, check_request
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import Now, Ticket
+from kohort.groups.steps import Steps
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+
+def consumer_membership(host: GroupHost, group_id: str) -> ConsumerMembership | None:
+    """Return the membership of a consumer group, for reading; None if the group is of another kind,
+    has no membership, or does not exist.
+    """
+    group = host.group(group_id)
+    membership = None if group is None else group.membership
+    return membership if isinstance(membership, ConsumerMembership) else None
+
+
+def short_id(number: uuid.UUID) -> str:
+    """Return a member id: a random number in base64, as Kafka makes them."""
+    return base64.urlsafe_b64encode(number.bytes).rstrip(b"=").decode()
+
+
+class ConsumerRequests:
+    """Executes the requests; a returned ticket is answered later."""
+
+    def __init__(self, host: GroupHost, *, is_enabled: bool, assignors: Sequence[str]) -> None:
+        self._host = host
+        self._assignors = assignors
+        self.is_enabled = is_enabled
+        """Whether `group.coordinator.rebalance.protocols` contains `consumer`."""
+
+    def heartbeat(
+        self, group_id: str, request: HeartbeatRequest, may_describe: Callable[[str], bool]
+    ) -> HeartbeatResult | Deferred[HeartbeatResult]:
+        """Execute a ConsumerGroupHeartbeat.
+
+        Args:
+            group_id: the group.
+            request: `member_id` is the client's, or was created for it.
+            may_describe: whether the client may describe a topic. Regular expressions that are
+                resolved because of this request match only such topics.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE.
+        """
+        host = self._host
+        try:
+            check_request(group_id, request, self._assignors)
+        except Rejected as rejected:
+            return rejected.result
+        if host.is_closed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        membership = consumer_membership(host, group_id)
+        if membership is not None:
+            actor = host.actor(group_id)
+            if actor is not None and not actor.is_available:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            result = membership.answer_at_once(request, host.monotonic_ms())
+            if result is not None:
+                if actor is not None and membership.data.outbox.has_ready_effects:
+                    actor.apply_ready_effects()
+                return result
+        ticket: Deferred[HeartbeatResult] = Deferred()
+        command = Command(
+            lambda group, now: _heartbeat(host, group, request, ticket, now),
+            ticket,
+            answer_absent=_not_found(group_id),
+            creates_group=request.epoch == 0,
+            is_exclusive=True,
+        )
+        host.submit(group_id, command)
+        if request.topic_regex or (
+            membership is not None and membership.needs_resolution(host.monotonic_ms())
+        ):
+            host.submit(group_id, _resolution(may_describe))
+        return ticket
+
+
+def _not_found(group_id: str) -> HeartbeatResult:
+    return HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+
+def _heartbeat(
+    host: GroupHost, group: Group, request: HeartbeatRequest, ticket: Ticket, now: Now
+) -> Steps[None] | None:
+    membership = group.membership
+    if isinstance(membership, ConsumerMembership) and not group.is_dead:
+        return membership.heartbeat(request, ticket, now)
+    if request.epoch != 0 or group.is_dead:
+        group.outbox.reply(ticket, _not_found(group.group_id))
+        return None
+    if membership is None or membership.kind is GroupKind.CLASSIC:
+        new = host.new_membership[GroupKind.CONSUMER](group)
+        assert isinstance(new, ConsumerMembership)
+        return new.heartbeat(request, ticket, now, begins=group)
+    message = f"Group {group.group_id} is not a consumer group."
+    group.outbox.reply(ticket, HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, message))
+    return None
+
+
+def _resolution(may_describe: Callable[[str], bool]) -> Command:
+    """Return a command that resolves the expressions of a group if that is due."""
+
+    def step(group: Group, now: Now) -> Steps[None] | None:
+        membership = group.membership
+        if isinstance(membership, ConsumerMembership) and membership.needs_resolution(now.ms):
+            return membership.resolve(may_describe, now)
+        return None
+
+    return Command(step, is_exclusive=True)

@@ -1,0 +1,146 @@
+"""ConsumerGroupDescribe (key 69): state and members of consumer groups (KIP-848).
+
+v0-1. v1 tells members of the classic protocol from others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.broker.coordinator.requests.consumer import consumer_membership
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
+from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.member import Member, Partition, by_topic
+from kohort.groups.consumer.membership import ConsumerMembership
+from kohort.groups.steps import FEW, Steps
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    TopicPartitions,
+)
+from kohort.protocol.messages.consumer_group_describe import Member as DescribedMember
+
+_CLASSIC: Final = 0
+_CONSUMER: Final = 1
+
+
+@handles(
+    ConsumerGroupDescribeRequest,
+    versions="0-1",
+    on_error=OnError(
+        ErrorTemplate(response="groups", request="group_ids", copied={"group_id": ITSELF})
+    ),
+)
+def consumer_group_describe(
+    ctx: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Steps[ConsumerGroupDescribeResponse]:
+    """Describe each group, in the order of the request."""
+    check_repeats(request.group_ids)
+    response = ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[])
+    for group_id in request.group_ids:
+        group = yield from _describe(ctx, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = group_operations(ctx, group_id)
+        response.groups.append(group)
+        yield
+    return response
+
+
+def _describe(ctx: RequestContext, group_id: str) -> Steps[DescribedGroup]:
+    if not ctx.broker.consumer_groups.is_enabled:
+        return _error(group_id, ErrorCode.UNSUPPORTED_VERSION)
+    groups = ctx.broker.groups
+    error = ErrorCode.INVALID_GROUP_ID
+    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif group_id:
+        error = groups.read_error(group_id)
+    if error:
+        return _error(group_id, error)
+    membership = consumer_membership(groups.host, group_id)
+    if membership is None:
+        is_absent = groups.host.living_group(group_id) is None
+        problem = "not found" if is_absent else "is not a consumer group"
+        return _error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
+    if not all(
+        ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        for name in membership.subscribed_topics()
+    ):
+        return _error(
+            group_id,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The described group uses topics that the client is not authorized to describe.",
+        )
+    return (yield from _with_members(membership))
+
+
+def _error(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+        authorized_operations=NOT_COMPUTED,
+    )
+
+
+def _with_members(membership: ConsumerMembership) -> Steps[DescribedGroup]:
+    description = membership.describe()
+    data = membership.data
+    members: list[DescribedMember] = []
+    for number, member in enumerate(list(data.members.values())):
+        members.append(_member(data, member))
+        if number % FEW == 0:
+            yield
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        group_id=description.group_id,
+        group_state=description.state,
+        group_epoch=data.epoch,
+        assignment_epoch=data.target_epoch,
+        assignor_name=description.assignor or "",
+        members=members,
+        authorized_operations=NOT_COMPUTED,
+    )
+
+
+def _member(data: ConsumerData, member: Member) -> DescribedMember:
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(data, (*member.assigned, *member.pending)),
+        target_assignment=_assignment(data, data.target(member.member_id)),
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(data: ConsumerData, partitions: Iterable[Partition]) -> Assignment:
+    """Return partitions with the names of their topics; those of deleted topics are left out."""
+    assignment = Assignment(topic_partitions=[])
+    for topic_id, numbers in by_topic(partitions).items():
+        name = data.topics.name_of(topic_id)
+        if name is not None:
+            assignment.topic_partitions.append(
+                TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(numbers))
+            )
+    return assignment

@@ -1,0 +1,1 @@
+"""Consumer groups (KIP-848): the broker assigns, and each member reconciles on its own."""

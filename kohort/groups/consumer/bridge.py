@@ -1,0 +1,225 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup and Heartbeat.
+
+Such a member states its subscription and what it owns when it joins, and joins again when a
+heartbeat asks it to. There is no leader: each gets its assignment from the broker when it syncs.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kohort.groups.consumer import epochs, sessions
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.describe import encode_share
+from kohort.groups.consumer.draft import Draft
+from kohort.groups.consumer.heartbeat import move_on, replace
+from kohort.groups.consumer.member import NOTHING, Member, MemberState, Partition
+from kohort.groups.consumer.records import ClassicPart
+from kohort.groups.consumer.settings import Topics
+from kohort.groups.effects import Schedule, TimerKey
+from kohort.groups.events import RebalanceAvoided, Trigger, TriggerKind
+from kohort.groups.requests import (
+    CONSUMER,
+    JoinRequest,
+    JoinResult,
+    Now,
+    SyncRequest,
+    SyncResult,
+)
+from kohort.groups.steps import Steps
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import NO_ERROR, DecodeError, ErrorCode
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+_VERSION_BYTES: Final = 2
+_NEWEST: Final = 3
+
+
+class JoinRefused(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
+    """The join is answered with an error."""
+
+    def __init__(self, error: ErrorCode, member_id: str) -> None:
+        super().__init__(error)
+        self.result = JoinResult(error, member_id)
+
+
+def join_steps(
+    draft: Draft, request: JoinRequest, now: Now, new_member_id: Callable[[], str]
+) -> Steps[JoinResult]:
+    """Process a JoinGroup: a change of the member like that by a heartbeat. Returns its answer when
+    the changes are durable.
+
+    Raises:
+        JoinRefused: the join is answered with an error, and has no effect.
+    """
+    data = draft.data
+    old = _find_sender(data, request)
+    _check_protocols(data, old, request)
+    if not request.member_id and request.instance_id is None and request.requires_known_id:
+        raise JoinRefused(ErrorCode.MEMBER_ID_REQUIRED, new_member_id())
+    topic_names, owned = _parse(request, data.topics)
+    member_id = request.member_id or new_member_id()
+    member = old or Member(member_id)
+    if old is not None and old.member_id != member_id:
+        member = old._replace(
+            member_id=member_id,
+            epoch=0,
+            previous_epoch=0,
+            state=MemberState.STABLE,
+            pending=NOTHING,
+        )
+        replace(draft, old, member)
+    member = member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=topic_names,
+        topic_regex="",
+        classic=ClassicPart(request.session_timeout_ms, request.protocols),
+    )
+    draft.put(member)
+    draft.heartbeat_of = member_id
+    kind = TriggerKind.MEMBER_ADDED if request.instance_id is None else TriggerKind.STATIC_ADDED
+    is_replaced = old is not None and old.member_id != member_id
+    if is_replaced:
+        kind = TriggerKind.STATIC_REPLACED
+    epochs.note_member_change(draft, old, member, kind, request.reason)
+    if is_replaced and not draft.causes:
+        draft.events.append(RebalanceAvoided(Trigger(kind, member.ref, reason=request.reason)))
+    member = yield from move_on(draft, old, member, owned, now)
+    draft.classic_joined = member_id
+    return JoinResult(
+        ErrorCode.NONE,
+        member_id,
+        member.epoch,
+        CONSUMER,
+        request.protocols[0][0],
+    )
+
+
+def _find_sender(data: ConsumerData, request: JoinRequest) -> Member | None:
+    """Return the member that joins, or whose place it takes; None if it is new."""
+    settings = data.settings
+    if not settings.allows_classic_members:
+        raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    member = data.members.get(request.member_id)
+    holder_id = None if request.instance_id is None else data.instances.get(request.instance_id)
+    if holder_id is not None and request.member_id and holder_id != request.member_id:
+        raise JoinRefused(ErrorCode.FENCED_INSTANCE_ID, request.member_id)
+    if holder_id is not None:
+        return data.members[holder_id]
+    if member is None and len(data.members) >= settings.max_size:
+        raise JoinRefused(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
+    return member
+
+
+def _check_protocols(data: ConsumerData, old: Member | None, request: JoinRequest) -> None:
+    """Check that all classic members have an assignor in common."""
+    if request.protocol_type != CONSUMER or not request.protocols:
+        raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    names = {name for name, _ in request.protocols}
+    own = 0 if old is None or old.classic is None else 1
+    if not data.classic_count - own:
+        return
+    for name in names:
+        count = data.classic_protocols[name]
+        if old is not None and old.classic is not None:
+            count -= any(name == offered for offered, _ in old.classic.protocols)
+        if count == data.classic_count - own:
+            return
+    raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+
+
+def _parse(request: JoinRequest, topics: Topics) -> tuple[tuple[str, ...], frozenset[Partition]]:
+    """Return the subscribed topics, sorted, and the owned partitions of a member, which all its
+    assignors' metadata have in common.
+    """
+    data = request.protocols[0][1]
+    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+    try:
+        if version < 0 or len(data) < _VERSION_BYTES:
+            raise DecodeError(f"version {version} of a subscription")
+        layout = codec(ConsumerProtocolSubscription, min(version, _NEWEST))
+        parsed, _ = layout.decode(data, _VERSION_BYTES)
+    except DecodeError:
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        raise JoinRefused(error, request.member_id) from None
+    owned: list[Partition] = []
+    for listed in parsed.owned_partitions:
+        topic = topics.get(listed.topic)
+        if topic is not None:
+            owned += [(topic.topic_id, partition) for partition in listed.partitions]
+    return tuple(sorted(set(parsed.topics))), frozenset(owned)
+
+
+def heartbeat(
+    data: ConsumerData, member_id: str, instance_id: str | None, generation: int, now_ms: int
+) -> ErrorCode:
+    """Process a Heartbeat; may be called while an append is in progress. REBALANCE_IN_PROGRESS asks
+    the member to join again, and from the first one on it has its rebalance timeout for that.
+    """
+    member = _find_classic(data, member_id, instance_id)
+    if isinstance(member, ErrorCode):
+        return member
+    if generation != member.epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    sessions.restart(data, member, now_ms)
+    if not must_rejoin(data, member):
+        return NO_ERROR
+    key = TimerKey(sessions.JOIN, member_id)
+    if key not in data.deadlines:
+        data.deadlines[key] = now_ms + member.rebalance_timeout_ms
+        data.outbox.emit(Schedule(key, data.deadlines[key]))
+    return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def must_rejoin(data: ConsumerData, member: Member) -> bool:
+    """Whether a classic member has to join again to make progress."""
+    if member.epoch < data.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    if member.state is not MemberState.UNRELEASED_PARTITIONS:
+        return False
+    missing = data.target(member.member_id) - member.assigned.keys()
+    return all(partition not in data.owners for partition in missing)
+
+
+def sync(data: ConsumerData, request: SyncRequest, now: Now) -> SyncResult:
+    """Process a SyncGroup: it is answered at once with what the member has."""
+    member = _find_classic(data, request.member_id, request.instance_id)
+    if isinstance(member, ErrorCode):
+        return SyncResult(member)
+    if request.generation != member.epoch:
+        return SyncResult(ErrorCode.ILLEGAL_GENERATION)
+    assert member.classic is not None
+    name, metadata = member.classic.protocols[0]
+    if request.protocol_type not in {None, CONSUMER} or request.protocol_name not in {None, name}:
+        return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if member.epoch < data.target_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    sessions.cancel(data, TimerKey(sessions.SYNC, member.member_id))
+    sessions.restart(data, member, now.ms)
+    version = min(int.from_bytes(metadata[:_VERSION_BYTES], "big", signed=True), _NEWEST)
+    return SyncResult(NO_ERROR, CONSUMER, name, encode_share(data, member.assigned, version))
+
+
+def note_joined(data: ConsumerData, member: Member, now: Now) -> None:
+    """Give a member that has joined its rebalance timeout to sync."""
+    sessions.cancel(data, TimerKey(sessions.JOIN, member.member_id))
+    key = TimerKey(sessions.SYNC, member.member_id)
+    data.deadlines[key] = now.ms + member.rebalance_timeout_ms
+    data.outbox.emit(Schedule(key, data.deadlines[key]))
+
+
+def _find_classic(
+    data: ConsumerData, member_id: str, instance_id: str | None
+) -> Member | ErrorCode:
+    if instance_id is not None:
+        holder_id = data.instances.get(instance_id)
+        if holder_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if holder_id != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    member = data.members.get(member_id)
+    if member is None or member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return member

@@ -1,0 +1,269 @@
+"""The data of a consumer group.
+
+All of it except sessions is durable state: what `apply` makes of the records in the log, in any
+order that compaction leaves. A step never changes it; a step makes a `Draft`, whose records are
+appended, and `ConsumerWrite` replaces the values here when they are durable. Steps that make drafts
+are exclusive: none begins before the previous one is durable.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from kohort.groups.consumer.member import (
+    Member,
+    MemberState,
+    Partition,
+    flat,
+)
+from kohort.groups.consumer.records import (
+    ConsumerMemberRecord,
+    CurrentRecord,
+    EpochRecord,
+    RegexRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from kohort.groups.consumer.settings import ConsumerSettings, MemberCount, Topics
+from kohort.groups.effects import TimerKey
+from kohort.groups.outbox import Outbox
+from kohort.groups.records import DurableRecord
+from kohort.groups.states import DEAD, EMPTY
+
+ASSIGNING: Final = "Assigning"
+"""The group epoch has grown, and no target was computed for it yet."""
+RECONCILING: Final = "Reconciling"
+"""Some members do not have their whole target yet."""
+STABLE: Final = "Stable"
+"""Each member has its target."""
+
+FIRST_EPOCH: Final = 1
+"""Epoch of a new group, before its first member is counted."""
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched."""
+
+    topics: frozenset[str]
+    topics_version: int
+    """`Topics.version` at that time; meaningless after a restart."""
+    resolved_at_ms: int
+    """Wall-clock time."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The session of one member. A heartbeat moves the end, not the timer."""
+
+    deadline_ms: int
+    timeout_ms: int
+    timer_ms: int | None = None
+    """When the timer will check the session; None while no timer runs."""
+    last_heartbeat_ms: int = -1
+    """Monotonic; -1 if it has sent none to this process."""
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerData:
+    """See the module docstring. Partitions are (topic id, number)."""
+
+    group_id: str
+    outbox: Outbox
+    topics: Topics
+    read_settings: Callable[[str], ConsumerSettings]
+    member_count: MemberCount
+
+    epoch: int = FIRST_EPOCH
+    """The group epoch: grows with every change that may need another assignment."""
+    metadata_hash: int = 0
+    """Of the subscribed topics, when the epoch last grew."""
+    target_epoch: int = FIRST_EPOCH
+    """The group epoch that the target was computed for."""
+    target_computed_ms: int = 0
+    """Wall-clock time; 0 if no target was computed yet."""
+    members: dict[str, Member] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    """Member ids by instance id."""
+    targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    """By member id; absent if empty."""
+    owners: dict[Partition, str] = field(default_factory=dict)
+    """The member that each partition belongs to, as assigned or pending revocation."""
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    """What the regular expressions of the members matched; absent if not resolved yet."""
+
+    # Counted by difference, so that no step walks all members.
+    votes: Counter[str] = field(default_factory=Counter)
+    """Members that ask for an assignor, by its name."""
+    subscribers: Counter[str] = field(default_factory=Counter)
+    """Members that subscribe to a topic by its name."""
+    regex_subscribers: Counter[str] = field(default_factory=Counter)
+    """Members that subscribe to a regular expression."""
+    at_epoch: Counter[tuple[int, MemberState]] = field(default_factory=Counter)
+    """Members by epoch and state."""
+    classic_count: int = 0
+    """Members that use the classic protocol."""
+    classic_protocols: Counter[str] = field(default_factory=Counter)
+    """Classic members that support an assignor, by its name."""
+
+    # Volatile.
+    sessions: dict[str, Session] = field(default_factory=dict)
+    deadlines: dict[TimerKey, int] = field(default_factory=dict)
+    """Timers other than sessions; monotonic."""
+    told_ms: dict[str, int] = field(default_factory=dict)
+    """When each member in UNREVOKED_PARTITIONS was told what to give up; wall-clock time."""
+    checked_version: int = -1
+    """`Topics.version` when the metadata hash was last computed; -1 to compute it again."""
+    since_ms: int = -1
+    """Wall-clock time at which the group entered its present state."""
+    is_dead: bool = False
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        """The group's settings, which may be altered at any time."""
+        return self.read_settings(self.group_id)
+
+    @property
+    def unreconciled_count(self) -> int:
+        """Members that do not have the whole present target."""
+        return len(self.members) - self.at_epoch[self.target_epoch, MemberState.STABLE]
+
+    @property
+    def state(self) -> str:
+        """Name of the group's state in the protocol."""
+        if self.is_dead:
+            return DEAD
+        if not self.members:
+            return EMPTY
+        if self.epoch > self.target_epoch:
+            return ASSIGNING
+        return RECONCILING if self.unreconciled_count else STABLE
+
+    # Changes; called when they are durable.
+
+    def put_member(self, member: Member) -> None:
+        """Add or replace a member."""
+        old = self.members.get(member.member_id)
+        if old is None:
+            self.member_count.count += 1
+        else:
+            self._uncount(old, member)
+        self.members[member.member_id] = member
+        self._count(member, old)
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member, its target and its session; does nothing if it is unknown."""
+        self.targets.pop(member_id, None)
+        self.sessions.pop(member_id, None)
+        self.told_ms.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.member_count.count -= 1
+            self._uncount(member, None)
+
+    def set_target(self, member_id: str, target: frozenset[Partition]) -> None:
+        """Replace the target assignment of a member."""
+        if target:
+            self.targets[member_id] = target
+        else:
+            self.targets.pop(member_id, None)
+
+    def _count(self, member: Member, old: Member | None) -> None:
+        member_id = member.member_id
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member_id
+        if member.server_assignor is not None:
+            self.votes[member.server_assignor] += 1
+        if old is None or old.topic_names != member.topic_names:
+            self.subscribers.update(member.topic_names)
+        if member.topic_regex:
+            self.regex_subscribers[member.topic_regex] += 1
+        self.at_epoch[member.epoch, member.state] += 1
+        if member.classic is not None:
+            self.classic_count += 1
+            self.classic_protocols.update({name for name, _ in member.classic.protocols})
+        if old is None or old.assigned is not member.assigned or old.pending is not member.pending:
+            for partition in member.assigned:
+                self.owners[partition] = member_id
+            for partition in member.pending:
+                self.owners[partition] = member_id
+
+    def _uncount(self, member: Member, new: Member | None) -> None:
+        """Undo `_count`. `new` is the value that replaces it, None if it is removed."""
+        member_id = member.member_id
+        instance_id = member.instance_id
+        if instance_id is not None and self.instances.get(instance_id) == member_id:
+            del self.instances[instance_id]
+        if member.server_assignor is not None:
+            _decrement(self.votes, member.server_assignor)
+        if new is None or new.topic_names != member.topic_names:
+            for name in member.topic_names:
+                _decrement(self.subscribers, name)
+        if member.topic_regex:
+            _decrement(self.regex_subscribers, member.topic_regex)
+        _decrement(self.at_epoch, (member.epoch, member.state))
+        if member.classic is not None:
+            self.classic_count -= 1
+            self.classic_protocols.subtract({name for name, _ in member.classic.protocols})
+        if new is None or new.assigned is not member.assigned or new.pending is not member.pending:
+            for partition in (*member.assigned, *member.pending):
+                if self.owners.get(partition) == member_id:
+                    del self.owners[partition]
+
+    # Replay.
+
+    def apply(self, record: DurableRecord) -> None:
+        """Apply one record of the log; each key occurs once, and tombstones do not occur."""
+        match record:
+            case ConsumerMemberRecord():
+                self.put_member(self._member(record.member_id).with_stated(record))
+            case CurrentRecord():
+                self.put_member(self._member(record.member_id).with_current(record))
+            case TargetRecord():
+                self.set_target(record.member_id, flat(record.partitions))
+            case EpochRecord():
+                self.epoch = record.epoch
+                self.metadata_hash = record.metadata_hash
+            case TargetEpochRecord():
+                self.target_epoch = record.epoch
+                self.target_computed_ms = record.computed_at_ms
+            case RegexRecord():
+                self.regexes[record.regex] = ResolvedRegex(
+                    frozenset(record.topics), -1, record.resolved_at_ms
+                )
+            case _:
+                raise AssertionError(record)
+
+    def _member(self, member_id: str) -> Member:
+        return self.members.get(member_id) or Member(member_id)
+
+    # Reads.
+
+    def target(self, member_id: str) -> frozenset[Partition]:
+        """Return the target assignment of a member."""
+        return self.targets.get(member_id, _NO_PARTITIONS)
+
+    def regex_topics(self, regex: str) -> frozenset[str]:
+        """Return what a regular expression has matched; nothing if it is not resolved yet."""
+        resolved = self.regexes.get(regex)
+        return _NO_NAMES if resolved is None else resolved.topics
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Return the names of all topics that members subscribe to, existing or not."""
+        return frozenset(self.subscribers).union(
+            *(self.regex_topics(regex) for regex in self.regex_subscribers)
+        )
+
+
+K = TypeVar("K")
+
+_NO_PARTITIONS: Final[frozenset[Partition]] = frozenset()
+_NO_NAMES: Final[frozenset[str]] = frozenset()
+
+
+def _decrement(counts: Counter[K], key: K) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]

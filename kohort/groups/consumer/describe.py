@@ -1,0 +1,77 @@
+"""Descriptions of members, and of what a rebalance waits for."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.groups.consumer import sessions
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.member import Member, MemberState, Partition, by_topic
+from kohort.groups.consumer.write import ASSIGN_TIMER
+from kohort.groups.description import DescribedMember, WaitingFor
+from kohort.groups.effects import TimerKey
+from kohort.protocol.codec import codec
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+
+_ASSIGNMENT: Final = codec(ConsumerProtocolAssignment, 0)
+"""All versions have the same layout."""
+
+
+def describe_member(data: ConsumerData, member: Member) -> DescribedMember:
+    """Return a member with all partitions that belong to it."""
+    return DescribedMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        sessions.timeout_of(data, member),
+        member.rebalance_timeout_ms,
+        (member.server_assignor,) if member.server_assignor is not None else (),
+        b"",
+        encode_share(data, (*member.assigned, *member.pending)),
+    )
+
+
+def encode_share(data: ConsumerData, partitions: Iterable[Partition], version: int = 0) -> bytes:
+    """Encode partitions as the assignment of a consumer; those of deleted topics are left out."""
+    assigned: list[TopicPartition] = []
+    for topic_id, numbers in by_topic(partitions).items():
+        name = data.topics.name_of(topic_id)
+        if name is not None:
+            assigned.append(TopicPartition(topic=name, partitions=list(numbers)))
+    encoded = _ASSIGNMENT.encode(ConsumerProtocolAssignment(assigned_partitions=assigned))
+    return version.to_bytes(2, "big") + encoded
+
+
+def describe_waiting(data: ConsumerData) -> WaitingFor | None:
+    """Return what the rebalance waits for, the most serious first: members that keep revoked
+    partitions, members that have sent no heartbeat since the target was computed, members that need
+    only come for partitions that are free. None if no rebalance is running.
+    """
+    if data.epoch > data.target_epoch and data.members:
+        return WaitingFor("assign", data.since_ms, data.deadlines.get(ASSIGN_TIMER), ())
+    if not data.unreconciled_count:
+        return None
+    revoking: list[Member] = []
+    untold: list[Member] = []
+    waiting: list[Member] = []
+    for member in data.members.values():
+        if member.is_reconciled(data.target_epoch):
+            continue
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            revoking.append(member)
+        elif member.epoch != data.target_epoch:
+            untold.append(member)
+        else:
+            waiting.append(member)
+    if revoking:
+        keys = [TimerKey(sessions.REVOCATION, member.member_id) for member in revoking]
+        until = [data.deadlines[key] for key in keys if key in data.deadlines]
+        since = [data.told_ms.get(member.member_id, data.since_ms) for member in revoking]
+        return WaitingFor(
+            "revoke", min(since), max(until, default=None), tuple([m.ref for m in revoking])
+        )
+    phase, members = ("tell", untold) if untold else ("give", waiting)
+    ends = [data.sessions[m.member_id].deadline_ms for m in members if m.member_id in data.sessions]
+    return WaitingFor(
+        phase, data.since_ms, max(ends, default=None), tuple([m.ref for m in members])
+    )

@@ -1,0 +1,264 @@
+"""The changes of one step, before they are durable: an overlay of `ConsumerData`, which it leaves
+alone, and the records that make the changes in the log.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kohort.groups.consumer.data import ConsumerData, ResolvedRegex
+from kohort.groups.consumer.member import (
+    Member,
+    MemberState,
+    Partition,
+    by_topic,
+)
+from kohort.groups.consumer.records import (
+    ConsumerMemberTombstone,
+    CurrentTombstone,
+    EpochRecord,
+    EpochTombstone,
+    RegexRecord,
+    RegexTombstone,
+    TargetEpochRecord,
+    TargetEpochTombstone,
+    TargetRecord,
+    TargetTombstone,
+)
+from kohort.groups.events import Event, Trigger
+from kohort.groups.records import DurableRecord
+
+_ABSENT: Final = object()
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """See the module docstring. Reads include the changes made so far."""
+
+    data: ConsumerData
+    events: list[Event] = field(default_factory=list)
+    """What to report when the changes are durable, in order."""
+    causes: list[Trigger] = field(default_factory=list)
+    """Why the epoch grows: one cause for each bump."""
+    heartbeat_of: str | None = None
+    """The member whose session begins anew with this step."""
+    classic_joined: str | None = None
+    """The classic member that joins with this step, and has to sync."""
+    first_records: list[DurableRecord] = field(default_factory=list)
+    """Tombstones of members that are removed or replaced, and others that come first."""
+    _members: dict[str, Member | None] = field(default_factory=dict)
+    """Changed members; None if removed."""
+    _targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    _regexes: dict[str, ResolvedRegex | None] = field(default_factory=dict)
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    target_computed_ms: int = 0
+    checked_version: int = -1
+    is_target_computed: bool = False
+    writes_epoch: bool = False
+    """Whether the epoch is written although it has not grown."""
+
+    def __post_init__(self) -> None:
+        data = self.data
+        self.epoch = data.epoch
+        self.metadata_hash = data.metadata_hash
+        self.target_epoch = data.target_epoch
+        self.target_computed_ms = data.target_computed_ms
+        self.checked_version = data.checked_version
+
+    # Reads.
+
+    def member(self, member_id: str) -> Member | None:
+        """Return a member, None if there is none."""
+        changed = self._members.get(member_id, _ABSENT)
+        return self.data.members.get(member_id) if changed is _ABSENT else changed  # type: ignore[return-value]
+
+    def members(self) -> dict[str, Member]:
+        """Return all members by id; walks all of them."""
+        merged: dict[str, Member | None] = {**self.data.members, **self._members}
+        return {key: member for key, member in merged.items() if member is not None}
+
+    @property
+    def member_count(self) -> int:
+        """The number of members."""
+        known = self.data.members
+        count = len(known)
+        for member_id, member in self._members.items():
+            count += (member is not None) - (member_id in known)
+        return count
+
+    def changed_members(self) -> Mapping[str, Member | None]:
+        """Return the members that differ, None for those that are removed."""
+        return self._members
+
+    def target(self, member_id: str) -> frozenset[Partition]:
+        """Return the target assignment of a member."""
+        target = self._targets.get(member_id)
+        return self.data.target(member_id) if target is None else target
+
+    def owner_of(self, partition: Partition) -> str | None:
+        """Return the member to which a partition belongs, None if it is free."""
+        owner = self.data.owners.get(partition)
+        if owner is not None and owner in self._members:
+            member = self._members[owner]
+            if member is None or not (partition in member.assigned or partition in member.pending):
+                owner = None
+        if owner is None:
+            for member_id, member in self._members.items():
+                if member is not None and (
+                    partition in member.assigned or partition in member.pending
+                ):
+                    return member_id
+        return owner
+
+    def regex_topics(self, regex: str) -> frozenset[str]:
+        """Return what a regular expression has matched; nothing if it is not resolved."""
+        resolved = self.regex(regex)
+        return frozenset() if resolved is None else resolved.topics
+
+    def regex(self, regex: str) -> ResolvedRegex | None:
+        """Return what is known of a regular expression, None if it is not resolved."""
+        changed = self._regexes.get(regex, _ABSENT)
+        return self.data.regexes.get(regex) if changed is _ABSENT else changed  # type: ignore[return-value]
+
+    def is_subscribed(self, member: Member, topic_id: bytes) -> bool:
+        """Whether a member subscribes to a topic that exists."""
+        name = self.data.topics.name_of(topic_id)
+        if name is None:
+            return False
+        return name in member.topic_names or name in self.regex_topics(member.topic_regex)
+
+    # Changes.
+
+    def put(self, member: Member) -> None:
+        """Add or replace a member."""
+        self._members[member.member_id] = member
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member and its target; its partitions are free."""
+        self._members[member_id] = None
+        self._targets[member_id] = frozenset()
+        group_id = self.data.group_id
+        self.first_records += (
+            CurrentTombstone(group_id, member_id),
+            TargetTombstone(group_id, member_id),
+            ConsumerMemberTombstone(group_id, member_id),
+        )
+
+    def bump(self, cause: Trigger) -> None:
+        """Let the group epoch grow by one."""
+        self.epoch += 1
+        self.causes.append(cause)
+
+    def set_target(self, member_id: str, target: frozenset[Partition]) -> None:
+        """Replace a member's target assignment."""
+        self._targets[member_id] = target
+
+    def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Replace what a regular expression matched; None if no member uses it."""
+        self._regexes[regex] = resolved
+
+    # The result.
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record is to be written."""
+        return not self.records()
+
+    def records(self) -> tuple[DurableRecord, ...]:
+        """Return the records, in the order in which Kafka writes them."""
+        data = self.data
+        group_id = data.group_id
+        stated: list[DurableRecord] = []
+        current: list[DurableRecord] = []
+        for member_id, member in self._members.items():
+            if member is None:
+                continue
+            old = data.members.get(member_id)
+            if old is None or old.member_record(group_id) != member.member_record(group_id):
+                stated.append(member.member_record(group_id))
+            if old is None or old.current_record(group_id) != member.current_record(group_id):
+                current.append(member.current_record(group_id))
+        regexes: list[DurableRecord] = [
+            RegexTombstone(group_id, regex)
+            if resolved is None
+            else RegexRecord(
+                group_id,
+                regex,
+                tuple(sorted(resolved.topics)),
+                resolved.topics_version,
+                resolved.resolved_at_ms,
+            )
+            for regex, resolved in self._regexes.items()
+        ]
+        epoch: list[DurableRecord] = []
+        if self.epoch != data.epoch or self.writes_epoch:
+            epoch.append(EpochRecord(group_id, self.epoch, self.metadata_hash))
+        targets: list[DurableRecord] = [
+            TargetRecord(group_id, member_id, by_topic(target))
+            for member_id, target in self._targets.items()
+            if self._members.get(member_id, _ABSENT) is not None
+            and target != data.target(member_id)
+        ]
+        target_epoch: list[DurableRecord] = []
+        if (self.target_epoch, self.target_computed_ms) != (
+            data.target_epoch,
+            data.target_computed_ms,
+        ):
+            target_epoch.append(
+                TargetEpochRecord(group_id, self.target_epoch, self.target_computed_ms)
+            )
+        return (
+            *self.first_records,
+            *stated,
+            *regexes,
+            *epoch,
+            *targets,
+            *target_epoch,
+            *current,
+        )
+
+    def apply(self) -> None:
+        """Change the data: the records are durable."""
+        data = self.data
+        data.epoch = self.epoch
+        data.metadata_hash = self.metadata_hash
+        data.target_epoch = self.target_epoch
+        data.target_computed_ms = self.target_computed_ms
+        data.checked_version = self.checked_version
+        # Partitions go from member to member: those that lose some come first.
+        for member_id, member in self._members.items():
+            if member is None:
+                data.remove_member(member_id)
+        changed = [member for member in self._members.values() if member is not None]
+        for member in sorted(changed, key=_gains):
+            data.put_member(member)
+        for member_id, target in self._targets.items():
+            if self._members.get(member_id, _ABSENT) is not None:
+                data.set_target(member_id, target)
+        for regex, resolved in self._regexes.items():
+            if resolved is None:
+                data.regexes.pop(regex, None)
+            else:
+                data.regexes[regex] = resolved
+
+
+def _gains(member: Member) -> bool:
+    return member.state is not MemberState.UNREVOKED_PARTITIONS
+
+
+def tombstones(data: ConsumerData) -> tuple[DurableRecord, ...]:
+    """Return the records that remove the group from the log, in the order in which Kafka writes
+    them.
+    """
+    group_id = data.group_id
+    members = list(data.members)
+    return (
+        *[CurrentTombstone(group_id, member_id) for member_id in members],
+        *[TargetTombstone(group_id, member_id) for member_id in members],
+        TargetEpochTombstone(group_id),
+        *[ConsumerMemberTombstone(group_id, member_id) for member_id in members],
+        *[RegexTombstone(group_id, regex) for regex in data.regexes],
+        EpochTombstone(group_id),
+    )

@@ -1,0 +1,285 @@
+"""The bytes of the records of consumer groups in __consumer_offsets, which are Kafka's."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kohort.groups.consumer.records import (
+    ClassicPart,
+    ConsumerMemberRecord,
+    ConsumerMemberTombstone,
+    CurrentRecord,
+    CurrentTombstone,
+    EpochRecord,
+    EpochTombstone,
+    OldMetadataTombstone,
+    RegexRecord,
+    RegexTombstone,
+    TargetEpochRecord,
+    TargetEpochTombstone,
+    TargetRecord,
+    TargetTombstone,
+)
+from kohort.groups.kinds import GroupKind
+from kohort.groups.record_codec import RecordCodec, RecordHeaders
+from kohort.groups.records import DurableRecord
+from kohort.protocol.codec import decode_versioned, encode_versioned
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.consumer_groups_log import (
+    ClassicMemberMetadata,
+    ClassicMemberValue,
+    ClassicProtocol,
+    CurrentTopicPartitions,
+    CurrentValue,
+    GroupEpochValue,
+    GroupKey,
+    MemberKey,
+    MemberValue,
+    RegexKey,
+    RegexValue,
+    TargetEpochValue,
+    TargetTopicPartitions,
+    TargetValue,
+)
+
+_VALUE_VERSION: Final = 0
+
+EPOCH: Final = 3
+OLD_METADATA: Final = 4
+MEMBER: Final = 5
+TARGET_EPOCH: Final = 6
+TARGET: Final = 7
+CURRENT: Final = 8
+REGEX: Final = 16
+
+_KEY_VERSIONS: Final[Mapping[type[Any], int]] = {
+    EpochRecord: EPOCH,
+    EpochTombstone: EPOCH,
+    OldMetadataTombstone: OLD_METADATA,
+    ConsumerMemberRecord: MEMBER,
+    ConsumerMemberTombstone: MEMBER,
+    TargetEpochRecord: TARGET_EPOCH,
+    TargetEpochTombstone: TARGET_EPOCH,
+    TargetRecord: TARGET,
+    TargetTombstone: TARGET,
+    CurrentRecord: CURRENT,
+    CurrentTombstone: CURRENT,
+    RegexRecord: REGEX,
+    RegexTombstone: REGEX,
+}
+
+
+def _encode_key(record: Any) -> bytes:  # noqa: ANN401 - any of the records.
+    version = _KEY_VERSIONS[record.__class__]
+    if version == REGEX:
+        key: object = RegexKey(group_id=record.group_id, regular_expression=record.regex)
+    elif version in {MEMBER, TARGET, CURRENT}:
+        key = MemberKey(group_id=record.group_id, member_id=record.member_id)
+    else:
+        key = GroupKey(group_id=record.group_id)
+    return encode_versioned(key, version)
+
+
+def _encode_value(record: DurableRecord) -> bytes | None:
+    match record:
+        case ConsumerMemberRecord():
+            value = _member_value(record)
+        case CurrentRecord():
+            value = CurrentValue(
+                member_epoch=record.epoch,
+                previous_member_epoch=record.previous_epoch,
+                state=record.state,
+                assigned_partitions=_current(record.assigned),
+                partitions_pending_revocation=_current(record.pending),
+            )
+        case TargetRecord():
+            value = TargetValue(
+                topic_partitions=[
+                    TargetTopicPartitions(topic_id=topic_id, partitions=list(numbers))
+                    for topic_id, numbers in record.partitions.items()
+                ]
+            )
+        case EpochRecord():
+            value = GroupEpochValue(epoch=record.epoch, metadata_hash=record.metadata_hash)
+        case TargetEpochRecord():
+            value = TargetEpochValue(
+                assignment_epoch=record.epoch, assignment_timestamp=record.computed_at_ms
+            )
+        case RegexRecord():
+            value = RegexValue(
+                topics=list(record.topics),
+                version=record.topics_version,
+                timestamp=record.resolved_at_ms,
+            )
+        case _:
+            return None
+    return encode_versioned(value, _VALUE_VERSION)
+
+
+def _member_value(record: ConsumerMemberRecord) -> Any:  # noqa: ANN401 - one of two schemas.
+    stated: dict[str, Any] = {
+        "instance_id": record.instance_id,
+        "rack_id": record.rack_id,
+        "client_id": record.client_id,
+        "client_host": record.client_host,
+        "subscribed_topic_names": list(record.topic_names),
+        "subscribed_topic_regex": record.topic_regex,
+        "rebalance_timeout_ms": record.rebalance_timeout_ms,
+        "server_assignor": record.server_assignor,
+    }
+    if record.classic is None:
+        return MemberValue(**stated, classic_member_metadata=0)
+    return ClassicMemberValue(
+        **stated,
+        classic_member_metadata=ClassicMemberMetadata(
+            session_timeout_ms=record.classic.session_timeout_ms,
+            supported_protocols=[
+                ClassicProtocol(name=name, metadata=metadata)
+                for name, metadata in record.classic.protocols
+            ],
+        ),
+    )
+
+
+def _current(owned: Mapping[bytes, Mapping[int, int]]) -> list[CurrentTopicPartitions]:
+    return [
+        CurrentTopicPartitions(
+            topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values())
+        )
+        for topic_id, epochs in owned.items()
+    ]
+
+
+def _decode(key: bytes, value: bytes | None, headers: RecordHeaders) -> DurableRecord:
+    """Decode a record. Raises DecodeError, also for a value of a later version."""
+    del headers
+    version = int.from_bytes(key[:2], "big")
+    if version == REGEX:
+        parsed, _ = decode_versioned(RegexKey, key)
+        return _decode_regex(parsed.group_id, parsed.regular_expression, value)
+    if version in {MEMBER, TARGET, CURRENT}:
+        of_member, _ = decode_versioned(MemberKey, key)
+        return _decode_of_member(version, of_member.group_id, of_member.member_id, value)
+    of_group, _ = decode_versioned(GroupKey, key)
+    return _decode_of_group(version, of_group.group_id, value)
+
+
+def _decode_regex(group_id: str, regex: str, value: bytes | None) -> DurableRecord:
+    if value is None:
+        return RegexTombstone(group_id, regex)
+    parsed, _ = decode_versioned(RegexValue, value)
+    return RegexRecord(group_id, regex, tuple(parsed.topics), parsed.version, parsed.timestamp)
+
+
+def _decode_of_group(version: int, group_id: str, value: bytes | None) -> DurableRecord:
+    if version == EPOCH:
+        if value is None:
+            return EpochTombstone(group_id)
+        epoch, _ = decode_versioned(GroupEpochValue, value)
+        return EpochRecord(group_id, epoch.epoch, epoch.metadata_hash)
+    if version == TARGET_EPOCH:
+        if value is None:
+            return TargetEpochTombstone(group_id)
+        target, _ = decode_versioned(TargetEpochValue, value)
+        return TargetEpochRecord(group_id, target.assignment_epoch, target.assignment_timestamp)
+    return OldMetadataTombstone(group_id)  # What it says is not needed.
+
+
+def _decode_of_member(
+    version: int, group_id: str, member_id: str, value: bytes | None
+) -> DurableRecord:
+    if version == MEMBER:
+        if value is None:
+            return ConsumerMemberTombstone(group_id, member_id)
+        return _decode_member(group_id, member_id, value)
+    if version == TARGET:
+        if value is None:
+            return TargetTombstone(group_id, member_id)
+        target, _ = decode_versioned(TargetValue, value)
+        partitions = {
+            listed.topic_id: tuple(listed.partitions) for listed in target.topic_partitions
+        }
+        return TargetRecord(group_id, member_id, partitions)
+    if value is None:
+        return CurrentTombstone(group_id, member_id)
+    current, _ = decode_versioned(CurrentValue, value)
+    epoch = current.member_epoch
+    return CurrentRecord(
+        group_id,
+        member_id,
+        epoch,
+        current.previous_member_epoch,
+        current.state,
+        _epochs(current.assigned_partitions, epoch),
+        _epochs(current.partitions_pending_revocation, epoch),
+    )
+
+
+def _epochs(
+    listed: Iterable[CurrentTopicPartitions], member_epoch: int
+) -> Mapping[bytes, Mapping[int, int]]:
+    result: dict[bytes, Mapping[int, int]] = {}
+    for topic in listed:
+        epochs = topic.assignment_epochs
+        if epochs is None:
+            epochs = [member_epoch] * len(topic.partitions)
+        elif len(epochs) != len(topic.partitions):
+            raise DecodeError(f"{len(epochs)} epochs for {len(topic.partitions)} partitions")
+        result[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return result
+
+
+def _decode_member(group_id: str, member_id: str, value: bytes) -> ConsumerMemberRecord:
+    classic: ClassicPart | None = None
+    parsed: MemberValue | ClassicMemberValue
+    try:
+        parsed, _ = decode_versioned(MemberValue, value)
+    except DecodeError:
+        of_classic, _ = decode_versioned(ClassicMemberValue, value)
+        classic = _classic_part(of_classic.classic_member_metadata)
+        parsed = of_classic
+    return ConsumerMemberRecord(
+        group_id,
+        member_id,
+        parsed.instance_id,
+        parsed.rack_id,
+        parsed.client_id,
+        parsed.client_host,
+        tuple(parsed.subscribed_topic_names),
+        parsed.subscribed_topic_regex,
+        parsed.rebalance_timeout_ms,
+        parsed.server_assignor,
+        classic,
+    )
+
+
+def _classic_part(metadata: ClassicMemberMetadata | None) -> ClassicPart | None:
+    if metadata is None:
+        return None
+    offers = [(offer.name, offer.metadata) for offer in metadata.supported_protocols]
+    return ClassicPart(metadata.session_timeout_ms, tuple(offers))
+
+
+CONSUMER_CODEC: Final = RecordCodec(
+    record_types=(
+        ConsumerMemberRecord,
+        EpochRecord,
+        TargetEpochRecord,
+        TargetRecord,
+        CurrentRecord,
+        RegexRecord,
+    ),
+    tombstone_types=(
+        ConsumerMemberTombstone,
+        EpochTombstone,
+        TargetEpochTombstone,
+        TargetTombstone,
+        CurrentTombstone,
+        RegexTombstone,
+        OldMetadataTombstone,
+    ),
+    key_versions=(EPOCH, OLD_METADATA, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX),
+    encode_key=_encode_key,
+    encode_value=_encode_value,
+    decode=_decode,
+    kind=GroupKind.CONSUMER,
+)

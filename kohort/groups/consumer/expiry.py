@@ -1,0 +1,95 @@
+"""Handles expired timers: silent members, members that keep revoked partitions, and the end of the
+assignment interval. Each removal bumps the epoch with a cause of its own.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.groups.consumer import epochs, sessions
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.draft import Draft
+from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member
+from kohort.groups.consumer.sessions import SESSION
+from kohort.groups.consumer.target import SMALL, is_due, target_steps
+from kohort.groups.consumer.write import ASSIGN_TIMER
+from kohort.groups.effects import TimerKey
+from kohort.groups.events import MemberRemoved, RemovalReason, Trigger, TriggerKind
+from kohort.groups.requests import Now
+from kohort.groups.steps import at_once
+
+
+def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draft:
+    """Handle keys that have expired together; return the changes."""
+    draft = Draft(data)
+    for key in keys:
+        if key.kind == SESSION:
+            member = data.members.get(key.member_id)
+            if member is not None and sessions.has_expired(data, key.member_id, now.ms):
+                _remove(draft, member, _session_expired(data, member))
+        elif not _take_due(data, key, now.ms):
+            continue
+        elif key.member_id:
+            member = draft.member(key.member_id)
+            if member is not None:
+                _remove(draft, member, _overdue(member, key.kind))
+        elif key == ASSIGN_TIMER and is_due(draft, now) and _is_small(draft):
+            # In a large group some member's heartbeat computes the target at once, in steps.
+            at_once(target_steps(draft, now))
+    return draft
+
+
+def _take_due(data: ConsumerData, key: TimerKey, now_ms: int) -> bool:
+    """Take a timer that has expired; one that was set again meanwhile stays."""
+    deadline_ms = data.deadlines.get(key)
+    if deadline_ms is None or deadline_ms > now_ms:
+        return False
+    del data.deadlines[key]
+    return True
+
+
+def _remove(draft: Draft, member: Member, cause: Trigger) -> None:
+    if draft.member(member.member_id) is None:
+        return  # Both of its timers have expired.
+    draft.remove(member.member_id)
+    draft.events.append(MemberRemoved(member.ref, _FATES[cause.kind]))
+    epochs.note_removal(draft, cause)
+
+
+def _session_expired(data: ConsumerData, member: Member) -> Trigger:
+    detail = ""
+    if member.epoch == LEFT_FOR_RESTART:
+        detail = "left for a restart and did not return"
+    return Trigger(
+        TriggerKind.SESSION_EXPIRED,
+        member.ref,
+        removed=(member.member_id,),
+        timeout_ms=sessions.timeout_of(data, member),
+        detail=detail,
+    )
+
+
+def _overdue(member: Member, kind: str) -> Trigger:
+    return Trigger(
+        _CAUSES[kind],
+        member.ref,
+        removed=(member.member_id,),
+        timeout_ms=member.rebalance_timeout_ms,
+    )
+
+
+_CAUSES: Final = {
+    sessions.REVOCATION: TriggerKind.REBALANCE_EXPIRED,
+    sessions.JOIN: TriggerKind.JOIN_EXPIRED,
+    sessions.SYNC: TriggerKind.SYNC_EXPIRED,
+}
+_FATES: Final = {
+    TriggerKind.SESSION_EXPIRED: RemovalReason.SESSION_EXPIRED,
+    TriggerKind.REBALANCE_EXPIRED: RemovalReason.REBALANCE_TIMEOUT,
+    TriggerKind.JOIN_EXPIRED: RemovalReason.REBALANCE_TIMEOUT,
+    TriggerKind.SYNC_EXPIRED: RemovalReason.SYNC_EXPIRED,
+}
+
+
+def _is_small(draft: Draft) -> bool:
+    data = draft.data
+    return draft.member_count + len(data.owners) <= SMALL

@@ -1,0 +1,240 @@
+"""The heartbeat (KIP-848). It creates or changes its member, may let the group epoch grow and have
+a target computed, and reconciles its member and no other.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kohort.groups.consumer import epochs
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.draft import Draft
+from kohort.groups.consumer.member import NOTHING, Member, MemberState, Partition
+from kohort.groups.consumer.reconcile import InvalidStateError, reconcile
+from kohort.groups.consumer.regexes import InvalidRegexError, check_regex
+from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.target import is_due, target_steps
+from kohort.groups.consumer.validation import Rejected, Sender, find_sender
+from kohort.groups.events import MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
+from kohort.groups.requests import Now
+from kohort.groups.steps import Steps
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+
+REGEXES_MAX: Final = 100
+"""Maximum number of expressions of one group; all are matched against all topics."""
+
+FORCING: Final = frozenset(
+    {JoinReason.ENFORCED, JoinReason.UPGRADE, JoinReason.ASSIGNOR_STATE_CHANGE}
+)
+"""Reasons for which a member may ask for a new target although nothing has changed (KIP-568)."""
+
+
+def changes_nothing(data: ConsumerData, request: HeartbeatRequest) -> Member | None:
+    """Return the sender of a heartbeat that has no effect except on its session; None if it may
+    have one. Such heartbeats are answered even while an append is in progress.
+    """
+    member = data.members.get(request.member_id)
+    if (
+        member is not None
+        and request.epoch == member.epoch == data.target_epoch == data.epoch
+        and member.state is MemberState.STABLE
+        and member.classic is None
+        and request.topic_names is None
+        and request.topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and request.client_id == member.client_id
+        and request.client_host == member.client_host
+        and request.reason.decisive not in FORCING
+        and data.topics.version == data.checked_version
+    ):
+        return member
+    return None
+
+
+def heartbeat_steps(
+    draft: Draft, request: HeartbeatRequest, now: Now, joined_as: TriggerKind | None = None
+) -> Steps[HeartbeatResult]:
+    """Process a heartbeat with an epoch of at least 0: make its changes in `draft`, and return its
+    answer when they are durable.
+
+    Args:
+        joined_as: the cause if the sender is new, UPGRADED if it makes a classic group one of
+            consumers; None to tell by its instance id.
+
+    Raises:
+        Rejected: the heartbeat is answered with an error, and has no effect.
+    """
+    sender = find_sender(draft.data, request)
+    old = sender.replaces or sender.member
+    member = _stated(sender, request)
+    _check_regex(draft, old, member)
+    if sender.replaces is not None:
+        replace(draft, sender.replaces, member)
+    draft.put(member)
+    draft.heartbeat_of = member.member_id
+    reason = request.reason
+    epochs.note_member_change(draft, old, member, _kind(sender, request, joined_as), reason)
+    is_forced = _note_forced(draft, sender, request)
+    if not draft.causes and sender.replaces is not None:
+        draft.events.append(
+            RebalanceAvoided(Trigger(TriggerKind.STATIC_REPLACED, member.ref, reason=reason))
+        )
+    before = member
+    member = yield from move_on(draft, old, member, request.owned, now, is_forced=is_forced)
+    is_told = request.epoch == 0 or request.is_full or member.assigned != before.assigned
+    return HeartbeatResult(
+        member_id=member.member_id,
+        epoch=member.epoch,
+        heartbeat_interval_ms=draft.data.settings.heartbeat_interval_ms,
+        assigned=member.assigned if is_told else None,
+    )
+
+
+def move_on(
+    draft: Draft,
+    old: Member | None,
+    member: Member,
+    owned: frozenset[Partition] | None,
+    now: Now,
+    *,
+    is_forced: bool = False,
+) -> Steps[Member]:
+    """Compute a target if one is due, and reconcile a member with its target; return the member.
+
+    Args:
+        draft: contains `member`.
+        old: the member before the request, or the one whose place it takes; None if it is new.
+        member: the member with what its request states.
+        owned: what it says that it owns; None if it says nothing.
+        now: the time of the step.
+        is_forced: whether a target is computed although the assignment interval is not over.
+
+    Raises:
+        Rejected: FENCED_MEMBER_EPOCH, the member must join again.
+    """
+    if draft.epoch > draft.target_epoch and (is_forced or is_due(draft, now)):
+        yield from target_steps(draft, now)
+    has_changed = old is not None and not member.is_subscribed(old)
+    if old is not None and not has_changed and member.is_reconciled(draft.target_epoch):
+        return member
+    try:
+        moved = reconcile(
+            member,
+            draft.target(member.member_id),
+            draft.target_epoch,
+            draft.owner_of,
+            _subscription(draft, member),
+            owned=owned,
+            subscription_changed=has_changed,
+        )
+    except InvalidStateError:
+        raise Rejected(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The state of member {member.member_id} is unknown. The member must abandon all its"
+            " partitions and rejoin.",
+        ) from None
+    if moved is not member:
+        draft.put(moved)
+    return moved
+
+
+def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
+    """Return the sender with what its request states."""
+    member = sender.member
+    if member is None:
+        member = Member(request.member_id)
+        if sender.replaces is not None:
+            old = sender.replaces
+            member = old._replace(
+                member_id=request.member_id,
+                epoch=0,
+                previous_epoch=0,
+                state=MemberState.STABLE,
+                pending=NOTHING,
+            )
+    names = request.topic_names
+    regex = request.topic_regex
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms
+            if request.rebalance_timeout_ms == -1
+            else request.rebalance_timeout_ms
+        ),
+        topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
+        topic_regex=member.topic_regex if regex is None else regex,
+        server_assignor=request.server_assignor or member.server_assignor,
+        classic=None,
+    )
+
+
+def _kind(sender: Sender, request: HeartbeatRequest, joined_as: TriggerKind | None) -> TriggerKind:
+    if joined_as is not None:
+        return joined_as
+    if sender.replaces is not None:
+        return TriggerKind.STATIC_REPLACED
+    return TriggerKind.MEMBER_ADDED if request.instance_id is None else TriggerKind.STATIC_ADDED
+
+
+def _check_regex(draft: Draft, old: Member | None, member: Member) -> None:
+    """Check an expression that no other member uses yet."""
+    regex = member.topic_regex
+    if not regex or (old is not None and old.topic_regex == regex):
+        return
+    if regex in draft.data.regex_subscribers:
+        return
+    if len(draft.data.regex_subscribers) >= REGEXES_MAX:
+        raise Rejected(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"The group has its maximum number of {REGEXES_MAX} expressions.",
+        )
+    try:
+        check_regex(regex)
+    except InvalidRegexError as error:
+        raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+
+
+def replace(draft: Draft, old: Member, new: Member) -> None:
+    """Give a static member's place to its new process. Under the same id it stays the member that
+    it was, and its records are replaced.
+    """
+    if old.member_id != new.member_id:
+        target = draft.target(old.member_id)
+        draft.remove(old.member_id)
+        draft.set_target(new.member_id, target)
+    draft.events.append(MemberReplaced(old.member_id, new.ref))
+
+
+def _note_forced(draft: Draft, sender: Sender, request: HeartbeatRequest) -> bool:
+    """Process a member's request for a new target; returns whether one is to be computed although
+    the assignment interval is not over.
+    """
+    member = sender.member
+    if member is None or request.epoch == 0 or request.reason.decisive not in FORCING:
+        return False
+    trigger = Trigger(TriggerKind.FORCED_BY_REASON, member.ref, reason=request.reason)
+    data = draft.data
+    if draft.causes or data.epoch > data.target_epoch:
+        return True
+    if data.unreconciled_count:
+        draft.events.append(RebalanceAvoided(trigger))
+        return False
+    draft.bump(trigger)
+    return True
+
+
+def _subscription(draft: Draft, member: Member) -> Callable[[bytes], bool]:
+    names = {*member.topic_names, *draft.regex_topics(member.topic_regex)}
+    name_of = draft.data.topics.name_of
+
+    def is_subscribed(topic_id: bytes) -> bool:
+        name = name_of(topic_id)
+        return name is not None and name in names
+
+    return is_subscribed

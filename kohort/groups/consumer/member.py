@@ -1,0 +1,167 @@
+"""A member of a consumer group, and the partitions that it has. All values are immutable."""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.groups.consumer.records import (
+    ClassicPart,
+    ConsumerMemberRecord,
+    CurrentRecord,
+)
+from kohort.groups.events import MemberRef
+
+Partition: TypeAlias = tuple[bytes, int]
+"""(topic id, partition number)"""
+
+Owned: TypeAlias = Mapping[Partition, int]
+"""Partitions of a member, each with the epoch at which it was assigned."""
+
+NOTHING: Final[Owned] = MappingProxyType({})
+
+LEFT_FOR_RESTART: Final = -2
+"""Epoch of a static member whose process has left and is expected back."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to the target; `value` is that in the log."""
+
+    STABLE = 0
+    """It has the whole target of its epoch."""
+    UNREVOKED_PARTITIONS = 1
+    """It has to give up partitions, and stays at its epoch until it has."""
+    UNRELEASED_PARTITIONS = 2
+    """It is at the epoch of the target, but partitions of it still belong to other members."""
+    UNKNOWN = 127
+    """A state that a newer broker has stored."""
+
+    @classmethod
+    def of(cls, number: int) -> "MemberState":
+        """Return the state with a number, UNKNOWN for an undefined one."""
+        return _STATES.get(number, cls.UNKNOWN)
+
+
+_STATES: Final = {state.value: state for state in MemberState}
+
+
+class Member(NamedTuple):
+    """A member. A change replaces the whole value, so that the old one is there to compare with."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] = ()
+    """Sorted, without repetitions."""
+    topic_regex: str = ""
+    """RE2 expression of the topics that it subscribes to as well; empty if there is none."""
+    server_assignor: str | None = None
+    classic: ClassicPart | None = None
+    """Session timeout and protocols of a member that uses the classic protocol; None for others."""
+    epoch: int = 0
+    """0 before its first assignment; `LEFT_FOR_RESTART`."""
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Owned = NOTHING
+    pending: Owned = NOTHING
+    """Partitions that it has to give up, and has not."""
+
+    @property
+    def ref(self) -> MemberRef:
+        """The member's identity, for the history."""
+        return MemberRef(self.member_id, self.instance_id, self.client_id, self.client_host)
+
+    def is_reconciled(self, target_epoch: int) -> bool:
+        """Whether it has the whole target of this epoch."""
+        return self.epoch == target_epoch and self.state is MemberState.STABLE
+
+    def is_subscribed(self, other: "Member") -> bool:
+        """Whether its subscription is that of `other`."""
+        return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
+
+    def member_record(self, group_id: str) -> ConsumerMemberRecord:
+        """Return the record of what the member has stated."""
+        return ConsumerMemberRecord(
+            group_id,
+            self.member_id,
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.topic_names,
+            self.topic_regex,
+            self.rebalance_timeout_ms,
+            self.server_assignor,
+            self.classic,
+        )
+
+    def current_record(self, group_id: str) -> CurrentRecord:
+        """Return the record of what the member has."""
+        return CurrentRecord(
+            group_id,
+            self.member_id,
+            self.epoch,
+            self.previous_epoch,
+            self.state.value,
+            epochs_by_topic(self.assigned),
+            epochs_by_topic(self.pending),
+        )
+
+    def with_stated(self, record: ConsumerMemberRecord) -> "Member":
+        """Return the member as a record of what it has stated describes it."""
+        return self._replace(
+            instance_id=record.instance_id,
+            rack_id=record.rack_id,
+            client_id=record.client_id,
+            client_host=record.client_host,
+            topic_names=tuple(sorted(set(record.topic_names))),
+            topic_regex=record.topic_regex or "",
+            rebalance_timeout_ms=record.rebalance_timeout_ms,
+            server_assignor=record.server_assignor,
+            classic=record.classic,
+        )
+
+    def with_current(self, record: CurrentRecord) -> "Member":
+        """Return the member as a record of what it has describes it."""
+        return self._replace(
+            epoch=record.epoch,
+            previous_epoch=record.previous_epoch,
+            state=MemberState.of(record.state),
+            assigned=flat_epochs(record.assigned),
+            pending=flat_epochs(record.pending),
+        )
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:
+    """Return partition numbers by topic id, both in ascending order."""
+    result: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        result.setdefault(topic_id, []).append(partition)
+    return {topic_id: tuple(numbers) for topic_id, numbers in result.items()}
+
+
+def flat(partitions: Mapping[bytes, Iterable[int]]) -> frozenset[Partition]:
+    """Return partitions that are given by topic id as a set."""
+    return frozenset(
+        (topic_id, number) for topic_id, numbers in partitions.items() for number in numbers
+    )
+
+
+def epochs_by_topic(owned: Owned) -> dict[bytes, dict[int, int]]:
+    """Return the epoch of each partition number by topic id, both in ascending order."""
+    result: dict[bytes, dict[int, int]] = {}
+    for (topic_id, partition), epoch in sorted(owned.items()):
+        result.setdefault(topic_id, {})[partition] = epoch
+    return result
+
+
+def flat_epochs(owned: Mapping[bytes, Mapping[int, int]]) -> Owned:
+    """Return the inverse of `epochs_by_topic`."""
+    return {
+        (topic_id, partition): epoch
+        for topic_id, epochs in owned.items()
+        for partition, epoch in epochs.items()
+    }

@@ -1,0 +1,381 @@
+"""The membership of a consumer group: the broker assigns, and members reconcile one by one.
+
+This is the interface for a shell: the methods of every
+:class:`~kohort.groups.membership.Membership`, and the heartbeat. Steps that may change something
+must run alone, with no append in progress; `answer_at_once` is for all others.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+
+from kohort.groups.classic.membership import ClassicMembership
+from kohort.groups.consumer import bridge, expiry, offsets, sessions
+from kohort.groups.consumer.data import (
+    ASSIGNING,
+    RECONCILING,
+    STABLE,
+    ConsumerData,
+    ResolvedRegex,
+)
+from kohort.groups.consumer.describe import describe_member, describe_waiting
+from kohort.groups.consumer.draft import Draft, tombstones
+from kohort.groups.consumer.epochs import note_resolved, preferred_assignor
+from kohort.groups.consumer.heartbeat import changes_nothing, heartbeat_steps
+from kohort.groups.consumer.leave import leave, leave_entries
+from kohort.groups.consumer.member import NOTHING, Member, MemberState
+from kohort.groups.consumer.migrate import downgraded, is_last_consumer_gone, upgrade
+from kohort.groups.consumer.regexes import match_steps
+from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.settings import ConsumerSettings, MemberCount, Topics
+from kohort.groups.consumer.validation import Rejected
+from kohort.groups.consumer.write import ConsumerWrite
+from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+from kohort.groups.effects import Cancel, TimerKey
+from kohort.groups.events import GroupRestored, TriggerKind
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.membership import OffsetRetention
+from kohort.groups.outbox import Answers
+from kohort.groups.records import DurableRecord, GroupRecord
+from kohort.groups.requests import (
+    CONSUMER,
+    CommitRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    LeaveResult,
+    Now,
+    SyncRequest,
+    Ticket,
+)
+from kohort.groups.steps import Steps
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+RESOLVE_INTERVAL_MS = 10_000
+"""The least time between two resolutions of a group's regular expressions."""
+
+
+class ConsumerMembership:
+    """See the module docstring; the state is in `data`."""
+
+    __slots__ = ("_group", "_new_classic", "_new_member_id", "data", "resolved_ms")
+
+    kind = GroupKind.CONSUMER
+
+    def __init__(
+        self,
+        group: Group,
+        topics: Topics,
+        read_settings: Callable[[str], ConsumerSettings],
+        member_count: MemberCount,
+        *,
+        new_classic: Callable[[Group], ClassicMembership],
+        new_member_id: Callable[[], str],
+    ) -> None:
+        """`read_settings` returns the settings of a group by its id; `new_classic` creates the
+        membership that replaces this one when its last consumer has gone. `group` is not kept
+        alive.
+        """
+        self._group = weakref.ref(group)
+        self._new_classic = new_classic
+        self._new_member_id = new_member_id
+        self.data = ConsumerData(group.group_id, group.outbox, topics, read_settings, member_count)
+        self.resolved_ms: int | None = None
+        """When expressions were last resolved; monotonic, None if never."""
+
+    # Requests.
+
+    def answer_at_once(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResult | None:
+        """Answer a heartbeat that changes nothing; None if it has to be executed as a step. May be
+        called while an append is in progress.
+        """
+        member = changes_nothing(self.data, request)
+        if member is None or self.needs_resolution(now_ms):
+            return None
+        sessions.restart(self.data, member, now_ms)
+        return HeartbeatResult(
+            member_id=member.member_id,
+            epoch=member.epoch,
+            heartbeat_interval_ms=self.data.settings.heartbeat_interval_ms,
+        )
+
+    def heartbeat(
+        self,
+        request: HeartbeatRequest,
+        ticket: Ticket,
+        now: Now,
+        *,
+        begins: Group | None = None,
+    ) -> Steps[None]:
+        """Execute a heartbeat whose fields `check_request` has accepted. Answer: HeartbeatResult.
+
+        Args:
+            request: the heartbeat.
+            ticket: answered when its changes are durable.
+            now: the time of the step.
+            begins: the group of which this becomes the membership with this heartbeat. Its classic
+                members, if it has any, become members here.
+        """
+        draft = Draft(self.data)
+        first_records: tuple[DurableRecord, ...] = ()
+        joined_as: TriggerKind | None = None
+        try:
+            if begins is not None:
+                first_records, joined_as = self._take_over(begins, draft)
+            if request.epoch < 0:
+                result = leave(draft, request)
+            else:
+                result = yield from heartbeat_steps(draft, request, now, joined_as)
+        except Rejected as rejected:
+            self.data.outbox.reply(ticket, rejected.result)
+            if begins is not None:
+                self.close()
+            return
+        answers = Answers(ticket, result, HeartbeatResult)
+        if begins is None:
+            self._store(draft, answers, now)
+        else:
+            self.data.outbox.stage(ConsumerWrite(draft, answers, (begins, self), first_records))
+
+    def _take_over(
+        self, group: Group, draft: Draft
+    ) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
+        """Begin with the members of a classic group, if it has any, and go on with its generation,
+        so that the history of a group never repeats one. Returns the records of that, and the cause
+        if it is an upgrade.
+        """
+        previous = group.membership
+        if previous is None:
+            return (group.tombstones() if group.offsets.count else ()), None
+        data = self.data
+        records: tuple[DurableRecord, ...] = group.tombstones()
+        cause: TriggerKind | None = None
+        if isinstance(previous, ClassicMembership) and not previous.is_empty:
+            records += upgrade(data, previous)
+            cause = TriggerKind.UPGRADED
+        else:
+            data.epoch = data.target_epoch = max(data.epoch, previous.describe().generation)
+        draft.epoch, draft.target_epoch = data.epoch, data.target_epoch
+        return records, cause
+
+    def _store(self, draft: Draft, answers: Answers | None, now: Now) -> None:
+        """Store the changes of a step, and answer when they are durable; at once if there are
+        none.
+        """
+        data = self.data
+        outbox = data.outbox
+        group = self._group()
+        if group is not None and is_last_consumer_gone(draft, group.config.max_size):
+            classic, record = downgraded(draft, lambda: self._new_classic(group), now)
+            if draft.causes:
+                classic.rebalances_because = draft.causes[0]
+            group.convert(classic, (record,), answers)
+            return
+        if not draft.is_empty:
+            outbox.stage(ConsumerWrite(draft, answers))
+            return
+        for event in draft.events:
+            outbox.note(event)
+        data.checked_version = draft.checked_version
+        if draft.heartbeat_of is not None:
+            sessions.restart(data, data.members[draft.heartbeat_of], now.ms)
+        if draft.classic_joined is not None:
+            bridge.note_joined(data, data.members[draft.classic_joined], now)
+        if answers is not None:
+            answers.give(outbox, NO_ERROR)
+
+    # Requests of classic members.
+
+    def join(self, request: JoinRequest, ticket: Ticket, now: Now) -> Steps[None]:
+        """Execute a JoinGroup of a classic member. Answer: JoinResult."""
+        draft = Draft(self.data)
+        try:
+            result = yield from bridge.join_steps(draft, request, now, self._new_member_id)
+        except bridge.JoinRefused as refused:
+            self.data.outbox.reply(ticket, refused.result)
+            return
+        member_id = result.member_id
+        answers = Answers(ticket, result, lambda error: JoinResult(error, member_id))
+        self._store(draft, answers, now)
+
+    def sync(self, request: SyncRequest, ticket: Ticket, now: Now) -> None:
+        """Execute a SyncGroup of a classic member. Answer: SyncResult."""
+        self.data.outbox.reply(ticket, bridge.sync(self.data, request, now))
+
+    def heartbeat_of_classic(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> ErrorCode:
+        """Execute a Heartbeat of a classic member; may be called while an append is in progress."""
+        return bridge.heartbeat(self.data, member_id, instance_id, generation, now_ms)
+
+    def leave(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> None:
+        """Execute a LeaveGroup, of members of either protocol. Answer: LeaveResult."""
+        draft = Draft(self.data)
+        result = leave_entries(draft, entries)
+        self._store(draft, Answers(ticket, result, LeaveResult), now)
+
+    # Regular expressions.
+
+    def needs_resolution(self, now_ms: int) -> bool:
+        """Whether `resolve` is to be executed, in a step of its own."""
+        data = self.data
+        if not data.regex_subscribers:
+            return False
+        if self.resolved_ms is None:
+            return True
+        elapsed_ms = now_ms - self.resolved_ms
+        if elapsed_ms < RESOLVE_INTERVAL_MS:
+            return False
+        if elapsed_ms >= data.settings.regex_refresh_interval_ms:
+            return True
+        version = data.topics.version
+        for regex in data.regex_subscribers:
+            resolved = data.regexes.get(regex)
+            if resolved is None or resolved.topics_version != version:
+                return True
+        return False
+
+    def resolve(self, may_describe: Callable[[str], bool], now: Now) -> Steps[None]:
+        """Match all expressions of the group against all topics that the client which caused it may
+        describe.
+        """
+        data = self.data
+        self.resolved_ms = now.ms
+        version = data.topics.version
+        names = [name for name in data.topics.names() if may_describe(name)]
+        matches = yield from match_steps(list(data.regex_subscribers), names)
+        draft = Draft(data)
+        resolved = {
+            regex: ResolvedRegex(topics, version, now.wall_ms) for regex, topics in matches.items()
+        }
+        if note_resolved(draft, resolved) or any(regex not in data.regexes for regex in resolved):
+            data.outbox.stage(ConsumerWrite(draft))
+        else:
+            data.regexes.update(resolved)
+
+    # Offsets.
+
+    def validate_commit(
+        self, request: CommitRequest, now: Now, *, transactional: bool
+    ) -> ErrorCode:
+        """See `offsets.validate_commit`."""
+        del now
+        return offsets.validate_commit(self.data, request, transactional=transactional)
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """See `offsets.validate_fetch`."""
+        return offsets.validate_fetch(self.data, member_id, member_epoch)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.data.subscribed_topics()
+
+    def offset_retention(self) -> OffsetRetention:
+        """Return that offsets expire of topics that no member subscribes to."""
+        return OffsetRetention(self.data.subscribed_topics())
+
+    # Records.
+
+    def restore(
+        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[GroupRecord]
+    ) -> None:
+        del earlier
+        data = self.data
+        for record in records:
+            if not isinstance(record, GroupRecord):
+                data.apply(record)
+        for member in sorted(data.members.values(), key=lambda member: member.epoch):
+            self._claim(member)
+        # A member that joined without topics reached an epoch that was not written.
+        data.epoch = max(
+            data.epoch, data.target_epoch, *(m.epoch for m in data.members.values()), 0
+        )
+        data.since_ms = now.wall_ms
+        data.outbox.note(GroupRestored(data.epoch, CONSUMER, None, {}))
+
+    def _claim(self, member: Member) -> None:
+        """Give a member its partitions. If the log gives one to two members, that with the higher
+        epoch keeps it, and the other has to join again.
+        """
+        data = self.data
+        for partition in (*member.assigned, *member.pending):
+            owner = data.owners.get(partition)
+            if owner is not None and owner != member.member_id:
+                data.put_member(
+                    data.members[owner]._replace(
+                        epoch=0,
+                        previous_epoch=0,
+                        state=MemberState.STABLE,
+                        assigned=NOTHING,
+                        pending=NOTHING,
+                    )
+                )
+            data.owners[partition] = member.member_id
+
+    def start(self, now: Now) -> None:
+        """Start all sessions, and the time that members have to give up partitions, in full."""
+        data = self.data
+        for member in data.members.values():
+            sessions.restart(data, member, now.ms)
+            sessions.follow_revocation(data, None, member, now)
+
+    def tombstones(self) -> tuple[DurableRecord, ...]:
+        return tombstones(self.data)
+
+    # Time, and the end.
+
+    def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
+        draft = expiry.on_deadlines(self.data, keys, now)
+        if not draft.is_empty:
+            self._store(draft, None, now)
+
+    def end(self, error: ErrorCode, now: Now) -> None:
+        del error, now
+        self.data.is_dead = True
+
+    def close(self) -> None:
+        data = self.data
+        for member_id in list(data.sessions):
+            sessions.forget(data, member_id)
+        for key in list(data.deadlines):
+            del data.deadlines[key]
+            data.outbox.emit(Cancel(key))
+        data.sessions.clear()
+        data.member_count.count -= len(data.members)
+
+    # Reads.
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.data.members
+
+    @property
+    def is_unused(self) -> bool:
+        return not self.data.members
+
+    def gauges(self) -> Mapping[str, int]:
+        return {}
+
+    def describe(self) -> GroupDescription:
+        data = self.data
+        state = data.state
+        return GroupDescription(
+            data.group_id,
+            GroupKind.CONSUMER,
+            state,
+            CONSUMER,
+            data.epoch,
+            preferred_assignor(Draft(data), data.votes),
+            since_ms=data.since_ms,
+            member_count=len(data.members),
+            is_stable=state == STABLE,
+            is_rebalancing=state in {ASSIGNING, RECONCILING},
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        """Return the first `count_max` members, or all."""
+        members = islice(self.data.members.values(), count_max)
+        return [describe_member(self.data, member) for member in members]
+
+    def describe_waiting(self) -> WaitingFor | None:
+        return describe_waiting(self.data)

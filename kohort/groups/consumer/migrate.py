@@ -1,0 +1,183 @@
+"""Changes between the protocols: a classic group with members becomes a consumer group when a
+consumer joins, and a consumer group a classic one when the last consumer goes (KIP-848).
+
+Either is one append, after which the group has its other membership. Members and offsets stay.
+"""
+
+from collections.abc import Callable
+
+from kohort.groups.classic import durable
+from kohort.groups.classic.membership import ClassicMembership
+from kohort.groups.classic.protocols import choose_protocol
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.describe import encode_share
+from kohort.groups.consumer.draft import Draft
+from kohort.groups.consumer.member import Member, Partition, by_topic
+from kohort.groups.consumer.records import (
+    ClassicPart,
+    EpochRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from kohort.groups.consumer.validation import Rejected
+from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
+from kohort.groups.requests import CONSUMER, Now
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+
+def upgrade(data: ConsumerData, classic: ClassicMembership) -> tuple[DurableRecord, ...]:
+    """Take the members of a classic group over into `data`, which is new; return the records that
+    make them members of a consumer group. The classic membership is not changed.
+
+    Raises:
+        Rejected: GROUP_ID_NOT_FOUND, the group cannot be upgraded.
+    """
+    group_id = data.group_id
+    settings = data.settings
+    if not settings.allows_upgrade:
+        raise _refused(group_id, "online upgrade is disabled")
+    if classic.data.protocol_type != CONSUMER:
+        raise _refused(group_id, f"its protocol type is {classic.data.protocol_type}")
+    if len(classic.roster) > settings.max_size:
+        raise _refused(group_id, "it has more members than group.consumer.max.size allows")
+    generation = classic.data.generation
+    data.epoch = data.target_epoch = max(generation, data.epoch)
+    for old in classic.roster:
+        try:
+            names = _subscribed(old.protocols[0][1])
+            assigned = _assigned(data, old.assignment)
+        except DecodeError as error:
+            raise _refused(group_id, f"a member's metadata cannot be read: {error}") from None
+        data.put_member(
+            Member(
+                old.member_id,
+                old.instance_id,
+                client_id=old.client_id,
+                client_host=old.client_host,
+                rebalance_timeout_ms=old.rebalance_timeout_ms,
+                topic_names=names,
+                classic=ClassicPart(old.session_timeout_ms, old.protocols),
+                epoch=data.epoch,
+                previous_epoch=data.epoch,
+                assigned=dict.fromkeys(assigned, data.epoch),
+            )
+        )
+        data.set_target(old.member_id, assigned)
+    members = list(data.members.values())
+    return (
+        *[member.member_record(group_id) for member in members],
+        EpochRecord(group_id, data.epoch, 0),
+        *[
+            TargetRecord(group_id, member.member_id, by_topic(data.target(member.member_id)))
+            for member in members
+        ],
+        TargetEpochRecord(group_id, data.target_epoch, 0),
+        *[member.current_record(group_id) for member in members],
+    )
+
+
+def _refused(group_id: str, reason: str) -> Rejected:
+    return Rejected(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Group {group_id} is not a consumer group, and cannot become one because {reason}.",
+    )
+
+
+def _subscribed(subscription: bytes) -> tuple[str, ...]:
+    version = int.from_bytes(subscription[:2], "big", signed=True)
+    if version < 0 or len(subscription) < len(b"vv"):
+        raise DecodeError(f"version {version} of a subscription")
+    parsed, _ = codec(ConsumerProtocolSubscription, min(version, 3)).decode(subscription, 2)
+    return tuple(sorted(set(parsed.topics)))
+
+
+def _assigned(data: ConsumerData, assignment: bytes) -> frozenset[Partition]:
+    if not assignment:
+        return frozenset()
+    version = int.from_bytes(assignment[:2], "big", signed=True)
+    if version < 0:
+        raise DecodeError(f"version {version} of an assignment")
+    parsed, _ = codec(ConsumerProtocolAssignment, min(version, 3)).decode(assignment, 2)
+    if parsed.user_data:
+        raise DecodeError("the assignor is a custom one")
+    assigned: list[Partition] = []
+    for listed in parsed.assigned_partitions:
+        topic = data.topics.get(listed.topic)
+        if topic is not None:
+            assigned += [(topic.topic_id, partition) for partition in listed.partitions]
+    return frozenset(assigned)
+
+
+def is_last_consumer_gone(draft: Draft, classic_max_size: int) -> bool:
+    """Whether only classic members are left by the changes of a draft, and they may form a classic
+    group.
+    """
+    data = draft.data
+    classic_count = data.classic_count
+    for member_id, member in draft.changed_members().items():
+        old = data.members.get(member_id)
+        classic_count -= old is not None and old.classic is not None
+        classic_count += member is not None and member.classic is not None
+    return (
+        0 < classic_count == draft.member_count <= classic_max_size
+        and len(data.members) > data.classic_count
+        and data.settings.allows_downgrade
+    )
+
+
+def downgraded(
+    draft: Draft, new: Callable[[], ClassicMembership], now: Now
+) -> tuple[ClassicMembership, GroupRecord]:
+    """Return the classic membership that replaces a consumer group's, and its record. Assignments
+    are the targets; a rebalance has to follow unless nothing has changed.
+    """
+    data = draft.data
+    members = [draft.member(member_id) for member_id in draft.members()]
+    lists = [
+        tuple([name for name, _ in member.classic.protocols])
+        for member in members
+        if member is not None and member.classic is not None
+    ]
+    counts: dict[tuple[str, ...], int] = {}
+    for names in lists:
+        counts[names] = counts.get(names, 0) + 1
+    protocol = choose_protocol(counts, lists[0])
+    stored: list[StoredMember] = []
+    for member in members:
+        assert member is not None
+        assert member.classic is not None
+        metadata = dict(member.classic.protocols).get(protocol or "", b"")
+        stored.append(
+            StoredMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.classic.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                metadata,
+                encode_share(data, draft.target(member.member_id)),
+            )
+        )
+    record = GroupRecord(
+        data.group_id,
+        CONSUMER,
+        data.epoch,
+        protocol,
+        stored[0].member_id,
+        now.wall_ms,
+        tuple(stored),
+    )
+    classic = new()
+    durable.apply(classic.data, record, now)
+    for member in members:
+        if member is not None and member.classic is not None:
+            present = classic.roster.get(member.member_id)
+            if present is not None:
+                classic.roster.set_protocols(present, member.classic.protocols)
+    return classic, record

@@ -1,0 +1,128 @@
+"""The records of consumer groups in the log; see `encoding` for their bytes.
+
+Each tombstone removes what the record with the same key says.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class ClassicPart(NamedTuple):
+    """What a member that uses the classic protocol states in addition."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata), in order of preference."""
+
+
+class ConsumerMemberRecord(NamedTuple):
+    """What a member has stated."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic: ClassicPart | None = None
+
+
+class ConsumerMemberTombstone(NamedTuple):
+    """The member was removed."""
+
+    group_id: str
+    member_id: str
+
+
+class EpochRecord(NamedTuple):
+    """The group epoch."""
+
+    group_id: str
+    epoch: int
+    metadata_hash: int
+    """Of the subscribed topics, signed; 0 if none exists."""
+
+
+class EpochTombstone(NamedTuple):
+    """The group was removed."""
+
+    group_id: str
+
+
+class TargetEpochRecord(NamedTuple):
+    """The group epoch that the target assignment was computed for."""
+
+    group_id: str
+    epoch: int
+    computed_at_ms: int
+    """Wall-clock time; 0 if unknown."""
+
+
+class TargetEpochTombstone(NamedTuple):
+    """There is no target assignment."""
+
+    group_id: str
+
+
+class TargetRecord(NamedTuple):
+    """The target assignment of a member."""
+
+    group_id: str
+    member_id: str
+    partitions: Mapping[bytes, tuple[int, ...]]
+    """Partition numbers by topic id."""
+
+
+class TargetTombstone(NamedTuple):
+    """The member has no target assignment."""
+
+    group_id: str
+    member_id: str
+
+
+class CurrentRecord(NamedTuple):
+    """What a member has, and on its way to which epoch it is."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    previous_epoch: int
+    state: int
+    assigned: Mapping[bytes, Mapping[int, int]]
+    """By topic id and partition number, the epoch at which the partition was assigned."""
+    pending: Mapping[bytes, Mapping[int, int]]
+    """Likewise, partitions that the member has to give up."""
+
+
+class CurrentTombstone(NamedTuple):
+    """The member has nothing."""
+
+    group_id: str
+    member_id: str
+
+
+class RegexRecord(NamedTuple):
+    """The topics that a regular expression matched."""
+
+    group_id: str
+    regex: str
+    topics: tuple[str, ...]
+    topics_version: int
+    resolved_at_ms: int
+
+
+class RegexTombstone(NamedTuple):
+    """No member uses the expression any more."""
+
+    group_id: str
+    regex: str
+
+
+class OldMetadataTombstone(NamedTuple):
+    """Removes the topic metadata that brokers before 4.1 stored with a group."""
+
+    group_id: str

@@ -1,0 +1,46 @@
+"""The heartbeat of a consumer group and its result, independent of protocol versions."""
+
+from typing import NamedTuple
+
+from kohort.groups.consumer.member import Owned, Partition
+from kohort.groups.reasons import NO_REASON, StatedReason
+from kohort.protocol.errors import ErrorCode
+
+
+class HeartbeatRequest(NamedTuple):
+    """A ConsumerGroupHeartbeat. A field that is None, or a timeout of -1, is unchanged."""
+
+    member_id: str
+    epoch: int
+    """0 to join or to join again, -1 to leave, -2 if a static member leaves and will be back."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: frozenset[Partition] | None = None
+    client_id: str = ""
+    client_host: str = ""
+    reason: StatedReason = NO_REASON
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it states everything, so that its answer contains the assignment."""
+        return (
+            self.rebalance_timeout_ms != -1
+            and (self.topic_names is not None or self.topic_regex is not None)
+            and self.owned is not None
+        )
+
+
+class HeartbeatResult(NamedTuple):
+    """An error with its message, or the member as it is now."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Owned | None = None
+    """What the member has; None if it knows already."""

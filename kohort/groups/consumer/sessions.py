@@ -1,0 +1,80 @@
+"""The timers of members: sessions, and the time that a member has to give up partitions."""
+
+from typing import Final
+
+from kohort.groups.consumer.data import ConsumerData, Session
+from kohort.groups.consumer.member import Member, MemberState
+from kohort.groups.effects import Cancel, Schedule, TimerKey
+from kohort.groups.requests import Now
+
+SESSION: Final = "session"
+"""Kind of the timer that removes a silent member."""
+
+REVOCATION: Final = "revocation"
+"""Kind of the timer that removes a member that does not give up partitions."""
+
+JOIN: Final = "join"
+"""Kind of the timer that removes a classic member that was asked to join again and does not."""
+
+SYNC: Final = "sync"
+"""Kind of the timer that removes a classic member that has joined and does not sync."""
+
+
+def timeout_of(data: ConsumerData, member: Member) -> int:
+    """Return the session timeout: a classic member states its own."""
+    if member.classic is not None:
+        return member.classic.session_timeout_ms
+    return data.settings.session_timeout_ms
+
+
+def restart(data: ConsumerData, member: Member, now_ms: int) -> None:
+    """Let the session of a member begin anew."""
+    timeout_ms = timeout_of(data, member)
+    session = data.sessions.get(member.member_id)
+    if session is None:
+        session = data.sessions[member.member_id] = Session(now_ms + timeout_ms, timeout_ms)
+    session.deadline_ms = now_ms + timeout_ms
+    session.timeout_ms = timeout_ms
+    session.last_heartbeat_ms = now_ms
+    if session.timer_ms is None or session.timer_ms > session.deadline_ms:
+        session.timer_ms = session.deadline_ms
+        data.outbox.emit(Schedule(TimerKey(SESSION, member.member_id), session.deadline_ms))
+
+
+def has_expired(data: ConsumerData, member_id: str, now_ms: int) -> bool:
+    """Check a session whose timer has fired; if the session continues, so does the timer."""
+    session = data.sessions.get(member_id)
+    if session is None or session.timer_ms is None or session.timer_ms > now_ms:
+        return False
+    if session.deadline_ms > now_ms:
+        session.timer_ms = session.deadline_ms
+        data.outbox.emit(Schedule(TimerKey(SESSION, member_id), session.deadline_ms))
+        return False
+    session.timer_ms = None
+    return True
+
+
+def follow_revocation(data: ConsumerData, old: Member | None, new: Member, now: Now) -> None:
+    """Set or cancel the timer that bounds how long a member may keep revoked partitions."""
+    key = TimerKey(REVOCATION, new.member_id)
+    if new.state is MemberState.UNREVOKED_PARTITIONS:
+        if old is None or old.state is not new.state or old.pending != new.pending:
+            data.told_ms[new.member_id] = now.wall_ms
+            data.deadlines[key] = now.ms + max(new.rebalance_timeout_ms, 0)
+            data.outbox.emit(Schedule(key, data.deadlines[key]))
+    else:
+        data.told_ms.pop(new.member_id, None)
+        cancel(data, key)
+
+
+def forget(data: ConsumerData, member_id: str) -> None:
+    """Cancel the timers of a member that was removed."""
+    data.outbox.emit(Cancel(TimerKey(SESSION, member_id)))
+    for kind in (REVOCATION, JOIN, SYNC):
+        cancel(data, TimerKey(kind, member_id))
+
+
+def cancel(data: ConsumerData, key: TimerKey) -> None:
+    """Cancel a timer other than a session's, if it is set."""
+    if data.deadlines.pop(key, None) is not None:
+        data.outbox.emit(Cancel(key))

@@ -1,0 +1,62 @@
+"""What a consumer group needs of the broker: settings, and the topics that exist."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class ConsumerSettings(NamedTuple):
+    """The settings of one group, with Kafka's defaults."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    """How often members are to send heartbeats."""
+    assignment_interval_ms: int = 1_000
+    """The least time between two target assignments."""
+    max_size: int = 2**31 - 1
+    """Maximum number of members."""
+    assignors: Sequence[str] = ("uniform", "range")
+    """Names of the assignors; the first is used unless members ask for another."""
+    regex_refresh_interval_ms: int = 600_000
+    """How often regular expressions are resolved if no topic was created."""
+    allows_upgrade: bool = True
+    """Whether a classic group with members becomes a consumer group when a consumer joins."""
+    allows_downgrade: bool = True
+    """Whether it becomes a classic group when its last consumer leaves."""
+    allows_classic_members: bool = True
+    """Whether classic members may join."""
+
+
+@dataclass(slots=True, eq=False)
+class MemberCount:
+    """The number of members of all consumer groups of the broker."""
+
+    count: int = 0
+
+
+class Topic(NamedTuple):
+    """A topic that exists."""
+
+    topic_id: bytes
+    partition_count: int
+
+
+class Topics(Protocol):
+    """The topics of the broker. All methods are reads of the present state."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows whenever a topic is created, grows or is deleted."""
+        ...
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic, None if it does not exist."""
+        ...
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, None if it does not exist."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """All names, internal ones included; a copy."""
+        ...

@@ -1,0 +1,168 @@
+"""Which heartbeats are accepted: the checks of a request by itself, and against the group."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member
+from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+
+
+class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
+    """The request is answered with an error."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.result = HeartbeatResult(error, message)
+
+
+class Sender(NamedTuple):
+    """The member that a request comes from."""
+
+    member: Member | None
+    """The member as it is; None if it is new."""
+    replaces: Member | None = None
+    """The static member whose place it takes, under another id or after it has left."""
+
+
+def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[str]) -> None:
+    """Check a request by itself. `member_id` is the client's, or was created for it.
+
+    Args:
+        assignors: the names of the assignors that members may ask for.
+
+    Raises:
+        Rejected: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    """
+    for name, value in (
+        ("MemberId", request.member_id),
+        ("GroupId", group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if value == "":
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    problem = _epoch_problem(request)
+    if problem is not None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, problem)
+    assignor = request.server_assignor
+    if assignor is not None and request.epoch >= 0 and assignor not in assignors:
+        raise Rejected(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {assignor} is not supported. Supported assignors:"
+            f" {', '.join(assignors)}.",
+        )
+
+
+def _epoch_problem(request: HeartbeatRequest) -> str | None:
+    """Return what a request lacks that its epoch requires; None if it lacks nothing."""
+    epoch = request.epoch
+    if epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            return "RebalanceTimeoutMs must be provided in first request."
+        if request.owned is None or request.owned:
+            return "TopicPartitions must be empty when (re-)joining."
+        if request.topic_names is None and request.topic_regex is None:
+            return (
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when"
+                " (re-)joining."
+            )
+    elif epoch == LEFT_FOR_RESTART and request.instance_id is None:
+        return "InstanceId can't be null."
+    elif epoch < LEFT_FOR_RESTART:
+        return f"MemberEpoch is invalid: {epoch}."
+    return None
+
+
+def find_sender(data: ConsumerData, request: HeartbeatRequest) -> Sender:
+    """Return the member that sends a heartbeat with an epoch of at least 0.
+
+    Raises:
+        Rejected: it is unknown, fenced, or the group is full.
+    """
+    instance_id = request.instance_id
+    member = data.members.get(request.member_id)
+    holder_id = None if instance_id is None else data.instances.get(instance_id)
+    if member is None and holder_id is None:
+        if request.epoch > 0:
+            raise _unknown(data, request)
+        if len(data.members) >= data.settings.max_size:
+            raise Rejected(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of"
+                f" {data.settings.max_size} members.",
+            )
+        return Sender(None)
+    if instance_id is not None and holder_id != request.member_id:
+        if holder_id is None:
+            if request.epoch > 0:
+                raise _unknown(data, request)
+        elif request.epoch > 0:
+            raise Rejected(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {request.member_id} with instance id {instance_id} was fenced by"
+                f" member {holder_id}.",
+            )
+        else:
+            return Sender(None, replaces=_released(data.members[holder_id], request))
+    assert member is not None
+    if member.epoch == LEFT_FOR_RESTART and request.epoch == 0:
+        return Sender(None, replaces=member)
+    _check_epoch(member, request)
+    return Sender(member)
+
+
+def _released(holder: Member, request: HeartbeatRequest) -> Member:
+    """Return the holder of an instance id whose place the sender may take.
+
+    A process that states that it was restarted may: two processes with the same instance id do not
+    take turns, because only the first join of a process states that, and the loser's error is
+    fatal. A classic member gives way at once, as in classic groups.
+    """
+    if (
+        holder.epoch == LEFT_FOR_RESTART
+        or holder.classic is not None
+        or request.reason.decisive is JoinReason.RESTART
+    ):
+        return holder
+    raise Rejected(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        f"Static member {request.member_id} with instance id {request.instance_id} cannot join the"
+        f" group because the instance id is owned by {holder.member_id} member.",
+    )
+
+
+def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
+    epoch = request.epoch
+    if epoch > member.epoch:
+        raise Rejected(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a greater member epoch ({epoch}) than the one known by"
+            f" the group coordinator ({member.epoch}). The member must abandon all its partitions"
+            " and rejoin.",
+        )
+    if 0 < epoch < member.epoch:
+        # The previous answer was lost, if the member owns no more than it was given with it.
+        is_repeated = epoch == member.previous_epoch and (
+            request.owned is not None and all(p in member.assigned for p in request.owned)
+        )
+        if not is_repeated:
+            raise Rejected(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"The consumer group member has a smaller member epoch ({epoch}) than the one known"
+                f" by the group coordinator ({member.epoch}). The member must abandon all its"
+                " partitions and rejoin.",
+            )
+
+
+def _unknown(data: ConsumerData, request: HeartbeatRequest) -> Rejected:
+    if request.instance_id is not None:
+        return Rejected(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
+        )
+    return Rejected(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {request.member_id} is not a member of group {data.group_id}.",
+    )

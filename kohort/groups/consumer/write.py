@@ -1,0 +1,173 @@
+"""Applies the changes of a draft when they are durable, reports them, and sets timers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kohort.groups.consumer import bridge, sessions
+from kohort.groups.consumer.data import STABLE, ConsumerData
+from kohort.groups.consumer.draft import Draft
+from kohort.groups.consumer.epochs import preferred_assignor
+from kohort.groups.consumer.member import Member, Partition
+from kohort.groups.consumer.target import ms_left
+from kohort.groups.effects import Cancel, Schedule, TimerKey
+from kohort.groups.events import (
+    CauseAdded,
+    MemberReconciled,
+    MemberRef,
+    RebalanceEnd,
+    RebalanceEnded,
+    RebalanceStarted,
+    TargetAssigned,
+)
+from kohort.groups.kinds import GroupKind
+from kohort.groups.outbox import Answers
+from kohort.groups.records import DurableRecord
+from kohort.groups.requests import Now
+from kohort.groups.states import EMPTY
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.groups.consumer.membership import ConsumerMembership
+    from kohort.groups.group import Group
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerWrite:
+    """The records of one draft. If they are not stored, nothing has changed."""
+
+    draft: Draft
+    answers: Answers | None = None
+    converts: tuple[Group, ConsumerMembership] | None = None
+    """The group whose membership is replaced, and the new one, to which the draft belongs."""
+    first_records: Sequence[DurableRecord] = ()
+    """The records that convert the group."""
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        return (*self.first_records, *self.draft.records())
+
+    def on_durable(self, now: Now) -> None:
+        """Apply the changes."""
+        if self.converts is not None:
+            group, membership = self.converts
+            previous, group.membership = group.membership, membership
+            if previous is not None:
+                previous.end(ErrorCode.REBALANCE_IN_PROGRESS, now)
+                previous.close()
+            membership.start(now)
+        apply(self.draft, now)
+        self.answer_early(NO_ERROR)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Answer with the error; nothing has changed."""
+        del now
+        if self.converts is not None:
+            self.converts[1].close()
+        self.answer_early(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        answers, self.answers = self.answers, None
+        if answers is not None:
+            answers.give(self.draft.data.outbox, error)
+
+
+def apply(draft: Draft, now: Now) -> None:
+    """Apply the changes of a draft, report them, and set the timers that follow from them."""
+    data = draft.data
+    outbox = data.outbox
+    state = data.state
+    was_assigned = data.epoch == data.target_epoch
+    previous_target = data.target_epoch
+    members = _members_before(draft) if draft.causes and was_assigned else ()
+    before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
+    draft.apply()
+    for event in draft.events:
+        outbox.note(event)
+    for number, cause in enumerate(draft.causes):
+        if number or not was_assigned:
+            outbox.note(CauseAdded(cause))
+        else:
+            outbox.note(
+                RebalanceStarted(cause, state, previous_target, members, GroupKind.CONSUMER)
+            )
+    if draft.is_target_computed:
+        outbox.note(
+            TargetAssigned(
+                data.target_epoch,
+                previous_target,
+                preferred_assignor(draft, data.votes),
+                draft.target_computed_ms,
+                len(data.members),
+            )
+        )
+    for member_id, old in before.items():
+        _follow_member(data, old, data.members.get(member_id), now)
+    if draft.heartbeat_of is not None:
+        sessions.restart(data, data.members[draft.heartbeat_of], now.ms)
+    if draft.classic_joined is not None:
+        bridge.note_joined(data, data.members[draft.classic_joined], now)
+    _follow_state(data, state, draft, now)
+
+
+def _members_before(draft: Draft) -> tuple[MemberRef, ...]:
+    """Return the members without those that a draft adds or removes."""
+    changed = draft.changed_members()
+    return tuple(
+        [
+            member.ref
+            for member_id, member in draft.data.members.items()
+            if changed.get(member_id, member) is not None
+        ]
+    )
+
+
+def _follow_member(data: ConsumerData, old: Member | None, new: Member | None, now: Now) -> None:
+    """Report what has become of a member, and set its timers."""
+    if new is None:
+        assert old is not None
+        sessions.forget(data, old.member_id)
+        return
+    sessions.follow_revocation(data, old, new, now)
+    if new.member_id not in data.sessions:
+        sessions.restart(data, new, now.ms)
+    if old is None or old.current_record("") != new.current_record(""):
+        data.outbox.note(
+            MemberReconciled(
+                new.ref,
+                new.epoch,
+                new.state.name,
+                len(new.assigned),
+                _named(data, new.pending),
+                _named(data, [p for p in new.assigned if old is None or p not in old.assigned]),
+            )
+        )
+
+
+def _named(data: ConsumerData, partitions: Iterable[Partition]) -> tuple[tuple[str, int], ...]:
+    """Return partitions with the names of their topics; those of deleted topics are left out."""
+    name_of = data.topics.name_of
+    return tuple([(name, number) for topic_id, number in partitions if (name := name_of(topic_id))])
+
+
+def _follow_state(data: ConsumerData, previous: str, draft: Draft, now: Now) -> None:
+    state = data.state
+    if state != previous:
+        data.since_ms = now.wall_ms
+    if state == EMPTY and previous != EMPTY:
+        data.outbox.note(RebalanceEnded(RebalanceEnd.EMPTY, data.epoch, {}))
+    elif state == STABLE and (draft.is_target_computed or previous != STABLE):
+        data.outbox.note(RebalanceEnded(RebalanceEnd.STABLE, data.target_epoch, {}))
+    key = ASSIGN_TIMER
+    if data.epoch > data.target_epoch:
+        deadline_ms = now.ms + max(ms_left(draft, now), 0)
+        if data.deadlines.get(key) != deadline_ms:
+            data.deadlines[key] = deadline_ms
+            data.outbox.emit(Schedule(key, deadline_ms))
+    elif data.deadlines.pop(key, None) is not None:
+        data.outbox.emit(Cancel(key))
+
+
+ASSIGN_TIMER = TimerKey("assign")
+"""Ends the assignment interval: a target is computed although no member sends a heartbeat."""
