@@ -71,9 +71,16 @@ from kohort.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-SUPPORTED_FEATURES: Final = {"join.reason": (1, 1), "transaction.version": (0, 2)}
-"""Features in the ApiVersions response: JoinGroup's tag 7728 is supported, and producers choose
-their protocol by the level of transaction.version (KIP-890)."""
+SUPPORTED_FEATURES: Final = {
+    "group.version": (0, 1),
+    "join.reason": (1, 1),
+    "transaction.version": (0, 2),
+}
+"""Features in the ApiVersions response: consumer groups (KIP-848), JoinGroup's tag 7728, and the
+level by which producers choose their protocol (KIP-890)."""
+
+GROUP_VERSION: Final = 1
+"""The finalized level if consumer groups are enabled."""
 
 JOIN_REASON_LEVEL: Final = 1
 """The finalized level: clients would offer to enable a feature that is only supported."""
@@ -299,6 +306,7 @@ class Broker:
         by_listener = {one.listener: addresses.advertised(one) for one in addresses.bound}
         advertised = by_listener[self.endpoint.listener]
         level = self.config.kohort_transaction_version
+        has_consumer_groups = "consumer" in self.config.group_coordinator_rebalance_protocols
         return BrokerServices(
             config=self.config,
             clock=self._clock,
@@ -308,7 +316,7 @@ class Broker:
             classic_groups=ClassicRequests(groups.host),
             consumer_groups=ConsumerRequests(
                 groups.host,
-                is_enabled="consumer" in self.config.group_coordinator_rebalance_protocols,
+                is_enabled=has_consumer_groups,
                 assignors=self.config.group_consumer_assignors,
             ),
             transactions=transactions,
@@ -324,6 +332,7 @@ class Broker:
             apis={key: VersionRange.parse(api.advertised) for key, api in SERVED.items()},
             features=dict(SUPPORTED_FEATURES),
             finalized_features={
+                **({"group.version": GROUP_VERSION} if has_consumer_groups else {}),
                 "join.reason": JOIN_REASON_LEVEL,
                 **({"transaction.version": level} if level else {}),
             },

@@ -39,7 +39,9 @@ def types_of_kind(kind: GroupKind) -> tuple[type[Any], ...]:
     """Return the classes of the records from which the membership of a kind of group is
     restored.
     """
-    return tuple([cls for codec in CODECS if codec.kind is kind for cls in codec.record_types])
+    return tuple(
+        [cls for cls, codec in _BY_TYPE.items() if codec.kind is kind and cls in codec.record_types]
+    )
 
 
 def encode_key(record: DurableRecord) -> bytes:

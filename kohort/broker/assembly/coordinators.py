@@ -101,7 +101,7 @@ def make_groups(
                 consumer_settings,
                 consumer_members,
                 new_classic=new_classic,
-                new_member_id=lambda: short_id(environment.new_uuid()),
+                new_member_id=lambda: short_id(environment.new_uuid().bytes),
             ),
         },
         topic_id=topic_id,

@@ -4,9 +4,6 @@ from typing import Final
 
 from kohort.broker.config.settings import INT_MAX, Int, List, Long, Settings, String, setting
 
-PROTOCOLS: Final = ("classic", "consumer", "streams")
-"""Names that `group.coordinator.rebalance.protocols` may contain, as in Kafka."""
-
 ASSIGNORS: Final = ("uniform", "range")
 MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
@@ -15,9 +12,7 @@ def protocols_problem(names: tuple[str, ...]) -> str | None:
     """Return the error in a value of `group.coordinator.rebalance.protocols`, None if it is
     valid.
     """
-    if "classic" not in names or not set(names) <= set(PROTOCOLS):
-        return f"must be a list of {', '.join(PROTOCOLS)} that contains classic"
-    return None
+    return None if "classic" in names else "must contain classic"
 
 
 def assignors_problem(names: tuple[str, ...]) -> str | None:
@@ -88,6 +83,7 @@ class GroupSettings(Settings):
     )
     group_coordinator_rebalance_protocols: List = setting(
         ("classic", "consumer", "streams"),
+        one_of=("consumer", "classic", "share", "streams"),
         check=protocols_problem,
         doc="Protocols of groups. Without `consumer`, ConsumerGroupHeartbeat is answered with "
         "UNSUPPORTED_VERSION. `streams` has no effect: Kohort has no streams groups yet.",

@@ -50,7 +50,7 @@ def consumer_group_heartbeat(
         return _respond(HeartbeatResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     member_id = request.member_id
     if not member_id and not request.member_epoch and ctx.api_version < CLIENT_MAKES_ID_SINCE:
-        member_id = short_id(uuid.uuid4())
+        member_id = short_id(uuid.uuid4().bytes)
     owned = request.topic_partitions
     result = ctx.broker.consumer_groups.heartbeat(
         request.group_id,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kohort.groups.events import MemberRef
+from kohort.groups.history import consumer_waits
 from kohort.groups.history.awaited_members import leader_change, waited_for
 from kohort.groups.history.consumers import CONSUMER_MODE, ConsumerFacts
-from kohort.groups.history.consumers import waited_for as wait_of_consumers
 from kohort.groups.history.facts import Cause, Departure, RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
 from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
@@ -127,7 +127,7 @@ class _Builder:
         if facts.consumers is None:
             return waited_for(facts, self.until_ms)
         end_ms = self.until_ms if facts.finished_ms is None else facts.finished_ms
-        return wait_of_consumers(
+        return consumer_waits.waited_for(
             facts.consumers,
             (row.member.member_id for row in self._rows if row.gone is None),
             facts.began.ms,
@@ -398,7 +398,7 @@ class _Builder:
             progress = facts.consumers.members.get(member_id)
             told_ms = None if progress is None else progress.told_ms
             answered_ms = None if progress is None else progress.completed_ms
-            partitions = facts.consumers.partitions(member_id)
+            partitions = consumer_waits.partitions(progress)
         is_answered = join is not None and facts.join_phase is not None and self._is_in(row)
         return MemberTimeline(
             member_id=cut_id(member_id),

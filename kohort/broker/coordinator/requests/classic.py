@@ -134,8 +134,9 @@ class ClassicRequests:
         if isinstance(membership, ClassicMembership):
             membership.join(request, ticket, now)
         else:
-            # It has become a consumer group since the join was queued; the client joins again.
-            error = ErrorCode.REBALANCE_IN_PROGRESS
+            # If it has become a consumer group since the join was queued, the client joins again.
+            is_consumers = isinstance(membership, ConsumerMembership)
+            error = _UPGRADED if is_consumers else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
     def sync(self, group_id: str, request: SyncRequest) -> Deferred[SyncResult]:
@@ -234,4 +235,5 @@ def _drop_id(member_id: str, group: Group, now: Now) -> None:
 
 
 _UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
+_UPGRADED: Final = ErrorCode.REBALANCE_IN_PROGRESS
 _NO_MEMBER_TO_SYNC: Final = SyncResult(_UNKNOWN)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Callable, Sequence
 
 from kohort.broker.coordinator.command import Command
@@ -28,9 +27,9 @@ def consumer_membership(host: GroupHost, group_id: str) -> ConsumerMembership | 
     return membership if isinstance(membership, ConsumerMembership) else None
 
 
-def short_id(number: uuid.UUID) -> str:
-    """Return a member id: a random number in base64, as Kafka makes them."""
-    return base64.urlsafe_b64encode(number.bytes).rstrip(b"=").decode()
+def short_id(number: bytes) -> str:
+    """Return a member id: a random number of 16 bytes in base64, as Kafka makes them."""
+    return base64.urlsafe_b64encode(number).rstrip(b"=").decode()
 
 
 class ConsumerRequests:

@@ -34,6 +34,8 @@ OUR_BOUNDS_DIFFER = {
     "authorizer.class.name": (
         "[, org.apache.kafka.metadata.authorizer.StandardAuthorizer, kohort]"
     ),
+    # The same names, in any case.
+    "group.consumer.migration.policy": "",
     # Kafka refuses the same values elsewhere than in its list.
     "log.roll.ms": "[1,...]",
     "log.roll.jitter.ms": "[0,...]",

@@ -170,6 +170,7 @@ async def test_it_is_counted_under_its_own_label(clock: VirtualClock) -> None:
         found = values(collector.collect())
         assert found["kafka_server_group_coordinator_metrics_group_count"] == {
             ("classic",): 0,
+            ("consumer",): 0,
             ("rota",): 1,
         }
         assert found["kohort_consumergroup_state"] == {("g", "Rotating"): 1}
