@@ -24,7 +24,7 @@ def note_member_change(
     """
     cause = _cause(draft, old, new, kind)
     changed_topics = check_topics(draft, always=cause is not None)
-    if cause is None and changed_topics:
+    if cause is None and changed_topics is not None:
         cause = topics_changed(changed_topics)
     if cause is not None:
         draft.bump(cause._replace(reason=reason) if cause.member is not None else cause)

@@ -2,7 +2,7 @@
 assignment interval. Each removal bumps the epoch with a cause of its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kohort.groups.consumer import epochs, sessions
@@ -12,10 +12,15 @@ from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member
 from kohort.groups.consumer.sessions import SESSION
 from kohort.groups.consumer.target import SMALL, is_due, target_steps
 from kohort.groups.consumer.write import ASSIGN_TIMER
-from kohort.groups.effects import TimerKey
+from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.events import MemberRemoved, RemovalReason, Trigger, TriggerKind
+from kohort.groups.outbox import Answers, Outbox
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
+from kohort.protocol.errors import ErrorCode
+
+RETRY_MS: Final = 500
+"""When a timer is set again whose changes could not be stored, as in Kafka."""
 
 
 def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draft:
@@ -36,6 +41,34 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
             # In a large group some member's heartbeat computes the target at once, in steps.
             at_once(target_steps(draft, now))
     return draft
+
+
+class Retry(Answers):
+    """Sets timers again whose changes could not be stored."""
+
+    def __init__(self, data: ConsumerData, keys: Sequence[TimerKey], now: Now) -> None:
+        super().__init__(None, None, _no_answer)
+        self._data = data
+        self._keys = keys
+        self._at_ms = now.ms + RETRY_MS
+
+    def give(self, outbox: Outbox, error: ErrorCode) -> None:
+        """Process the result of the append."""
+        if not error:
+            return
+        for key in self._keys:
+            if key.kind == SESSION:
+                session = self._data.sessions.get(key.member_id)
+                if session is None or session.timer_ms is not None:
+                    continue
+                session.timer_ms = self._at_ms
+            else:
+                self._data.deadlines.setdefault(key, self._at_ms)
+            outbox.emit(Schedule(key, self._at_ms))
+
+
+def _no_answer(error: ErrorCode) -> None:
+    raise AssertionError(error)
 
 
 def _take_due(data: ConsumerData, key: TimerKey, now_ms: int) -> bool:

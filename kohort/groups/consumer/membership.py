@@ -325,9 +325,10 @@ class ConsumerMembership:
     # Time, and the end.
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
+        keys = tuple(keys)
         draft = expiry.on_deadlines(self.data, keys, now)
         if not draft.is_empty:
-            self._store(draft, None, now)
+            self._store(draft, expiry.Retry(self.data, keys, now), now)
 
     def end(self, error: ErrorCode, now: Now) -> None:
         del error, now

@@ -40,8 +40,10 @@ GOLDEN = [
     (TargetEpochRecord("g", 2, 0x1A20289F67F), "0000 00000002 01 00 08 000001a20289f67f"),
     (
         CurrentRecord("g", "m", 2, 0, 0, {TOPIC: {0: 2, 1: 2, 2: 2}}, {}),
-        f"0000 00000002 00000000 00 02 {TOPIC.hex()} 04 00000000 00000001 00000002"
-        " 01 00 0d 04 00000002 00000002 00000002 01 00",
+        (
+            f"0000 00000002 00000000 00 02 {TOPIC.hex()} 04 00000000 00000001 00000002"
+            " 01 00 0d 04 00000002 00000002 00000002 01 00"
+        ),
     ),
 ]
 RECORDS: list[DurableRecord] = [
@@ -100,7 +102,8 @@ def test_a_member_without_the_tag_is_not_a_classic_one() -> None:
 
 def test_a_record_with_an_epoch_too_few_is_refused() -> None:
     value = bytes.fromhex(
-        f"0000 00000005 00000004 00 02 {TOPIC.hex()} 03 00000003 00000004 01 00 05 02 00000001 01 00"
+        f"0000 00000005 00000004 00 02 {TOPIC.hex()} 03 00000003 00000004"
+        " 01 00 05 02 00000001 01 00"
     )
     with pytest.raises(DecodeError):
         decode(encode_key(CurrentTombstone("g", "m")), value)
