@@ -120,10 +120,11 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     )
 
 
-def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
-    """Describe a group of the consumer protocol; None if it does not exist, or the broker has none.
-
-    Raises RefusedError, DisconnectedError.
+def _ask_new(
+    cluster: Cluster, group_id: str
+) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
+    """A group's coordinator, and its description of a group of the consumer protocol; None if it
+    does not exist, or the broker has none.
     """
 
     def ask() -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
@@ -141,7 +142,11 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
             raise RefusedError(described.error_code, what, described.error_message)
         return coordinator, described
 
-    coordinator, described = cluster.retrying(ask)
+    return cluster.retrying(ask)
+
+
+def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
+    coordinator, described = _ask_new(cluster, group_id)
     if described is None:
         return None
     members = [
@@ -171,12 +176,15 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
 
 
 def describe_state(cluster: Cluster, group_id: str) -> str | None:
-    """The state of a classic group; None if it does not exist.
+    """The state of a group; None if it does not exist.
 
     Raises RefusedError, DisconnectedError.
     """
     _, described = _describe(cluster, group_id)
-    return None if described is None else described.group_state
+    if described is not None:
+        return described.group_state
+    _, consumers = _ask_new(cluster, group_id)
+    return None if consumers is None else consumers.group_state
 
 
 def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:

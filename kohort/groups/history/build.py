@@ -468,7 +468,11 @@ class _Builder:
             leader_change=change,
             members_before=self._members_before,
             members_after=self._members_after,
-            partitions=self._moves.counts(),
+            partitions=(
+                self._moves.counts()
+                if facts.consumers is None
+                else consumer_waits.partition_counts(facts.consumers)
+            ),
             stopped=Stopped(
                 member_count=self._stopped_count,
                 longest_ms=self._stopped_longest_ms,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from kohort.groups.history.consumers import ConsumerFacts, Progress
 from kohort.groups.history.limits import cut_id, cut_ids
-from kohort.groups.history.model import MemberPartitions, WaitedFor
+from kohort.groups.history.model import MemberPartitions, PartitionCounts, WaitedFor
 
 
 def partitions(member: Progress | None) -> MemberPartitions:
@@ -19,6 +19,23 @@ def partitions(member: Progress | None) -> MemberPartitions:
         given_up_count=len(gave_up),
         gained=cut_ids(gained),
         gained_count=len(gained),
+    )
+
+
+def partition_counts(facts: ConsumerFacts) -> PartitionCounts:
+    """Return the counts over all members. Members that kept everything took no step, and their
+    partitions are not counted.
+    """
+    gained: set[tuple[str, int]] = set()
+    given_up: set[tuple[str, int]] = set()
+    kept = 0
+    for member in facts.members.values():
+        gained.update(member.gained)
+        given_up.update(member.revoking)
+        kept += max(member.assigned_count - len(member.gained), 0)
+    moved = len(gained & given_up)
+    return PartitionCounts(
+        known=True, kept=kept, moved=moved, gained=len(gained), given_up=len(given_up)
     )
 
 

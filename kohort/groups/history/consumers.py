@@ -32,6 +32,7 @@ class Progress:
     revoking: tuple[_Partition, ...] = ()
     gained: dict[_Partition, int] = field(default_factory=dict)
     """When it got each partition."""
+    assigned_count: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +66,7 @@ class ConsumerFacts:
         elif member.revoking and member.revoked_ms is None:
             member.revoked_ms = now_ms
             self.given_up.update(dict.fromkeys(member.revoking, now_ms))
+        member.assigned_count = event.assigned_count
         member.gained.update(dict.fromkeys(event.gained, now_ms))
         if is_at_target and event.state == _STABLE:
             member.completed_ms = now_ms
