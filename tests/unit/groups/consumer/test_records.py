@@ -30,7 +30,7 @@ MEMBER = ConsumerMemberRecord(
 )
 CLASSIC = MEMBER._replace(classic=ClassicPart(45_000, (("range", b"metadata"), ("sticky", b""))))
 
-GOLDEN = [
+GOLDEN: list[tuple[DurableRecord, str]] = [
     (MEMBER, "0000 00 00 0670726f6265 0b2f3132372e302e302e31 02 037433 01 000493e0 00 01 00 01 00"),
     (EpochRecord("g", 2, -0x5DA8AC45FEF5078C), "0000 00000002 01 00 08 a25753ba010af874"),
     (
