@@ -16,7 +16,7 @@ from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.member import MemberState, Partition
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.settings import ConsumerSettings, MemberCount, Topic
+from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topic
 from kohort.groups.effects import Append, Cancel, Note, Reply, Schedule, TimerKey
 from kohort.groups.encoding import decode, encode_key, encode_value, types_of_kind
 from kohort.groups.events import CauseAdded, RebalanceStarted
@@ -143,7 +143,7 @@ class World:
                 group,
                 self.topics,
                 lambda _: SETTINGS,
-                MemberCount(),
+                MemberAccount(),
                 new_classic=classic,
                 new_member_id=lambda: "new",
             )

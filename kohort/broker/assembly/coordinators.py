@@ -27,14 +27,14 @@ from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.groups.classic.data import ClassicData
-from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.settings import MemberCount
+from kohort.groups.consumer.settings import MemberAccount
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
+from kohort.groups.member_memory import MemberMemory
 
 
 def make_groups(
@@ -66,6 +66,9 @@ def make_groups(
         metadata_bytes_max=config.kohort_group_metadata_bytes_max,
     )
 
+    unused_ids = UnusedIds()
+    member_memory = MemberMemory(config.kohort_groups_metadata_bytes_max)
+
     def new_classic(group: Group) -> ClassicMembership:
         return ClassicMembership(
             ClassicData(
@@ -78,10 +81,8 @@ def make_groups(
             )
         )
 
-    consumer_members = MemberCount()
+    consumer_members = MemberAccount(member_memory)
     consumer_settings = ConsumerGroupSettings(config, consumer_members)
-    unused_ids = UnusedIds()
-    member_memory = MemberMemory(config.kohort_groups_metadata_bytes_max)
     host = GroupHost(
         CoordinatorConfig(
             group_config,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.config import BrokerConfig
-from kohort.groups.consumer.settings import ConsumerSettings, MemberCount
+from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount
 
 HEARTBEAT_INTERVAL_MIN_MS: Final = 500
 """Members are never told to send heartbeats more often."""
@@ -14,7 +14,7 @@ HEARTBEAT_INTERVAL_MIN_MS: Final = 500
 class ConsumerGroupSettings:
     """Returns the settings of a group by its id when called."""
 
-    def __init__(self, config: BrokerConfig, members: MemberCount) -> None:
+    def __init__(self, config: BrokerConfig, members: MemberAccount) -> None:
         """`members` counts the members of all consumer groups."""
         self._members = members
         self._heartbeats_per_second = config.kohort_group_consumer_heartbeats_per_second

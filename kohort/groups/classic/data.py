@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.groups.classic.member import Member, Protocols, cut_text, metadata_for
-from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.protocols import GrownSince, PartitionCount, union_of_topics
 from kohort.groups.classic.roster import Roster
 from kohort.groups.classic.states import LEGAL_PREVIOUS, ClassicState
@@ -27,6 +26,7 @@ from kohort.groups.effects import (
     TimerKey,
 )
 from kohort.groups.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
+from kohort.groups.member_memory import MemberMemory
 from kohort.groups.offsets.owner import OffsetsOwner
 from kohort.groups.requests import CONSUMER, JoinResult, Now, SyncResult, Ticket
 from kohort.protocol.errors import ErrorCode

@@ -8,8 +8,8 @@ from collections.abc import Hashable, Iterator
 from typing import Final, TypeVar
 
 from kohort.groups.classic.member import Member, PendingMember
-from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.protocols import Names, choose_protocol
+from kohort.groups.member_memory import MemberMemory
 from kohort.groups.requests import Ticket
 from kohort.protocol.errors import ErrorCode
 

@@ -11,7 +11,7 @@ from kohort.groups.consumer import epochs, sessions
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.describe import encode_share
 from kohort.groups.consumer.draft import Draft
-from kohort.groups.consumer.heartbeat import move_on, replace
+from kohort.groups.consumer.heartbeat import check_memory, move_on, replace
 from kohort.groups.consumer.member import NOTHING, Member, MemberState, Partition
 from kohort.groups.consumer.records import ClassicPart
 from kohort.groups.consumer.settings import Topics
@@ -49,7 +49,7 @@ def join_steps(
     the changes are durable.
 
     Raises:
-        JoinRefused: the join is answered with an error, and has no effect.
+        JoinRefused, Rejected: the join is answered with an error, and has no effect.
     """
     data = draft.data
     old = _find_sender(data, request)
@@ -77,6 +77,7 @@ def join_steps(
         topic_regex="",
         classic=ClassicPart(request.session_timeout_ms, request.protocols),
     )
+    check_memory(draft, old, member)
     draft.put(member)
     draft.heartbeat_of = member_id
     kind = TriggerKind.MEMBER_ADDED if request.instance_id is None else TriggerKind.STATIC_ADDED

@@ -25,7 +25,7 @@ from kohort.groups.consumer.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from kohort.groups.consumer.settings import ConsumerSettings, MemberCount, Topics
+from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topics
 from kohort.groups.effects import TimerKey
 from kohort.groups.outbox import Outbox
 from kohort.groups.records import DurableRecord
@@ -72,7 +72,7 @@ class ConsumerData:
     outbox: Outbox
     topics: Topics
     read_settings: Callable[[str], ConsumerSettings]
-    member_count: MemberCount
+    account: MemberAccount
 
     epoch: int = FIRST_EPOCH
     """The group epoch: grows with every change that may need another assignment."""
@@ -145,8 +145,9 @@ class ConsumerData:
         """Add or replace a member."""
         old = self.members.get(member.member_id)
         if old is None:
-            self.member_count.count += 1
+            self.account.add(1, member.size)
         else:
+            self.account.add(0, member.size - old.size)
             self._uncount(old, member)
         self.members[member.member_id] = member
         self._count(member, old)
@@ -158,7 +159,7 @@ class ConsumerData:
         self.told_ms.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
-            self.member_count.count -= 1
+            self.account.add(-1, -member.size)
             self._uncount(member, None)
 
     def set_target(self, member_id: str, target: frozenset[Partition]) -> None:

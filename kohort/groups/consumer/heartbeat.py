@@ -71,6 +71,7 @@ def heartbeat_steps(
     old = sender.replaces or sender.member
     member = _stated(sender, request)
     _check_regex(draft, old, member)
+    check_memory(draft, old, member)
     if sender.replaces is not None:
         replace(draft, sender.replaces, member)
     draft.put(member)
@@ -198,6 +199,20 @@ def _check_regex(draft: Draft, old: Member | None, member: Member) -> None:
         check_regex(regex)
     except InvalidRegexError as error:
         raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+
+
+def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
+    """Refuse a member, or a change of it, that exceeds the memory of the members of all groups.
+
+    Raises:
+        Rejected: GROUP_MAX_SIZE_REACHED.
+    """
+    more_bytes = member.size - (0 if old is None else old.size)
+    if not draft.data.account.memory.has_room(more_bytes):
+        raise Rejected(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            "The members of all groups take as much memory as the broker allows.",
+        )
 
 
 def replace(draft: Draft, old: Member, new: Member) -> None:

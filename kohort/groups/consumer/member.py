@@ -20,6 +20,11 @@ Owned: TypeAlias = Mapping[Partition, int]
 
 NOTHING: Final[Owned] = MappingProxyType({})
 
+MEMBER_BYTES: Final = 1_000
+NAME_BYTES: Final = 60
+PARTITION_BYTES: Final = 200
+"""What a partition takes in its member, in the target, and in the table of owners."""
+
 LEFT_FOR_RESTART: Final = -2
 """Epoch of a static member whose process has left and is expected back."""
 
@@ -73,6 +78,19 @@ class Member(NamedTuple):
     def ref(self) -> MemberRef:
         """The member's identity, for the history."""
         return MemberRef(self.member_id, self.instance_id, self.client_id, self.client_host)
+
+    @property
+    def size(self) -> int:
+        """Memory that the member takes with what its client states, in bytes, roughly."""
+        texts = (self.member_id, self.instance_id, self.client_id, self.topic_regex)
+        size = MEMBER_BYTES + sum([len(text) for text in texts if text])
+        size += sum([NAME_BYTES + len(name) for name in self.topic_names])
+        size += PARTITION_BYTES * (len(self.assigned) + len(self.pending))
+        if self.classic is not None:
+            size += sum(
+                [NAME_BYTES + len(name) + len(data) for name, data in self.classic.protocols]
+            )
+        return size
 
     def is_reconciled(self, target_epoch: int) -> bool:
         """Whether it has the whole target of this epoch."""

@@ -27,7 +27,7 @@ from kohort.groups.consumer.member import NOTHING, Member, MemberState
 from kohort.groups.consumer.migrate import downgraded, is_last_consumer_gone, upgrade
 from kohort.groups.consumer.regexes import match_steps
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.settings import ConsumerSettings, MemberCount, Topics
+from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topics
 from kohort.groups.consumer.validation import Rejected
 from kohort.groups.consumer.write import ConsumerWrite
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
@@ -68,7 +68,7 @@ class ConsumerMembership:
         group: Group,
         topics: Topics,
         read_settings: Callable[[str], ConsumerSettings],
-        member_count: MemberCount,
+        account: MemberAccount,
         *,
         new_classic: Callable[[Group], ClassicMembership],
         new_member_id: Callable[[], str],
@@ -80,7 +80,7 @@ class ConsumerMembership:
         self._group = weakref.ref(group)
         self._new_classic = new_classic
         self._new_member_id = new_member_id
-        self.data = ConsumerData(group.group_id, group.outbox, topics, read_settings, member_count)
+        self.data = ConsumerData(group.group_id, group.outbox, topics, read_settings, account)
         self.resolved_ms: int | None = None
         """When expressions were last resolved; monotonic, None if never."""
 
@@ -194,6 +194,10 @@ class ConsumerMembership:
             result = yield from bridge.join_steps(draft, request, now, self._new_member_id)
         except bridge.JoinRefused as refused:
             self.data.outbox.reply(ticket, refused.result)
+            return
+        except Rejected as rejected:
+            error = rejected.result.error
+            self.data.outbox.reply(ticket, JoinResult(error, request.member_id))
             return
         member_id = result.member_id
         answers = Answers(ticket, result, lambda error: JoinResult(error, member_id))
@@ -342,7 +346,9 @@ class ConsumerMembership:
             del data.deadlines[key]
             data.outbox.emit(Cancel(key))
         data.sessions.clear()
-        data.member_count.count -= len(data.members)
+        sizes = [member.size for member in data.members.values()]
+        data.account.add(-len(sizes), -sum(sizes))
+        data.account = MemberAccount()
 
     # Reads.
 

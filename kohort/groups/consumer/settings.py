@@ -1,8 +1,9 @@
 """What a consumer group needs of the broker: settings, and the topics that exist."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from kohort.groups.member_memory import MemberMemory
 
 
 class ConsumerSettings(NamedTuple):
@@ -27,11 +28,21 @@ class ConsumerSettings(NamedTuple):
     """Whether classic members may join."""
 
 
-@dataclass(slots=True, eq=False)
-class MemberCount:
-    """The number of members of all consumer groups of the broker."""
+class MemberAccount:
+    """The members of all consumer groups of the broker: how many, and their memory, which they share
+    with the members of other groups.
+    """
 
-    count: int = 0
+    __slots__ = ("count", "memory")
+
+    def __init__(self, memory: MemberMemory | None = None) -> None:
+        self.count = 0
+        self.memory = memory or MemberMemory()
+
+    def add(self, members: int, used_bytes: int) -> None:
+        """Count members that come, or leave if negative, and the bytes that they use."""
+        self.count += members
+        self.memory.used_bytes += used_bytes
 
 
 class Topic(NamedTuple):

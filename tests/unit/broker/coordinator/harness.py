@@ -17,13 +17,13 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.groups.classic.data import ClassicData
-from kohort.groups.classic.member_memory import MemberMemory
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import EVENTS, Event
 from kohort.groups.group import Group, NewMembership
 from kohort.groups.kinds import GroupKind
+from kohort.groups.member_memory import MemberMemory
 from kohort.groups.requests import (
     CommitRequest,
     CommitResult,

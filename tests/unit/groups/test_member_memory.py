@@ -1,7 +1,7 @@
 """What members of all groups take is bounded, and is given back with them."""
 
-from kohort.groups.classic.member_memory import SMALL_BYTES, MemberMemory
 from kohort.groups.events import TriggerKind
+from kohort.groups.member_memory import SMALL_BYTES, MemberMemory
 from kohort.groups.requests import JoinResult, SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import RANGE, Scenario
