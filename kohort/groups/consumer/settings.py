@@ -29,8 +29,8 @@ class ConsumerSettings(NamedTuple):
 
 
 class MemberAccount:
-    """The members of all consumer groups of the broker: how many, and their memory, which they share
-    with the members of other groups.
+    """The members of all consumer groups of the broker: how many there are, and their memory, which
+    they share with the members of other groups.
     """
 
     __slots__ = ("count", "memory")
