@@ -13,8 +13,12 @@ from typing import Final
 
 import pytest
 
-from kohort.broker.core.partition.envelope import check_envelope, check_header, only_batch
-from kohort.broker.core.partition.validation import validate
+from kohort.broker.core.partition.validation import (
+    check_envelope,
+    check_header,
+    only_batch,
+    validate,
+)
 from kohort.broker.core.partition.verdict import RejectionError, ValidBatch
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError

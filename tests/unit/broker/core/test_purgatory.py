@@ -6,8 +6,13 @@ from collections.abc import Callable, Hashable
 import pytest
 
 from kohort.broker.core.keyed_timers import KeyedTimers
-from kohort.broker.core.parking import ParkingLimits
-from kohort.broker.core.purgatory import ENTRIES_PER_TURN, Completion, DelayedOperation, Purgatory
+from kohort.broker.core.purgatory import (
+    ENTRIES_PER_TURN,
+    Completion,
+    DelayedOperation,
+    ParkingLimits,
+    Purgatory,
+)
 
 Happened = list[tuple[str, str]]
 
