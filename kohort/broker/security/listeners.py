@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import BROKER_SETTINGS, CurrentConfig
@@ -22,12 +23,12 @@ from kohort.broker.core.security.addresses import address_block_of, is_loopback
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
+from kohort.broker.core.security.session import ANONYMOUS, USER, Session
 from kohort.broker.network.connection.listener import Listener
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.authenticator import FRAME_BYTES_MAX, Dispatcher, Exchange, SaslListener
-from kohort.broker.security.disabled_users import DisabledUsers
 from kohort.broker.security.http_guard import HttpGuard
 from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.tls_context import StoreError
@@ -39,6 +40,46 @@ from kohort.protocol.scram import HASHES
 
 if TYPE_CHECKING:
     from kohort.broker.security.tokens import Tokens
+
+
+class DisabledUsers:
+    """Users disabled by the current settings, whose authentication fails. Names are compared
+    exactly.
+
+    Their open connections stay, unless the settings disconnect the user as well.
+    """
+
+    def __init__(self, settings: CurrentConfig) -> None:
+        self._settings = settings
+        self._disconnect: Callable[[Callable[[Session], bool]], None] = lambda _: None
+        self._names: frozenset[str] = frozenset()
+        self._disconnected: frozenset[str] = frozenset()
+        self._on_change()
+        settings.on_change(self._on_change)
+
+    def __contains__(self, user: str) -> bool:
+        return user in self._names
+
+    def on_disconnect(self, disconnect: Callable[[Callable[[Session], bool]], None]) -> None:
+        """Call `disconnect` with a predicate of the sessions to end, after changes from now on."""
+        self._disconnect = disconnect
+
+    def _on_change(self) -> None:
+        config = self._settings.config
+        before = self._disconnected
+        # Names are percent-encoded, because they are items of a comma-separated list.
+        self._names = frozenset(map(unquote, config.kohort_users_disabled))
+        self._disconnected = self._names & {*map(unquote, config.kohort_users_disconnected)}
+        ending = self._disconnected - before
+        if ending:
+            self._disconnect(lambda session: _is_of(session, ending))
+
+
+def _is_of(session: Session, users: frozenset[str]) -> bool:
+    """Whether the session is that of an authenticated client with one of the names."""
+    principal = session.principal
+    return principal != ANONYMOUS and principal.type == USER and principal.name in users
+
 
 logger = logging.getLogger(__name__)
 
