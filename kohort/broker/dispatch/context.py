@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -12,7 +14,6 @@ from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
-from kohort.broker.dispatch.metered import MeteredCoroutine
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.service import ConnectionInfo
@@ -38,6 +39,49 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+class MeteredCoroutine(Coroutine[Any, Any, T]):
+    """Adds the time of each step to `ConnectionInfo.worked_s`.
+
+    A request may run in many event loop iterations; it is charged for their sum.
+    """
+
+    __slots__ = ("_connection", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], connection: ConnectionInfo) -> None:
+        self._work = work
+        self._connection = connection
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401 - as a coroutine's.
+        begun_s = perf_counter()
+        try:
+            return self._work.send(value)
+        finally:
+            self._connection.worked_s += perf_counter() - begun_s
+
+    def throw(
+        self,
+        kind: Any,  # noqa: ANN401 - as a coroutine's.
+        value: object = None,
+        traceback: TracebackType | None = None,
+        /,
+    ) -> Any:  # noqa: ANN401
+        begun_s = perf_counter()
+        try:
+            if value is None and traceback is None:
+                # The only form that is not deprecated since Python 3.12.
+                return self._work.throw(kind)
+            return self._work.throw(kind, value, traceback)
+        finally:
+            self._connection.worked_s += perf_counter() - begun_s
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
 
 OFFLOADED_READS: Final = 2
 """Concurrent log reads in the thread pool, which has four threads."""

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kohort.broker.dispatch.metered import MeteredCoroutine
+from kohort.broker.dispatch.context import MeteredCoroutine
 from kohort.broker.network.service import ConnectionInfo
 
 WORKED_S = 0.02
