@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Final
 
-from kohort.broker.history.announcements import RebalanceLog
 from kohort.broker.history.closing_queue import Waiting
 from kohort.broker.runtime.clock import Clock
+from kohort.formats.text import shown
 from kohort.groups.classic.stored_cause import StoredCause
 from kohort.groups.history.build import (
     Built,
@@ -20,9 +21,46 @@ from kohort.groups.history.fold import AvoidedFacts
 from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.recovered import completed, recovered
+from kohort.groups.history.sentence import sentence
 from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.records import GroupRecord
 from kohort.groups.steps import Steps, at_once
+
+logger = logging.getLogger("kohort.broker.history")
+
+INTERVAL_MS: Final = 10_000
+LINES_PER_INTERVAL: Final = 100
+GROUP_ID_CHARS: Final = 255
+
+
+class RebalanceLog:
+    """Logs rebalances.
+
+    Members decide how often a group rebalances, and must not be able to fill the disk with log
+    lines.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._interval_ends_ms = 0
+        self._written = 0
+        self._left_out = 0
+
+    def note(self, record: HistoryRecord) -> None:
+        """Log why the group rebalanced, or why not."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._interval_ends_ms:
+            self._interval_ends_ms = now_ms + INTERVAL_MS
+            self._written = 0
+            if self._left_out:
+                logger.info("%d more rebalances were not logged", self._left_out)
+                self._left_out = 0
+        if self._written >= LINES_PER_INTERVAL:
+            self._left_out += 1
+            return
+        self._written += 1
+        logger.info("Group %s %s", shown(record.group[:GROUP_ID_CHARS]), sentence(record))
+
 
 MEMBERS_OF_RUNNING: Final = 100
 """Maximum number of members listed for a rebalance in progress, whose record is created at each

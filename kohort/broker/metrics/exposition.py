@@ -3,23 +3,101 @@
 Imports prometheus-client, which takes 50 ms and 5 MiB: import this module when it is needed.
 """
 
+from __future__ import annotations
+
 import time
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector as ClientProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
+from kohort.broker.metrics import catalogue
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
 from kohort.broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollector
+from kohort.broker.metrics.families import Family, single
+from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.groups import GroupCollector
-from kohort.broker.metrics.process import ClusterCollector, ProcessCollector, ScrapeCollector
+from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.broker.metrics.topics import TopicCollector
 from kohort.broker.metrics.transaction_collector import TransactionCollector
 from kohort.broker.runtime.slices import Slice
+
+if TYPE_CHECKING:
+    from kohort.broker.runtime.background_tasks import BackgroundTasks
+
+
+class ProcessCollector:
+    """Collector of the event loop's lag, pauses of the garbage collector, the broker's own tasks
+    and the version.
+    """
+
+    def __init__(
+        self,
+        loop_lag: LoopLagMeter,
+        gc_pauses: GcPauseMeter,
+        tasks: BackgroundTasks,
+        *,
+        version: str,
+    ) -> None:
+        self._loop_lag = loop_lag
+        self._gc_pauses = gc_pauses
+        self._tasks = tasks
+        self._version = version
+
+    def collect(self) -> Iterator[Metric]:
+        lag = Family(catalogue.LOOP_LAG)
+        lag.add_histogram(self._loop_lag.lag)
+        yield lag
+        yield single(catalogue.LOOP_LAG_MAX, self._loop_lag.recent_maximum_s)
+        pauses = Family(catalogue.GC_PAUSE)
+        for generation, tally in enumerate(self._gc_pauses.pauses):
+            pauses.add_histogram(tally, str(generation))
+        yield pauses
+        failures = Family(catalogue.TASK_FAILURES)
+        for name, count in self._tasks.failure_counts.items():
+            failures.add(count, name)
+        yield failures
+        yield single(catalogue.TASKS_FAILING, len(self._tasks.failing()))
+        build = Family(catalogue.BUILD_INFO)
+        build.add(1, self._version)
+        yield build
+
+
+class ClusterCollector:
+    """Collector of the number of brokers, which is one."""
+
+    def __init__(self, *, node_id: int, address: str) -> None:
+        self._node_id = node_id
+        self._address = address
+
+    def collect(self) -> Iterator[Metric]:
+        yield single(catalogue.BROKERS, 1)
+        info = Family(catalogue.BROKER_INFO)
+        info.add(1, str(self._node_id), self._address)
+        yield info
+
+
+class ScrapeCollector:
+    """Collector of the scrapes themselves."""
+
+    def __init__(self) -> None:
+        self.folded: dict[str, int] = {}
+        """Number of label sets without their own series, by kind."""
+        self.seconds = 0.0
+
+    def collect(self) -> Iterator[Metric]:
+        folded = Family(catalogue.FOLDED)
+        for kind, count in self.folded.items():
+            folded.add(count, kind)
+        yield folded
+        yield single(catalogue.SCRAPE_SECONDS, self.seconds)
+
 
 SLICE_MS: Final = 1
 """Time budget per event loop iteration: short, because a scrape is not urgent."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -30,13 +30,34 @@ from kohort.broker.topics.data_directory import DataDirectory
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
 from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.producer_ids import ProducerIds
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+BLOCK_SIZE: Final = 1000
+"""Ids in a block, as Kafka's controller allocates them to brokers."""
+
+
+class ProducerIds:
+    """Allocates every id once. The rest of a block is never used after the broker stops.
+
+    Producer ids, allocated from blocks, so that only one in a thousand costs a write to disk.
+    """
+
+    def __init__(self, allocate: Callable[[int], range]) -> None:
+        self._allocate = allocate
+        self._block: Iterator[int] = iter(())
+
+    def next(self) -> int:
+        """Return a new id. Raises StorageError if a new block is needed and cannot be stored."""
+        for producer_id in self._block:
+            return producer_id
+        self._block = iter(self._allocate(BLOCK_SIZE))
+        return next(self._block)
+
 
 RECOVERY_THREADS: Final = 4
 """Concurrently, because verifying many small logs is mostly waiting for fsyncs."""

@@ -12,6 +12,7 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFile
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
+from kohort.broker.topics.manager import BLOCK_SIZE, ProducerIds
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.inline_executor import InlineExecutor
@@ -19,6 +20,30 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import append, directories, running_topics
 from tests.support.records.storage_tools import memory_store
+
+
+def test_ids_are_given_once_also_across_a_restart() -> None:
+    store = memory_store()
+    first = ProducerIds(store.allocate_producer_ids)
+    given = [first.next() for _ in range(BLOCK_SIZE + 2)]
+    again = ProducerIds(store.allocate_producer_ids)
+    given += [again.next(), again.next()]
+    store.close()
+    assert len(set(given)) == len(given)
+
+
+def test_only_one_id_in_a_block_costs_a_write() -> None:
+    blocks: list[int] = []
+
+    def allocate(count: int) -> range:
+        blocks.append(count)
+        return range(count * (len(blocks) - 1), count * len(blocks))
+
+    ids = ProducerIds(allocate)
+    for _ in range(BLOCK_SIZE):
+        ids.next()
+    assert blocks == [BLOCK_SIZE]
+    assert ids.next() == BLOCK_SIZE
 
 
 async def test_a_clean_stop_leaves_its_mark_and_the_next_start_takes_it(tmp_path: Path) -> None:
