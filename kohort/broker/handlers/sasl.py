@@ -1,7 +1,10 @@
-"""SaslAuthenticate (key 36): one step of the exchange started by SaslHandshake.
+"""SaslHandshake (key 17): choose an authentication mechanism.
+SaslAuthenticate (key 36): one step of the exchange that it starts.
 
-v1 returns the session lifetime (KIP-368), v2 is flexible. The rules of the mechanisms are in
-`kohort.broker.core.security`.
+SaslHandshake v0 is followed by bare tokens, v1 by SaslAuthenticate requests (KIP-152), of which v1
+returns the session lifetime (KIP-368) and v2 is flexible. The rules of the mechanisms are in
+`kohort.broker.core.security`; `kohort.broker.security.authenticator` enforces the order of
+requests.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
+from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 NOT_NOW = TokenAnswer(
     ErrorCode.ILLEGAL_SASL_STATE,
@@ -43,3 +47,14 @@ def _response(answer: TokenAnswer) -> SaslAuthenticateResponse:
         auth_bytes=answer.token,
         session_lifetime_ms=answer.lifetime_ms,
     )
+
+
+@handles(SaslHandshakeRequest, versions="0-1")
+def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Choose a mechanism; ILLEGAL_SASL_STATE if authentication is complete or not required."""
+    authentication = ctx.connection.authentication
+    if authentication is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+    error = authentication.handshake(request.mechanism, tokens_are_bare=ctx.api_version == 0)
+    mechanisms = [] if error is ErrorCode.ILLEGAL_SASL_STATE else list(authentication.mechanisms)
+    return SaslHandshakeResponse(error_code=error, mechanisms=mechanisms)

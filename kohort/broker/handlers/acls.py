@@ -1,0 +1,205 @@
+"""CreateAcls, DeleteAcls and DescribeAcls (keys 30, 31, 29): access rules.
+
+All v1-3 as in Kafka 4.4; the pattern type came with v1 (KIP-290). Created rules succeed or fail
+individually; adding an existing rule succeeds. Where Kafka answers UNKNOWN_SERVER_ERROR to a
+creation or closes the connection, the answer here is INVALID_REQUEST. The rules that match the
+filters are deleted all together; a rule that matches several filters is listed for each. An unknown
+number in the filter of DescribeAcls matches nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.core.security.acls import (
+    InvalidRuleError,
+    Operation,
+    Rule,
+    RuleFilter,
+    UnknownFilterError,
+    rule_of,
+)
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ErrorTemplate, OnError
+from kohort.broker.dispatch.parts import lists
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.access_rules import rules_in_force
+from kohort.broker.runtime.slices import Slice, run
+from kohort.broker.security.rules import TooManyRulesError
+from kohort.groups.steps import Steps
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from kohort.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kohort.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+NO_MESSAGE: Final = ""
+"""Used by Kafka where the other APIs have null."""
+
+
+@handles(DescribeAclsRequest, versions="1-3")
+async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """List rules; requires DESCRIBE on the cluster."""
+    text = "No Authorizer is configured on the broker"
+    rules = rules_in_force(ctx, Operation.DESCRIBE, text=text)
+    wanted = RuleFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    matching: list[Rule] = []
+    try:
+        wanted.check()
+        matching = await rules.find(wanted)
+    except UnknownFilterError:
+        matching = []
+    return DescribeAclsResponse(
+        error_code=ErrorCode.NONE,
+        error_message=NO_MESSAGE,
+        resources=await run(_by_resource(matching), Slice(ctx.broker.clock)),
+    )
+
+
+def _by_resource(rules: list[Rule]) -> Steps[list[DescribeAclsResource]]:
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for rule in rules:
+        resource = rule.resource_type, rule.resource_name, rule.pattern
+        if resource not in resources:
+            resources[resource] = DescribeAclsResource(
+                resource_type=rule.resource_type,
+                resource_name=rule.resource_name,
+                pattern_type=rule.pattern,
+                acls=[],
+            )
+        resources[resource].acls.append(
+            AclDescription(
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+        )
+        yield
+    return list(resources.values())
+
+
+@handles(
+    DeleteAclsRequest,
+    versions="1-3",
+    on_error=OnError(ErrorTemplate(response="filter_results", request="filters", copied={})),
+)
+async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Remove rules; requires ALTER on the cluster. Answered when that is durable."""
+    rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
+    results = []
+    time_slice = Slice(ctx.broker.clock)
+    sound: list[tuple[RuleFilter, DeleteAclsFilterResult]] = []
+    for acl_filter in request.filters:
+        result = DeleteAclsFilterResult(
+            error_code=ErrorCode.NONE, error_message=None, matching_acls=[]
+        )
+        results.append(result)
+        try:
+            sound.append((_filter(acl_filter), result))
+        except UnknownFilterError as error:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+        await time_slice.pause()
+    try:
+        deleted = await rules.delete([wanted for wanted, _ in sound])
+    except TooManyRulesError as error:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from None
+    for (_, result), of_filter in zip(sound, deleted, strict=True):
+        result.matching_acls = [_removed(rule) for rule in of_filter]
+        await time_slice.pause()
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _filter(acl_filter: DeleteAclsFilter) -> RuleFilter:
+    wanted = RuleFilter(
+        acl_filter.resource_type_filter,
+        acl_filter.resource_name_filter,
+        acl_filter.pattern_type_filter,
+        acl_filter.principal_filter,
+        acl_filter.host_filter,
+        acl_filter.operation,
+        acl_filter.permission_type,
+    )
+    wanted.check()
+    return wanted
+
+
+def _removed(rule: Rule) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+PART_MAX: Final = 2_000
+"""Rules that are stored together."""
+
+
+@handles(
+    CreateAclsRequest,
+    versions="1-3",
+    on_error=OnError(ErrorTemplate(response="results", request="creations", copied={})),
+    parts=(lists("creations", "results"),),
+    part_max=PART_MAX,
+)
+async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Add rules; requires ALTER on the cluster. Answered when they are durable and in effect."""
+    rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
+    results = []
+    new: list[Rule] = []
+    time_slice = Slice(ctx.broker.clock)
+    for creation in request.creations:
+        result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
+        results.append(result)
+        try:
+            new.append(_rule(creation))
+        except InvalidRuleError as error:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+        await time_slice.pause()
+    try:
+        await rules.create(new)
+    except TooManyRulesError as error:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from None
+    return CreateAclsResponse(results=results)
+
+
+def _rule(creation: AclCreation) -> Rule:
+    return rule_of(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
