@@ -24,7 +24,7 @@ from kohort.broker.core.security.quotas import (
 )
 from kohort.broker.core.security.rate import Rate
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
-from kohort.broker.dispatch.throttling import Charging
+from kohort.broker.dispatch.responses import Charging
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import Disk

@@ -1,6 +1,6 @@
 """How the edge's and the purgatory's counts are shown."""
 
-from kohort.broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollector
+from kohort.broker.metrics.exposition import EdgeCollector, MemoryCollector, PurgatoryCollector
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatResponse
