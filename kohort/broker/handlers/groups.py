@@ -7,6 +7,10 @@ for this API.
 
 ListGroups v0-5. v3 flexible, v4 state and a filter by state, v5 type and a filter by type. Filters
 ignore case; an unknown value matches nothing, and an empty filter matches everything.
+
+DeleteGroups (key 42): delete groups without members, and their offsets.
+
+v0-3. v2 flexible, v3 a message per group. An id that is named twice is answered once.
 """
 
 from __future__ import annotations
@@ -25,7 +29,12 @@ from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.states import DEAD
 from kohort.groups.steps import Steps
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -33,6 +42,42 @@ from kohort.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+def _drop_repeats(ctx: RequestContext, request: DeleteGroupsRequest) -> None:
+    del ctx
+    request.groups_names = list(dict.fromkeys(request.groups_names))
+
+
+@handles(
+    DeleteGroupsRequest,
+    versions="0-3",
+    on_error=OnError(
+        ErrorTemplate(response="results", request="groups_names", copied={"group_id": ITSELF})
+    ),
+    parts=(lists("groups_names", "results"),),
+    prepare=_drop_repeats,
+    part_max=20,
+)
+async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Delete the groups; answered when that is durable."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    tickets = [
+        ctx.broker.groups.delete_group(group_id)
+        if ctx.may(Operation.DELETE, ResourceType.GROUP, group_id)
+        else None
+        for group_id in group_ids
+    ]
+    results: list[DeletableGroupResult] = []
+    for group_id, ticket in zip(group_ids, tickets, strict=True):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        try:
+            if ticket is not None:
+                error = await ticket
+        except KafkaError as failure:
+            error = failure.code
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    return DeleteGroupsResponse(results=results)
 
 
 @handles(ListGroupsRequest, versions="0-5")

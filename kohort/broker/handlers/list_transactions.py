@@ -1,15 +1,14 @@
 """ListTransactions (key 66): the transactional ids of this broker (KIP-664).
 
 v0-2. v1 a filter by duration (KIP-994), v2 a filter by a pattern for ids (KIP-1152), which is
-matched without backtracking; :mod:`kohort.broker.core.transaction.patterns` describes the supported
+matched without backtracking; :mod:`kohort.broker.core.transaction.listing` describes the supported
 patterns.
 """
 
 from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter
-from kohort.broker.core.transaction.patterns import Pattern, PatternError
+from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter, Pattern, PatternError
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice

@@ -1,4 +1,8 @@
-"""DescribeQuorum (key 55): this broker is the only voter of the metadata quorum.
+"""DescribeCluster (key 60): the cluster id, the controller and the brokers.
+
+v0-2 as in Kafka 4.4. There is one broker, which is never fenced and is also the controller.
+
+DescribeQuorum (key 55): this broker is the only voter of the metadata quorum.
 
 v0-2 as in Kafka 4.4 with one node. The metadata is not stored in a log, so its end offset and high
 watermark are 0: nothing lags. The voter has the broker's address.
@@ -11,8 +15,14 @@ from typing import Final
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, cluster_operations
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from kohort.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -104,4 +114,49 @@ def _unknown(index: int) -> PartitionData:
         high_watermark=0,
         current_voters=[],
         observers=[],
+    )
+
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+@handles(DescribeClusterRequest, versions="0-2")
+def describe_cluster(
+    ctx: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """Describe this broker as the cluster."""
+    if request.endpoint_type == CONTROLLERS:
+        return _refused(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type"
+            " CONTROLLER",
+        )
+    if request.endpoint_type != BROKERS:
+        return _refused(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    broker = ctx.broker
+    host, port = ctx.advertised
+    with_operations = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=host,
+                port=port,
+                rack=broker.config.broker_rack,
+            )
+        ],
+        cluster_authorized_operations=cluster_operations(ctx) if with_operations else NOT_COMPUTED,
+    )
+
+
+def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        error_code=code, error_message=message, cluster_id="", brokers=[]
     )
