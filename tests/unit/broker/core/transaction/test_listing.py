@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.broker.core.transaction.patterns import Pattern, PatternError
+from kohort.broker.core.transaction.listing import Pattern, PatternError
 
 
 @pytest.mark.parametrize(
