@@ -2,13 +2,35 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import cast
+from typing import Final, cast
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
+
+TOPICS: Final = "topics"
+PARTITIONS: Final = "partitions"
+GROUPS: Final = "groups"
+
+
+class SeriesBudget:
+    """Series that may still be allocated in one scrape.
+
+    Label sets must be passed in order of creation, so that old ones keep their series.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def take(self, count: int) -> bool:
+        """Allocate `count` series if that many are left, otherwise none; return whether it did."""
+        if count > self._left:
+            return False
+        self._left -= count
+        return True
+
 
 Rows = Callable[[], "Iterable[tuple[Labels, float]]"]
 """Yields the (labels, value) pair of each sample."""

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.metrics import catalogue, rebalance_catalogue
-from kohort.broker.metrics.budget import GROUPS, SeriesBudget
-from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
+from kohort.broker.metrics.families import (
+    GROUPS,
+    Family,
+    Labels,
+    Rows,
+    SeriesBudget,
+    WideFamily,
+    single,
+)
 from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.runtime.slices import Slice

@@ -11,8 +11,14 @@ from prometheus_client.metrics_core import Metric
 
 from kohort.broker.metrics import catalogue
 from kohort.broker.metrics import transaction_catalogue as transactions
-from kohort.broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
-from kohort.broker.metrics.families import Labels, Rows, WideFamily
+from kohort.broker.metrics.families import (
+    PARTITIONS,
+    TOPICS,
+    Labels,
+    Rows,
+    SeriesBudget,
+    WideFamily,
+)
 from kohort.broker.metrics.families import single as one_sample
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
 from kohort.broker.metrics.partitions import open_partition
