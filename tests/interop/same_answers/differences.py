@@ -176,7 +176,6 @@ EMPTY_NAME: Final = Difference(
 
 # ApiVersions.
 NOT_SERVED: Final = {
-    "consumer groups of KIP-848": {68, 69},
     "share groups": {*range(76, 80), *range(83, 88), 90, 91, 92},
     "streams groups": {88, 89, 93},
     "clusters of more than one node": {64, 80, 81, 94},
@@ -191,7 +190,6 @@ SERVED_APIS: Final = Difference(
             for features in ("supported_features", "finalized_features")
             for name in (
                 "eligible.leader.replicas.version",
-                "group.version",
                 "kraft.version",
                 "metadata.version",
                 "share.version",
