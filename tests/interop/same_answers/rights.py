@@ -113,6 +113,8 @@ RIGHTS: Final[Mapping[str, Rights]] = {
     "OffsetDelete": Rights("DELETE GROUP", "READ TOPIC, DELETE GROUP"),
     "DescribeGroups": _alike("DESCRIBE GROUP"),
     "DescribeGroups with operations": Rights("DESCRIBE GROUP", _ON_GROUP),
+    "ConsumerGroupHeartbeat": Rights("READ GROUP", "READ GROUP, DESCRIBE TOPIC"),
+    "ConsumerGroupDescribe": _alike("DESCRIBE GROUP"),
     "DeleteGroups": _alike("DELETE GROUP"),
     "FindCoordinator of a transactional id": _alike("DESCRIBE TRANSACTIONAL_ID"),
     "FindCoordinator of transactional ids": _alike("DESCRIBE TRANSACTIONAL_ID"),
