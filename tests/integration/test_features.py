@@ -29,7 +29,11 @@ def levels(client: RawClient) -> dict[str, tuple[int, int]]:
 
 
 def test_every_feature_is_in_use_at_its_highest_level(client: RawClient) -> None:
-    assert levels(client) == {"join.reason": (1, 1), "transaction.version": (2, 2)}
+    assert levels(client) == {
+        "group.version": (1, 1),
+        "join.reason": (1, 1),
+        "transaction.version": (2, 2),
+    }
 
 
 def test_only_the_levels_in_use_can_be_set(client: RawClient) -> None:

@@ -146,6 +146,7 @@ class GroupSettings(Settings):
     group_consumer_regex_refresh_interval_ms: Int = setting(
         600_000,
         at_least=10_000,
+        internal=True,
         doc="How often the regular expressions of consumer groups are matched again if no topic "
         "was created.",
     )

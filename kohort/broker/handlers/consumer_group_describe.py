@@ -6,7 +6,6 @@ v0-1. v1 tells members of the classic protocol from others.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 from kohort.broker.coordinator.requests.consumer import consumer_membership
@@ -44,12 +43,10 @@ _CONSUMER: Final = 1
 def consumer_group_describe(
     ctx: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    """Describe each group: as in Kafka, first those that the client may not describe, then the
-    others, both in the order of the request.
-    """
+    """Describe each group, in the order of the request."""
     check_repeats(request.group_ids)
     response = ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[])
-    for group_id in sorted(request.group_ids, key=partial(_may_describe, ctx)):
+    for group_id in request.group_ids:
         group = yield from _describe(ctx, group_id)
         if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = group_operations(ctx, group_id)
@@ -58,16 +55,12 @@ def consumer_group_describe(
     return response
 
 
-def _may_describe(ctx: RequestContext, group_id: str) -> bool:
-    return ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-
-
 def _describe(ctx: RequestContext, group_id: str) -> Steps[DescribedGroup]:
     if not ctx.broker.consumer_groups.is_enabled:
         return _error(group_id, ErrorCode.UNSUPPORTED_VERSION)
     groups = ctx.broker.groups
     error = ErrorCode.INVALID_GROUP_ID
-    if not _may_describe(ctx, group_id):
+    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     elif group_id:
         error = groups.read_error(group_id)

@@ -38,6 +38,7 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "ListOffsetsResponse": frozenset({"topics", "partitions"}),
     "JoinGroupResponse": frozenset({"members"}),
     "DescribeGroupsResponse": frozenset({"groups", "members"}),
+    "ConsumerGroupDescribeResponse": frozenset({"groups", "members"}),
     "ListGroupsResponse": frozenset({"groups"}),
     "DeleteGroupsResponse": frozenset({"results"}),
     "OffsetCommitResponse": frozenset({"topics", "partitions"}),
