@@ -110,7 +110,7 @@ def in_order(message: type, version: int, scene: Scene) -> Any:  # noqa: ANN401 
 def _ordinary(owner: type, one: Field, version: int, scene: Scene) -> object:
     if one.name == "name":
         return "range" if "Protocol" in owner.__name__ else TOPIC
-    if one.name == "groups" and isinstance(one.kind, WireType):
+    if one.name in {"groups", "group_ids"} and isinstance(one.kind, WireType):
         return [scene.group_id]
     values = scene.values()
     if one.name in values:
@@ -118,7 +118,10 @@ def _ordinary(owner: type, one: Field, version: int, scene: Scene) -> object:
     if not isinstance(one.kind, WireType):
         element = in_order(one.kind, version, scene)
         return [element] if one.is_array else element
-    return one.make_default() if one.has_default else _LEAST[one.kind.name]
+    if one.has_default:
+        return one.make_default()
+    least = _LEAST[one.kind.name]
+    return [least] if one.is_array else least
 
 
 _LEAST: Final = {

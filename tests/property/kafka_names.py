@@ -1,14 +1,20 @@
 """Where Kafka keeps what our messages are compared with, for those where the name does not tell."""
 
-from typing import Final
+from typing import Any, Final
 
+from kohort.protocol.message import schema_of
+from kohort.protocol.messages import consumer_groups_log as groups
 from kohort.protocol.messages.cluster_metadata import RECORD_TYPES
 from kohort.protocol.messages.offsets_topic import GroupMetadataKey, OffsetCommitKey
 from kohort.protocol.messages.transaction_log import TransactionLogKey
 from tests.property.message_values import Message
 from tests.support import messages as m
 
-EXTENSIONS: Final = {("JoinGroupRequest", "join_reason")}
+EXTENSIONS: Final = {
+    ("JoinGroupRequest", "join_reason"),
+    ("ConsumerGroupHeartbeatRequest", "join_reason"),
+    ("ConsumerGroupHeartbeatRequest", "reason"),
+}
 """Fields that only Kohort has; tags, so that other brokers and clients skip them."""
 
 RENAMED: Final = {
@@ -29,6 +35,12 @@ DATA_RECORDS: Final[dict[Message, str]] = {
     m.ConsumerProtocolAssignment: CLIENTS,
     m.OffsetCommitValue: COORDINATOR,
     m.GroupMetadataValue: COORDINATOR,
+    groups.ConsumerGroupMetadataValue: COORDINATOR,
+    groups.ConsumerGroupMemberMetadataValue: COORDINATOR,
+    groups.ConsumerGroupTargetAssignmentMetadataValue: COORDINATOR,
+    groups.ConsumerGroupTargetAssignmentMemberValue: COORDINATOR,
+    groups.ConsumerGroupCurrentMemberAssignmentValue: COORDINATOR,
+    groups.ConsumerGroupRegularExpressionValue: COORDINATOR,
     m.TransactionLogValue: TRANSACTIONS,
     m.SnapshotHeaderRecord: CLIENTS,
     m.SnapshotFooterRecord: CLIENTS,
@@ -40,7 +52,35 @@ RECORD_KEYS: Final[dict[tuple[Message, int], tuple[str, str]]] = {
     (OffsetCommitKey, 0): (COORDINATOR, "LegacyOffsetCommitKey"),
     (OffsetCommitKey, 1): (COORDINATOR, "OffsetCommitKey"),
     (GroupMetadataKey, 2): (COORDINATOR, "GroupMetadataKey"),
+    (groups.ConsumerGroupMetadataKey, 3): (COORDINATOR, "ConsumerGroupMetadataKey"),
+    (groups.ConsumerGroupMetadataKey, 4): (COORDINATOR, "ConsumerGroupPartitionMetadataKey"),
+    (groups.ConsumerGroupMemberMetadataKey, 5): (COORDINATOR, "ConsumerGroupMemberMetadataKey"),
+    (groups.ConsumerGroupTargetAssignmentMetadataKey, 6): (
+        COORDINATOR,
+        "ConsumerGroupTargetAssignmentMetadataKey",
+    ),
+    (groups.ConsumerGroupAssignmentKey, 7): (
+        COORDINATOR,
+        "ConsumerGroupTargetAssignmentMemberKey",
+    ),
+    (groups.ConsumerGroupAssignmentKey, 8): (
+        COORDINATOR,
+        "ConsumerGroupCurrentMemberAssignmentKey",
+    ),
+    (groups.ConsumerGroupRegularExpressionKey, 16): (
+        COORDINATOR,
+        "ConsumerGroupRegularExpressionKey",
+    ),
     (TransactionLogKey, 0): (TRANSACTIONS, "TransactionLogKey"),
 }
 """The int16 before a key is the type of the record: Kafka's definitions call it apiKey and define
 one version of each, ours call it the version."""
+
+
+def without_extensions(value: Any) -> Any:  # noqa: ANN401
+    """The message, with the defaults in the fields that only Kohort has."""
+    schema = schema_of(type(value))
+    for field in schema.fields:
+        if (schema.name, field.name) in EXTENSIONS:
+            setattr(value, field.name, field.make_default())
+    return value

@@ -82,7 +82,7 @@ def make_groups(
         )
 
     consumer_members = MemberAccount(member_memory)
-    consumer_settings = ConsumerGroupSettings(config, consumer_members)
+    consumer_settings = ConsumerGroupSettings(lambda: topics.settings, consumer_members)
     host = GroupHost(
         CoordinatorConfig(
             group_config,

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.config.broker import BrokerConfig, problems
+from kohort.broker.config.group import GROUP_CONFIGS, broker_name, clamped
 from kohort.broker.config.ignored import ignored_settings
 from kohort.broker.config.listeners import (
     PER_BROKER,
@@ -56,6 +57,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -93,10 +95,13 @@ class CurrentConfig:
         *,
         for_this_broker: Mapping[str, str] | None = None,
         for_all_brokers: Mapping[str, str] | None = None,
+        for_groups: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.loaded = loaded
         self._for_this = dict(for_this_broker or {})
         self._for_all = self._always_set() | dict(for_all_brokers or {})
+        self.groups = dict(for_groups or {})
+        """Configs of groups that have any, by group id. Changed by whoever stores them."""
         self.config = self._combined(self._for_this, self._for_all)
         """The values; a new object after every change."""
         self._listeners: list[Callable[[], None]] = []
@@ -261,6 +266,21 @@ class CurrentConfig:
             else:
                 value = broker_default(known, self.config)
             yield _entry(known, known.format(value), synonyms, read_only=False)
+
+    def describe_group(self, group_id: str) -> Iterator[ConfigEntry]:
+        """Yield all configs of a group, which need not exist."""
+        configs = self.groups.get(group_id, {})
+        for name in GROUP_CONFIGS:
+            known = BROKER_SETTINGS[broker_name(name)]
+            value = clamped(configs, name, self.config)
+            own: tuple[Synonym, ...] = ()
+            if value is None:
+                value = getattr(self.config, known.attribute)
+            else:
+                own = (Synonym(name, str(value), ConfigSource.GROUP),)
+            default = Synonym(name, known.format(known.default), ConfigSource.DEFAULT)
+            entry = _entry(known, str(value), (*own, default), read_only=False)
+            yield dataclasses.replace(entry, name=name)
 
     def _synonyms(self, name: str, *fallbacks: str) -> tuple[Synonym, ...]:
         """Return the values of a setting and of its fallbacks; the first is in force.

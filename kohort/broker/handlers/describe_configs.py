@@ -134,8 +134,10 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> Iterable
             expected = f"{ctx.broker.node_id} or empty string,"
             check_broker_id(ctx, name, kind="Broker", expected=expected)
             return settings.describe_broker()
+        case ResourceType.GROUP:
+            return settings.describe_group(name)
         case _:
-            # There are no client metrics, and no configs of groups.
+            # There are no client metrics.
             return ()
 
 

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74): the resources that DescribeConfigs supports.
 
-v0-1 as in Kafka 4.4: the topics that Metadata lists, this broker and its loggers. There are no
-client-metrics subscriptions, the only resources that v0 lists, and no group configs.
+v0-1 as in Kafka 4.4: the topics that Metadata lists, this broker and its loggers, and groups that
+have configs. There are no client-metrics subscriptions, the only resources that v0 lists.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def list_config_resources(
         ResourceType.BROKER_LOGGER: [broker],
         ResourceType.BROKER: [broker],
         ResourceType.TOPIC: [topic.name for topic in ctx.broker.topics.all() if topic.is_listed],
+        ResourceType.GROUP: list(ctx.broker.topics.settings.groups),
     }
     return ListConfigResourcesResponse(
         error_code=ErrorCode.NONE,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.group import check_group_configs
 from kohort.broker.config.run_time import check_change
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
@@ -263,6 +264,26 @@ class TopicChanges:
                 config = self._opener.effective_or_default(topic.name, topic.overrides)
                 self._apply(topic, config)
                 await time_slice.pause()
+
+    async def alter_group(
+        self, group_id: str, alteration: Alteration, *, validate_only: bool = False
+    ) -> None:
+        """Change the configs of a group, which need not exist. Raises KafkaError."""
+        async with self.under_way:
+            groups, config = self._settings.groups, self._settings.config
+            configs = alteration(groups.get(group_id, {}))
+            check_group_configs(configs, config)
+            if configs and group_id not in groups and len(groups) >= config.kohort_groups_max:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Too many groups have configs (kohort.groups.max)."
+                )
+            if validate_only:
+                return
+            await self._disk.run(self._disk.data.store.set_group_configs, group_id, configs)
+            if configs:
+                groups[group_id] = configs
+            else:
+                groups.pop(group_id, None)
 
     def delete_records_before(self, partition: Partition, offset: int) -> int:
         """Advance a partition's log start and return it. `write_checkpoints` makes it durable.

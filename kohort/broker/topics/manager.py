@@ -147,6 +147,7 @@ class TopicManager:
             self._loaded,
             for_this_broker=data.store.broker_configs(str(self._loaded.config.node_id)),
             for_all_brokers=data.store.broker_configs(""),
+            for_groups=data.store.group_configs(),
         )
         self._opener = Opener(
             self.settings,

@@ -26,19 +26,20 @@ from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.consumer_groups_log import (
     ClassicMemberMetadata,
-    ClassicMemberValue,
     ClassicProtocol,
-    CurrentTopicPartitions,
-    CurrentValue,
-    GroupEpochValue,
-    GroupKey,
-    MemberKey,
-    MemberValue,
-    RegexKey,
-    RegexValue,
-    TargetEpochValue,
-    TargetTopicPartitions,
-    TargetValue,
+    ConsumerGroupAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
+    TopicPartitions,
 )
 
 _VALUE_VERSION: Final = 0
@@ -71,20 +72,27 @@ _KEY_VERSIONS: Final[Mapping[type[Any], int]] = {
 def _encode_key(record: Any) -> bytes:  # noqa: ANN401 - any of the records.
     version = _KEY_VERSIONS[record.__class__]
     if version == REGEX:
-        key: object = RegexKey(group_id=record.group_id, regular_expression=record.regex)
-    elif version in {MEMBER, TARGET, CURRENT}:
-        key = MemberKey(group_id=record.group_id, member_id=record.member_id)
+        key: object = ConsumerGroupRegularExpressionKey(
+            group_id=record.group_id, regular_expression=record.regex
+        )
+    elif version == MEMBER:
+        key = ConsumerGroupMemberMetadataKey(group_id=record.group_id, member_id=record.member_id)
+    elif version in {TARGET, CURRENT}:
+        key = ConsumerGroupAssignmentKey(group_id=record.group_id, member_id=record.member_id)
+    elif version == TARGET_EPOCH:
+        key = ConsumerGroupTargetAssignmentMetadataKey(group_id=record.group_id)
     else:
-        key = GroupKey(group_id=record.group_id)
+        key = ConsumerGroupMetadataKey(group_id=record.group_id)
     return encode_versioned(key, version)
 
 
 def _encode_value(record: DurableRecord) -> bytes | None:
+    value: object
     match record:
         case ConsumerMemberRecord():
-            value = _member_value(record)
+            return _encode_member(record)
         case CurrentRecord():
-            value = CurrentValue(
+            value = ConsumerGroupCurrentMemberAssignmentValue(
                 member_epoch=record.epoch,
                 previous_member_epoch=record.previous_epoch,
                 state=record.state,
@@ -92,20 +100,22 @@ def _encode_value(record: DurableRecord) -> bytes | None:
                 partitions_pending_revocation=_current(record.pending),
             )
         case TargetRecord():
-            value = TargetValue(
+            value = ConsumerGroupTargetAssignmentMemberValue(
                 topic_partitions=[
-                    TargetTopicPartitions(topic_id=topic_id, partitions=list(numbers))
+                    TopicPartition(topic_id=topic_id, partitions=list(numbers))
                     for topic_id, numbers in record.partitions.items()
                 ]
             )
         case EpochRecord():
-            value = GroupEpochValue(epoch=record.epoch, metadata_hash=record.metadata_hash)
+            value = ConsumerGroupMetadataValue(
+                epoch=record.epoch, metadata_hash=record.metadata_hash
+            )
         case TargetEpochRecord():
-            value = TargetEpochValue(
+            value = ConsumerGroupTargetAssignmentMetadataValue(
                 assignment_epoch=record.epoch, assignment_timestamp=record.computed_at_ms
             )
         case RegexRecord():
-            value = RegexValue(
+            value = ConsumerGroupRegularExpressionValue(
                 topics=list(record.topics),
                 version=record.topics_version,
                 timestamp=record.resolved_at_ms,
@@ -115,34 +125,39 @@ def _encode_value(record: DurableRecord) -> bytes | None:
     return encode_versioned(value, _VALUE_VERSION)
 
 
-def _member_value(record: ConsumerMemberRecord) -> Any:  # noqa: ANN401 - one of two schemas.
-    stated: dict[str, Any] = {
-        "instance_id": record.instance_id,
-        "rack_id": record.rack_id,
-        "client_id": record.client_id,
-        "client_host": record.client_host,
-        "subscribed_topic_names": list(record.topic_names),
-        "subscribed_topic_regex": record.topic_regex,
-        "rebalance_timeout_ms": record.rebalance_timeout_ms,
-        "server_assignor": record.server_assignor,
-    }
-    if record.classic is None:
-        return MemberValue(**stated, classic_member_metadata=0)
-    return ClassicMemberValue(
-        **stated,
-        classic_member_metadata=ClassicMemberMetadata(
+_NO_TAGS: Final = b"\0"
+_NO_CLASSIC: Final = b"\1\0\1\0"
+"""One tag, number 0, of one byte: that is null. Kafka always writes it, and reads a record without
+it as that of a classic member."""
+
+
+def _encode_member(record: ConsumerMemberRecord) -> bytes:
+    metadata: ClassicMemberMetadata | None = None
+    if record.classic is not None:
+        metadata = ClassicMemberMetadata(
             session_timeout_ms=record.classic.session_timeout_ms,
             supported_protocols=[
-                ClassicProtocol(name=name, metadata=metadata)
-                for name, metadata in record.classic.protocols
+                ClassicProtocol(name=name, metadata=data) for name, data in record.classic.protocols
             ],
-        ),
+        )
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=record.instance_id,
+        rack_id=record.rack_id,
+        client_id=record.client_id,
+        client_host=record.client_host,
+        subscribed_topic_names=list(record.topic_names),
+        subscribed_topic_regex=record.topic_regex,
+        rebalance_timeout_ms=record.rebalance_timeout_ms,
+        server_assignor=record.server_assignor,
+        classic_member_metadata=metadata,
     )
+    encoded = encode_versioned(value, _VALUE_VERSION)
+    return encoded if metadata is not None else encoded.removesuffix(_NO_TAGS) + _NO_CLASSIC
 
 
-def _current(owned: Mapping[bytes, Mapping[int, int]]) -> list[CurrentTopicPartitions]:
+def _current(owned: Mapping[bytes, Mapping[int, int]]) -> list[TopicPartitions]:
     return [
-        CurrentTopicPartitions(
+        TopicPartitions(
             topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values())
         )
         for topic_id, epochs in owned.items()
@@ -154,19 +169,25 @@ def _decode(key: bytes, value: bytes | None, headers: RecordHeaders) -> DurableR
     del headers
     version = int.from_bytes(key[:2], "big")
     if version == REGEX:
-        parsed, _ = decode_versioned(RegexKey, key)
+        parsed, _ = decode_versioned(ConsumerGroupRegularExpressionKey, key)
         return _decode_regex(parsed.group_id, parsed.regular_expression, value)
-    if version in {MEMBER, TARGET, CURRENT}:
-        of_member, _ = decode_versioned(MemberKey, key)
-        return _decode_of_member(version, of_member.group_id, of_member.member_id, value)
-    of_group, _ = decode_versioned(GroupKey, key)
+    if version == MEMBER:
+        stated, _ = decode_versioned(ConsumerGroupMemberMetadataKey, key)
+        return _decode_of_member(version, stated.group_id, stated.member_id, value)
+    if version in {TARGET, CURRENT}:
+        assigned, _ = decode_versioned(ConsumerGroupAssignmentKey, key)
+        return _decode_of_member(version, assigned.group_id, assigned.member_id, value)
+    if version == TARGET_EPOCH:
+        target, _ = decode_versioned(ConsumerGroupTargetAssignmentMetadataKey, key)
+        return _decode_of_group(version, target.group_id, value)
+    of_group, _ = decode_versioned(ConsumerGroupMetadataKey, key)
     return _decode_of_group(version, of_group.group_id, value)
 
 
 def _decode_regex(group_id: str, regex: str, value: bytes | None) -> DurableRecord:
     if value is None:
         return RegexTombstone(group_id, regex)
-    parsed, _ = decode_versioned(RegexValue, value)
+    parsed, _ = decode_versioned(ConsumerGroupRegularExpressionValue, value)
     return RegexRecord(group_id, regex, tuple(parsed.topics), parsed.version, parsed.timestamp)
 
 
@@ -174,12 +195,12 @@ def _decode_of_group(version: int, group_id: str, value: bytes | None) -> Durabl
     if version == EPOCH:
         if value is None:
             return EpochTombstone(group_id)
-        epoch, _ = decode_versioned(GroupEpochValue, value)
+        epoch, _ = decode_versioned(ConsumerGroupMetadataValue, value)
         return EpochRecord(group_id, epoch.epoch, epoch.metadata_hash)
     if version == TARGET_EPOCH:
         if value is None:
             return TargetEpochTombstone(group_id)
-        target, _ = decode_versioned(TargetEpochValue, value)
+        target, _ = decode_versioned(ConsumerGroupTargetAssignmentMetadataValue, value)
         return TargetEpochRecord(group_id, target.assignment_epoch, target.assignment_timestamp)
     return OldMetadataTombstone(group_id)  # What it says is not needed.
 
@@ -194,14 +215,14 @@ def _decode_of_member(
     if version == TARGET:
         if value is None:
             return TargetTombstone(group_id, member_id)
-        target, _ = decode_versioned(TargetValue, value)
+        target, _ = decode_versioned(ConsumerGroupTargetAssignmentMemberValue, value)
         partitions = {
             listed.topic_id: tuple(listed.partitions) for listed in target.topic_partitions
         }
         return TargetRecord(group_id, member_id, partitions)
     if value is None:
         return CurrentTombstone(group_id, member_id)
-    current, _ = decode_versioned(CurrentValue, value)
+    current, _ = decode_versioned(ConsumerGroupCurrentMemberAssignmentValue, value)
     epoch = current.member_epoch
     return CurrentRecord(
         group_id,
@@ -215,7 +236,7 @@ def _decode_of_member(
 
 
 def _epochs(
-    listed: Iterable[CurrentTopicPartitions], member_epoch: int
+    listed: Iterable[TopicPartitions], member_epoch: int
 ) -> Mapping[bytes, Mapping[int, int]]:
     result: dict[bytes, Mapping[int, int]] = {}
     for topic in listed:
@@ -229,14 +250,14 @@ def _epochs(
 
 
 def _decode_member(group_id: str, member_id: str, value: bytes) -> ConsumerMemberRecord:
-    classic: ClassicPart | None = None
-    parsed: MemberValue | ClassicMemberValue
     try:
-        parsed, _ = decode_versioned(MemberValue, value)
+        parsed, _ = decode_versioned(ConsumerGroupMemberMetadataValue, value)
     except DecodeError:
-        of_classic, _ = decode_versioned(ClassicMemberValue, value)
-        classic = _classic_part(of_classic.classic_member_metadata)
-        parsed = of_classic
+        if not value.endswith(_NO_CLASSIC):
+            raise
+        without = value.removesuffix(_NO_CLASSIC) + _NO_TAGS
+        parsed, _ = decode_versioned(ConsumerGroupMemberMetadataValue, without)
+    classic = _classic_part(parsed.classic_member_metadata)
     return ConsumerMemberRecord(
         group_id,
         member_id,

@@ -65,7 +65,7 @@ class ConsumerGroupHeartbeatResponse:
     - GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED.
     """
 
-    throttle_time_ms: Int32 = field(default=0, ignorable=True)
+    throttle_time_ms: Int32 = field(default=0)
     error_code: Int16
     error_message: String | None = field(default=None)
     member_id: String | None = field(default=None)

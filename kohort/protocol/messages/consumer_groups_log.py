@@ -6,25 +6,38 @@ from kohort.protocol.message import field, record, struct
 from kohort.protocol.types import Bytes, Int8, Int32, Int64, String, Uuid
 
 
-@record(versions="3-6", flexible="none")
-class GroupKey:
-    """The group's epoch (3), metadata of its topics (4, only by brokers before 4.1), and the epoch
-    of its target assignment (6).
-    """
+@record(versions="3-4", flexible="none")
+class ConsumerGroupMetadataKey:
+    """The group's epoch (3), and metadata of its topics (4, only by brokers before 4.1)."""
 
     group_id: String
 
 
-@record(versions="5-8", flexible="none")
-class MemberKey:
-    """What a member states (5), its target assignment (7), and its current one (8)."""
+@record(versions="5", flexible="none")
+class ConsumerGroupMemberMetadataKey:
+    """What a member states."""
+
+    group_id: String
+    member_id: String
+
+
+@record(versions="6", flexible="none")
+class ConsumerGroupTargetAssignmentMetadataKey:
+    """The epoch of the target assignment."""
+
+    group_id: String
+
+
+@record(versions="7-8", flexible="none")
+class ConsumerGroupAssignmentKey:
+    """The target assignment of a member (7), and its current one (8)."""
 
     group_id: String
     member_id: String
 
 
 @record(versions="16", flexible="none")
-class RegexKey:
+class ConsumerGroupRegularExpressionKey:
     """A regular expression of the group (16)."""
 
     group_id: String
@@ -32,7 +45,7 @@ class RegexKey:
 
 
 @record(versions="0", flexible="0+")
-class GroupEpochValue:
+class ConsumerGroupMetadataValue:
     """Type 3."""
 
     epoch: Int32
@@ -57,10 +70,8 @@ class ClassicMemberMetadata:
 
 
 @record(versions="0", flexible="0+")
-class MemberValue:
-    """Type 5, of a member that does not use the classic protocol. Its tag is always written: Kafka
-    reads a record without it as that of a classic member.
-    """
+class ConsumerGroupMemberMetadataValue:
+    """Type 5."""
 
     instance_id: String | None
     rack_id: String | None
@@ -68,37 +79,24 @@ class MemberValue:
     client_host: String
     subscribed_topic_names: list[String]
     subscribed_topic_regex: String | None
-    rebalance_timeout_ms: Int32
-    server_assignor: String | None
-    classic_member_metadata: Int8 = field(default=-1, tag=0)
-    """0, a null in the form that only a structure in a tag has; -1 if the tag is absent."""
-
-
-@record(versions="0", flexible="0+")
-class ClassicMemberValue:
-    """Type 5, of a member that uses the classic protocol."""
-
-    instance_id: String | None
-    rack_id: String | None
-    client_id: String
-    client_host: String
-    subscribed_topic_names: list[String]
-    subscribed_topic_regex: String | None
-    rebalance_timeout_ms: Int32
+    rebalance_timeout_ms: Int32 = field(default=-1)
     server_assignor: String | None
     classic_member_metadata: ClassicMemberMetadata | None = field(default=None, tag=0)
+    """None if the member does not use the classic protocol. Kafka then writes the tag as well, with
+    a null of a form that this declaration does not have; see `kohort.groups.consumer.encoding`.
+    """
 
 
 @record(versions="0", flexible="0+")
-class TargetEpochValue:
+class ConsumerGroupTargetAssignmentMetadataValue:
     """Type 6."""
 
     assignment_epoch: Int32
-    assignment_timestamp: Int64 = field(default=0, tag=0)
+    assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
 
 
 @struct
-class TargetTopicPartitions:
+class TopicPartition:
     """Partitions of one topic in a target assignment."""
 
     topic_id: Uuid
@@ -106,14 +104,14 @@ class TargetTopicPartitions:
 
 
 @record(versions="0", flexible="0+")
-class TargetValue:
+class ConsumerGroupTargetAssignmentMemberValue:
     """Type 7."""
 
-    topic_partitions: list[TargetTopicPartitions]
+    topic_partitions: list[TopicPartition]
 
 
 @struct
-class CurrentTopicPartitions:
+class TopicPartitions:
     """Partitions of one topic that belong to a member."""
 
     topic_id: Uuid
@@ -123,18 +121,18 @@ class CurrentTopicPartitions:
 
 
 @record(versions="0", flexible="0+")
-class CurrentValue:
+class ConsumerGroupCurrentMemberAssignmentValue:
     """Type 8."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[CurrentTopicPartitions]
-    partitions_pending_revocation: list[CurrentTopicPartitions]
+    assigned_partitions: list[TopicPartitions]
+    partitions_pending_revocation: list[TopicPartitions]
 
 
 @record(versions="0", flexible="0+")
-class RegexValue:
+class ConsumerGroupRegularExpressionValue:
     """Type 16."""
 
     topics: list[String]

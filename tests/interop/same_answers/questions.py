@@ -227,8 +227,8 @@ def _about_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
     of_groups_too = {"groups": list(groups), "include_authorized_operations": True}
     yield "DescribeGroups with operations", (3, 6), of_groups_too
     heartbeat = {"group_id": group, "member_id": "stranger", "member_epoch": 5}
-    names = [topic.name for topic in topics]
-    yield "ConsumerGroupHeartbeat", (0, 1), {**heartbeat, "subscribed_topic_names": names}
+    subscribed = {**heartbeat, "subscribed_topic_names": [topic.name for topic in topics]}
+    yield "ConsumerGroupHeartbeat", (0, 1), subscribed
     yield "ConsumerGroupDescribe", (0, 1), {"group_ids": list(groups)}
     yield "DeleteGroups", (0, 3), {"groups_names": list(groups)}
 

@@ -1,7 +1,7 @@
 """Shared by the three config APIs: resource types, and how changes are applied.
 
-Contains no handlers. Resources are topics and brokers; the broker's loggers can be described. There
-are no client-metrics subscriptions and no group configs.
+Contains no handlers. Resources are topics, brokers and groups; the broker's loggers can be
+described. There are no client-metrics subscriptions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import Final, Protocol, TypeVar
 
+from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX
 from kohort.broker.core.security import acls
 from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
@@ -126,7 +127,9 @@ async def alter(
             await _alter_broker(
                 ctx, resource.resource_name, alteration, validate_only=validate_only
             )
-        case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS | ResourceType.GROUP as kind:
+        case ResourceType.GROUP:
+            await _alter_group(ctx, resource.resource_name, alteration, validate_only=validate_only)
+        case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS as kind:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Configs of type {ResourceType(kind).name} cannot be set on this broker.",
@@ -155,6 +158,16 @@ async def _alter_broker(
     if name:
         check_broker_id(ctx, name, kind="Node", expected=str(ctx.broker.node_id) + ",")
     await ctx.broker.topics.changes.alter_broker(name, alteration, validate_only=validate_only)
+
+
+async def _alter_group(
+    ctx: RequestContext, group_id: str, alteration: Alteration, *, validate_only: bool
+) -> None:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if len(group_id) > ID_CHARACTERS_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id is too long.")
+    await ctx.broker.topics.changes.alter_group(group_id, alteration, validate_only=validate_only)
 
 
 def check_broker_id(ctx: RequestContext, name: str, *, kind: str, expected: str) -> None:

@@ -44,6 +44,8 @@ MIRROR_FILE_NAME: Final = "metadata-mirror.db"
 
 CLUSTER_ID: Final = "cluster_id"
 NEXT_PRODUCER_ID: Final = "next_producer_id"
+GROUP_CONFIGS: Final = "group_configs:"
+"""Followed by the group's id."""
 BROKER_CONFIGS: Final = "broker_configs:"
 """Followed by the broker's id, or by nothing for the configs of all brokers."""
 ACCESS_LOSS: Final = "access_loss"
@@ -134,6 +136,18 @@ class MetadataStore:
         text = json.dumps(dict(configs), sort_keys=True)
         with self._lock:
             self._put_property(BROKER_CONFIGS + broker, text)
+
+    def group_configs(self) -> dict[str, dict[str, str]]:
+        """Return the configs of groups that have any, by group id."""
+        return {
+            name.removeprefix(GROUP_CONFIGS): json.loads(text)
+            for name, text in self.properties(GROUP_CONFIGS).items()
+        }
+
+    def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Replace all configs of a group."""
+        text = json.dumps(dict(configs), sort_keys=True) if configs else None
+        self.set_properties({GROUP_CONFIGS + group_id: text})
 
     def properties(self, prefix: str) -> dict[str, str]:
         """Return the properties whose names start with `prefix`."""

@@ -8,7 +8,7 @@ from kohort.broker.config.settings import ConfigType
 
 
 def current(*overrides: str, **at_run_time: dict[str, str]) -> CurrentConfig:
-    return CurrentConfig(load(overrides=overrides), **at_run_time)
+    return CurrentConfig(load(overrides=overrides), **at_run_time)  # type: ignore[arg-type]
 
 
 def topic_entry(config: CurrentConfig, name: str, **configs: str) -> ConfigEntry:

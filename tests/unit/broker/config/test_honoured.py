@@ -28,8 +28,8 @@ def read_attributes() -> frozenset[str]:
     declared_in = {BROKER / "config", BROKER / "storage" / "config.py"}
     sources = [path for path in BROKER.rglob("*.py") if declared_in.isdisjoint(path.parents)]
     sources = [path for path in sources if path not in declared_in]
-    # Where the listeners' settings are checked together.
-    sources += [BROKER / "config" / "broker.py", BROKER / "config" / "listeners.py"]
+    # Where settings of listeners are checked together, and configs of groups.
+    sources += [BROKER / "config" / name for name in ("broker.py", "listeners.py", "group.py")]
     return frozenset(
         name for path in sources for name in attributes_in(ast.parse(path.read_text("utf-8")))
     )

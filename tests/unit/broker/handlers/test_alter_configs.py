@@ -192,12 +192,49 @@ async def test_resources_that_are_not_there_are_refused(
             assert message in str(text)
 
 
-async def test_configs_of_loggers_and_groups_cannot_be_set(tmp_path: Path) -> None:
+async def test_configs_of_loggers_cannot_be_set(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        for kind in (LOGGER, GROUP):
-            code, message = await answer(topics, changing(kind, "1", ("root", SET, "DEBUG")))
-            assert code == ErrorCode.INVALID_REQUEST
-            assert "cannot be set on this broker" in str(message)
+        code, message = await answer(topics, changing(LOGGER, "1", ("root", SET, "DEBUG")))
+        assert code == ErrorCode.INVALID_REQUEST
+        assert "cannot be set on this broker" in str(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("consumer.session.timeout.ms", "50000", None),
+        ("consumer.session.timeout.ms", "44999", "must be in the range 45000 to 60000 inclusive."),
+        ("consumer.session.timeout.ms", "60001", "must be in the range 45000 to 60000 inclusive."),
+        ("consumer.heartbeat.interval.ms", "4999", "in the range 5000 to 15000 inclusive."),
+        ("consumer.assignment.interval.ms", "0", None),
+        ("consumer.assignment.interval.ms", "-1", "in the range 0 to 15000 inclusive."),
+        ("consumer.assignment.interval.ms", "soon", "Not a number of type INT"),
+        ("retention.ms", "1", "Unknown group config name: retention.ms"),
+    ],
+)
+async def test_configs_of_a_group_have_bounds(
+    name: str, value: str, problem: str | None, tmp_path: Path
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        code, message = await answer(topics, changing(GROUP, "g", (name, SET, value)))
+        if problem is None:
+            assert (code, message) == (ErrorCode.NONE, None)
+            assert topics.settings.groups == {"g": {name: value}}
+        else:
+            assert code == ErrorCode.INVALID_CONFIG
+            assert problem in str(message)
+            assert topics.settings.groups == {}
+
+
+async def test_configs_of_a_group_survive_a_restart_until_they_are_deleted(tmp_path: Path) -> None:
+    name = "consumer.session.timeout.ms"
+    async with running_topics(tmp_path) as topics:
+        assert (await answer(topics, changing(GROUP, "g", (name, SET, "50000"))))[0] == 0
+    async with running_topics(tmp_path) as topics:
+        assert topics.settings.groups == {"g": {name: "50000"}}
+        assert (await answer(topics, changing(GROUP, "g", (name, DELETE, None))))[0] == 0
+    async with running_topics(tmp_path) as topics:
+        assert topics.settings.groups == {}
 
 
 async def test_a_resource_may_be_named_once(tmp_path: Path) -> None:

@@ -125,9 +125,20 @@ async def test_loggers_are_described_and_of_other_kinds_there_is_nothing(tmp_pat
     async with running_topics(tmp_path) as topics:
         (result,) = (await ask(topics, asking(LOGGER, "1"))).results
         assert [one.name for one in result.configs] == ["root"]
-        for kind in (CLIENT_METRICS, GROUP):
-            (result,) = (await ask(topics, asking(kind, "any"))).results
-            assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+        (result,) = (await ask(topics, asking(CLIENT_METRICS, "any"))).results
+        assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+
+
+async def test_a_group_has_the_values_of_the_broker_unless_it_has_its_own(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        own = {"consumer.session.timeout.ms": "50000"}
+        await topics.changes.alter_group("g", lambda before: {**before, **own})
+        (result,) = (await ask(topics, asking(GROUP, "g"))).results
+        assert [(one.name, one.value, one.config_source) for one in result.configs] == [
+            ("consumer.assignment.interval.ms", "1000", 5),
+            ("consumer.heartbeat.interval.ms", "5000", 5),
+            ("consumer.session.timeout.ms", "50000", 8),
+        ]
 
 
 def of_topics(count: int) -> DescribeConfigsRequest:
