@@ -116,6 +116,7 @@ class GroupSettings(Settings):
     group_consumer_assignment_interval_ms: Int = setting(
         1_000,
         at_least=0,
+        dynamic=True,
         doc="Least time between two assignments of a consumer group, so that members that join "
         "together share one. A group's `consumer.assignment.interval.ms` overrides it.",
     )
