@@ -1,0 +1,481 @@
+"""Random walks of consumer groups (KIP-848): both brokers answer each step alike, and describe the
+group alike after it.
+
+Ties between members are decided by their order, which is that of a hash map in Kafka and of ids
+here: member ids are chosen so that both are the same. No step is taken that leads to a deliberate
+difference, such as a tie of votes for assignors.
+"""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import consumer_group_describe as describing
+from kohort.protocol.messages import consumer_group_heartbeat as beating
+from kohort.protocol.messages import incremental_alter_configs as altering
+from tests.interop.same_answers.pair import Pair, Side
+from tests.interop.same_answers.scenes import fresh_name
+from tests.support import messages as m
+from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
+
+STEPS: Final = 40
+MEMBERS_MAX: Final = 4
+GROUP: Final = 32
+"""Resource type of the configs of a group."""
+NOT_READY: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+Partitions = frozenset[tuple[str, int]]
+
+
+class Answer(NamedTuple):
+    """What both brokers must say alike; which partitions it is, is a matter of ties."""
+
+    error: int
+    epoch: int
+    partition_count: int | None
+    """Assigned partitions, None if nothing is said of them."""
+
+
+class Seat:
+    """One member at one broker."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.previous = 0
+        self.owned: Partitions = frozenset()
+        self.target: Partitions = frozenset()
+
+
+class Member:
+    """A member of both groups."""
+
+    def __init__(self, member_id: str, instance_id: str | None, names: list[str]) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.names = names
+        self.assignor: str | None = None
+        self.seats = {"kafka": Seat(), "kohort": Seat()}
+
+
+def java_bucket(text: str) -> int:
+    """Where a small hash map of Java has a text."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return (value ^ (value >> 16)) & 15
+
+
+class Walk:
+    """A group of the same id at both brokers, and its members."""
+
+    def __init__(self, pair: Pair, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.sides = pair.sides
+        self.clients = {side.name: RawClient(side.port) for side in pair.sides}
+        self.group = fresh_name(f"walk-{seed}")
+        self.topics = [fresh_name(f"t{number}") for number in range(3)]
+        self.counts: dict[str, int] = {}
+        self.ids: dict[str, dict[str, bytes]] = {side.name: {} for side in pair.sides}
+        self.members: list[Member] = []
+        self.made = 0
+        self.is_homogeneous = seed % 2 == 0
+        """Whether all members have the same topic. A member never has several: in which order the
+        assignor takes them depends on their ids, which are others at each broker."""
+        self.vote = self.chance.choice(["range", "uniform"])
+        self.told: list[object] = []
+        for topic in self.topics[:2]:
+            self.create(topic)
+        self.prepare()
+
+    def call(self, side: Side, request: object, version: int, response: type[Any]) -> Any:  # noqa: ANN401
+        return self.clients[side.name].call(request, version, response)
+
+    def prepare(self) -> None:
+        """Have targets computed at once, and heartbeats told as in Kafka."""
+        configs = {"consumer.assignment.interval.ms": "0", "consumer.heartbeat.interval.ms": "5000"}
+        resource = altering.AlterConfigsResource(
+            resource_type=GROUP,
+            resource_name=self.group,
+            configs=[
+                altering.AlterableConfig(name=name, config_operation=0, value=value)
+                for name, value in configs.items()
+            ],
+        )
+        request = altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        for side in self.sides:
+            answer = self.call(side, request, 1, altering.IncrementalAlterConfigsResponse)
+            assert answer.responses[0].error_code == 0
+            wait_until(partial(self.is_coordinated, side), "there is a coordinator")
+            self.describe(side)
+
+    def is_coordinated(self, side: Side) -> bool:
+        find = m.FindCoordinatorRequest(key=self.group, key_type=0)
+        return not self.call(side, find, 3, m.FindCoordinatorResponse).error_code
+
+    # Topics.
+
+    def create(self, topic: str) -> None:
+        self.counts[topic] = self.chance.randint(1, 6)
+        request = m.CreateTopicsRequest(
+            topics=[
+                m.CreatableTopic(
+                    name=topic,
+                    num_partitions=self.counts[topic],
+                    replication_factor=1,
+                    assignments=[],
+                    configs=[],
+                )
+            ],
+            timeout_ms=10_000,
+        )
+        for side in self.sides:
+            self.call(side, request, 7, m.CreateTopicsResponse)
+        self.wait_topic(topic)
+
+    def wait_topic(self, topic: str) -> None:
+        """Until both brokers have it with all its partitions, or no longer have it."""
+        count = self.counts.get(topic, 0)
+        request = m.MetadataRequest(
+            topics=[m.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+
+        def is_so(side: Side) -> bool:
+            (found,) = self.call(side, request, 12, m.MetadataResponse).topics
+            self.ids[side.name][topic] = found.topic_id
+            return len(found.partitions) == count
+
+        for side in self.sides:
+            wait_until(partial(is_so, side), f"{topic} has {count} partitions")
+
+    def change_topic(self) -> None:
+        topic = self.chance.choice(self.topics[: 1 if self.is_homogeneous else 3])
+        if topic not in self.counts:
+            self.create(topic)
+            self.wait_noticed()
+            return
+        request: object
+        if self.is_homogeneous or self.chance.random() < 0.7:
+            self.counts[topic] += self.chance.randint(1, 3)
+            grown = m.CreatePartitionsTopic(name=topic, count=self.counts[topic], assignments=None)
+            request = m.CreatePartitionsRequest(
+                topics=[grown], timeout_ms=10_000, validate_only=False
+            )
+            for side in self.sides:
+                self.call(side, request, 3, m.CreatePartitionsResponse)
+        else:
+            del self.counts[topic]
+            gone = m.DeleteTopicState(name=topic, topic_id=bytes(16))
+            request = m.DeleteTopicsRequest(topics=[gone], timeout_ms=10_000)
+            for side in self.sides:
+                self.call(side, request, 6, m.DeleteTopicsResponse)
+        self.wait_topic(topic)
+        self.wait_noticed()
+
+    def wait_noticed(self) -> None:
+        """Kafka's coordinator learns of a change after its other parts: have a member send
+        heartbeats until both groups have counted it.
+        """
+        if not self.members:
+            return
+
+        def is_noticed() -> bool:
+            self.beat(self.members[0], is_compared=False)
+            kafka, kohort = (self.describe(side).group_epoch for side in self.sides)
+            return bool(kafka == kohort)
+
+        wait_until(is_noticed, "both have counted the change")
+        self.beat(self.members[0], is_compared=False)
+
+    # Heartbeats.
+
+    def new_id(self) -> str:
+        """An id whose place in Java's hash map is that in the order of ids."""
+        used = {int(member.member_id[0]) for member in self.members}
+        slot = min(set(range(MEMBERS_MAX + 2)) - used)
+        while True:
+            self.made += 1
+            member_id = f"{slot}-{self.made:06d}-{self.group}"
+            if java_bucket(member_id) == slot:
+                return member_id
+
+    def beat(
+        self,
+        member: Member,
+        *,
+        epoch: Callable[[Seat], int] = lambda seat: seat.epoch,
+        owned: Callable[[Seat], Partitions | None] = lambda _: None,
+        is_compared: bool = True,
+        **fields: Any,  # noqa: ANN401
+    ) -> Answer:
+        """Send a heartbeat to both, and compare the answers."""
+        answers = []
+        for side in self.sides:
+            seat = member.seats[side.name]
+            partitions = owned(seat)
+            request = beating.ConsumerGroupHeartbeatRequest(
+                group_id=self.group,
+                member_id=member.member_id,
+                member_epoch=epoch(seat),
+                topic_partitions=None if partitions is None else self.by_id(side, partitions),
+                **fields,
+            )
+            answer = self.call(side, request, 1, beating.ConsumerGroupHeartbeatResponse)
+            count = None
+            if not answer.error_code:
+                seat.previous, seat.epoch = seat.epoch, answer.member_epoch
+                if answer.assignment is not None:
+                    seat.target = self.by_name(side, answer.assignment.topic_partitions)
+                    count = len(seat.target)
+            answers.append(Answer(answer.error_code, answer.member_epoch, count))
+        self.told.append((member.member_id, fields, *answers))
+        kafka, kohort = answers
+        assert kafka == kohort or not is_compared, self.told[-8:]
+        return kafka
+
+    def by_id(self, side: Side, partitions: Partitions) -> list[beating.TopicPartitions]:
+        ids = self.ids[side.name]
+        return [
+            beating.TopicPartitions(topic_id=ids[topic], partitions=[partition])
+            for topic, partition in sorted(partitions)
+        ]
+
+    def by_name(self, side: Side, listed: list[beating.TopicPartitions]) -> Partitions:
+        names = {topic_id: name for name, topic_id in self.ids[side.name].items()}
+        return frozenset(
+            (names.get(topic.topic_id, "?"), partition)
+            for topic in listed
+            for partition in topic.partitions
+        )
+
+    def join(self, member: Member) -> Answer:
+        return self.beat(
+            member,
+            epoch=lambda _: 0,
+            owned=lambda _: frozenset(),
+            rebalance_timeout_ms=300_000,
+            subscribed_topic_names=member.names,
+            instance_id=member.instance_id,
+            server_assignor=member.assignor,
+        )
+
+    # Steps.
+
+    def step(self) -> None:
+        steps: tuple[Callable[[Member], None], ...] = (
+            *(self.stay, self.stay, self.stay, self.acknowledge, self.acknowledge),
+            *(self.acknowledge, self.leave, self.leave_for_restart, self.subscribe),
+            *(self.send_wrong_epoch, self.rejoin, self.choose_assignor, self.commit, self.commit),
+            *(self.fetch, self.remove),
+        )
+        chance = self.chance.random()
+        if chance < 0.14 or not self.members:
+            self.add_member()
+        elif chance < 0.18:
+            self.change_topic()
+        else:
+            self.chance.choice(steps)(self.chance.choice(self.members))
+        self.compare()
+
+    def some_names(self, least: int = 0) -> list[str]:
+        if self.is_homogeneous:
+            return self.topics[:1]
+        return self.chance.sample(self.topics, self.chance.randint(least, 1))
+
+    def add_member(self) -> None:
+        if len(self.members) >= MEMBERS_MAX:
+            return
+        instance = f"i{self.chance.randint(1, 2)}" if self.chance.random() < 0.4 else None
+        member = Member(self.new_id(), instance, self.some_names(least=1))
+        member.assignor = self.chance.choice([None, None, self.vote])
+        if not self.join(member).error:
+            self.members.append(member)
+
+    def stay(self, member: Member) -> None:
+        self.beat(member)
+
+    def acknowledge(self, member: Member) -> None:
+        for seat in member.seats.values():
+            seat.owned = seat.target
+        if self.chance.random() < 0.3:
+            self.beat(
+                member,
+                owned=lambda seat: seat.owned,
+                rebalance_timeout_ms=300_000,
+                subscribed_topic_names=member.names,
+                instance_id=member.instance_id,
+            )
+        else:
+            self.beat(member, owned=lambda seat: seat.owned)
+
+    def leave(self, member: Member) -> None:
+        if not self.beat(member, epoch=lambda _: -1, instance_id=member.instance_id).error:
+            self.forget(member)
+
+    def forget(self, member: Member) -> None:
+        """Another member's heartbeat computes the next target in Kafka; here a timer does."""
+        self.members.remove(member)
+        if self.members:
+            self.beat(self.members[0])
+
+    def leave_for_restart(self, member: Member) -> None:
+        if member.instance_id is None:
+            return
+        if self.beat(member, epoch=lambda _: -2, instance_id=member.instance_id).error:
+            return
+        self.members.remove(member)
+        names = member.names if self.chance.random() < 0.7 else self.some_names()
+        restarted = Member(self.new_id(), member.instance_id, names)
+        if not self.join(restarted).error:
+            self.members.append(restarted)
+
+    def subscribe(self, member: Member) -> None:
+        member.names = self.some_names()
+        self.beat(member, subscribed_topic_names=member.names)
+
+    def send_wrong_epoch(self, member: Member) -> None:
+        epochs: tuple[Callable[[Seat], int], ...] = (
+            lambda seat: seat.epoch + 1,
+            lambda seat: seat.previous,
+            lambda seat: max(1, seat.epoch - 1),
+            lambda _: -3,
+        )
+        if self.chance.random() < 0.5:
+            self.beat(member, epoch=self.chance.choice(epochs))
+        else:
+            self.beat(member, epoch=self.chance.choice(epochs), owned=lambda seat: seat.owned)
+
+    def rejoin(self, member: Member) -> None:
+        if member.instance_id is None:
+            for seat in member.seats.values():
+                seat.owned = frozenset()
+            self.join(member)
+
+    def choose_assignor(self, member: Member) -> None:
+        name = self.chance.choice([self.vote, "none", ""])
+        if not self.beat(member, server_assignor=name).error:
+            member.assignor = name
+
+    def remove(self, member: Member) -> None:
+        identity = m.MemberIdentity(member_id=member.member_id, group_instance_id=None)
+        request = m.LeaveGroupRequest(group_id=self.group, members=[identity])
+        kafka, kohort = (
+            [one.error_code for one in self.call(side, request, 4, m.LeaveGroupResponse).members]
+            for side in self.sides
+        )
+        assert kafka == kohort, self.told[-8:]
+        if kafka == [0]:
+            self.forget(member)
+
+    def commit(self, member: Member) -> None:
+        epoch: Callable[[Seat], int] = self.chance.choice(
+            [lambda seat: seat.epoch, lambda seat: seat.epoch + 1, lambda _: -1]
+        )
+        member_id = self.chance.choice([member.member_id, member.member_id, "stranger", ""])
+        topic = self.chance.choice(self.topics)
+        place = m.OffsetCommitRequestPartition(
+            partition_index=self.chance.randint(0, 2), committed_offset=5, committed_metadata=""
+        )
+        results = []
+        for side in self.sides:
+            request = m.OffsetCommitRequest(
+                group_id=self.group,
+                generation_id_or_member_epoch=epoch(member.seats[side.name]),
+                member_id=member_id,
+                topics=[m.OffsetCommitRequestTopic(name=topic, partitions=[place])],
+            )
+            (found,) = self.call(side, request, 9, m.OffsetCommitResponse).topics
+            results.append(found.partitions[0].error_code)
+        assert results[0] == results[1], (results, self.told[-8:])
+
+    def fetch(self, member: Member) -> None:
+        member_id, epoch = self.chance.choice(
+            [(member.member_id, 0), (member.member_id, 1), (None, None), ("stranger", 0)]
+        )
+        results = []
+        for side in self.sides:
+            asked = m.OffsetFetchRequestGroup(
+                group_id=self.group,
+                member_id=member_id,
+                member_epoch=-1 if epoch is None else member.seats[side.name].epoch + epoch,
+                topics=None,
+            )
+            request = m.OffsetFetchRequest(groups=[asked])
+            (found,) = self.call(side, request, 9, m.OffsetFetchResponse).groups
+            results.append(found.error_code)
+        assert results[0] == results[1], (results, self.told[-8:])
+
+    # Descriptions.
+
+    def describe(self, side: Side) -> Any:  # noqa: ANN401
+        request = describing.ConsumerGroupDescribeRequest(
+            group_ids=[self.group], include_authorized_operations=True
+        )
+        described: list[describing.DescribedGroup] = []
+
+        def is_ready() -> bool:
+            answer = self.call(side, request, 1, describing.ConsumerGroupDescribeResponse)
+            described[:] = answer.groups
+            return described[0].error_code not in NOT_READY
+
+        wait_until(is_ready, "the coordinator is ready")
+        return described[0]
+
+    def view(self, side: Side, *, with_targets: bool) -> object:
+        group = self.describe(side)
+        members = sorted(
+            (
+                member.member_id,
+                member.instance_id,
+                member.member_epoch,
+                tuple(sorted(member.subscribed_topic_names)),
+                sum(len(topic.partitions) for topic in member.assignment.topic_partitions),
+                sum(len(topic.partitions) for topic in member.target_assignment.topic_partitions)
+                if with_targets
+                else 0,
+            )
+            for member in group.members
+        )
+        state = (group.group_state, group.assignment_epoch) if with_targets else None
+        return group.error_code, group.group_epoch, state, group.assignor_name, members
+
+    def compare(self) -> None:
+        """Kafka shows what is committed, which may be a moment later. While it is Assigning, the
+        target here is newer already.
+        """
+
+        def is_alike() -> bool:
+            kafka, kohort = self.sides
+            with_targets = self.describe(kafka).group_state != "Assigning"
+            return self.view(kafka, with_targets=with_targets) == self.view(
+                kohort, with_targets=with_targets
+            )
+
+        wait_until(is_alike, lambda: f"both are alike after {self.told[-8:]}")
+
+    def close(self) -> None:
+        for client in self.clients.values():
+            client.close()
+
+
+SEEDS: Final = [
+    pytest.param(seed, marks=() if seed < 8 else pytest.mark.long) for seed in range(2_000)
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_brokers_answer_each_step_alike(pair: Pair, seed: int) -> None:
+    walk = Walk(pair, seed)
+    try:
+        for _ in range(STEPS):
+            walk.step()
+    finally:
+        walk.close()
