@@ -10,8 +10,6 @@ import xxhash
 
 _FORMAT: Final = b"\0"
 _COUNT: Final = struct.Struct("<i").pack
-_RACKS: Final = _COUNT(0)
-"""The number of racks of a partition's replicas, which this broker does not have."""
 _SIGNED_64: Final = struct.Struct("<q")
 _UNSIGNED_64: Final = struct.Struct("<Q")
 _UUID_HALVES: Final = struct.Struct(">qq")
@@ -38,8 +36,8 @@ def _topic_hash(name: str, topic_id: bytes, partition_count: int) -> int:
     encoded = name.encode("utf-16-le")
     digest.update(encoded + _COUNT(len(encoded) // 2))
     digest.update(_COUNT(partition_count))
-    for partition in range(partition_count):
-        digest.update(_COUNT(partition) + _RACKS)
+    # The racks of each partition's replicas would follow its number; this broker has none.
+    digest.update(struct.pack(f"<{partition_count}i", *range(partition_count)))
     return int(digest.intdigest())
 
 
