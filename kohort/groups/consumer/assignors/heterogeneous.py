@@ -9,96 +9,103 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kohort.groups.consumer.assignors.interface import AssignorMember
-from kohort.groups.steps import SOME, Steps
+from kohort.groups.consumer.assignors.subscribers import subscribers_of_topics
+from kohort.groups.steps import FEW, SOME, Steps
 
 ROUNDS_MAX: Final = 16
 """Balancing one topic may make another uneven; it ends after this many rounds over all topics."""
 
-_HALF: Final = 8
-"""Bytes of each half of a topic id; Kafka compares both as signed numbers."""
+_SIGNS: Final = 1 << 127 | 1 << 63
+"""Kafka compares both halves of a topic id as signed numbers."""
 
 
 def assign_heterogeneous(
     members: Sequence[AssignorMember], topics: Mapping[bytes, int]
 ) -> Steps[dict[str, dict[bytes, list[int]]]]:
     """Assign partitions of topics that not all members subscribe to."""
-    work = _Work(members, topics)
-    yield from work.keep_assigned()
-    yield from work.assign_rest()
-    yield from work.balance()
-    return {
-        member.member_id: {topic_id: owned for topic_id, owned in kept.items() if owned}
-        for member, kept in zip(members, work.assigned, strict=True)
-    }
+    work = _Work(members, (yield from subscribers_of_topics(members, topics)))
+    yield from work.keep_assigned(topics)
+    ordered = yield from work.in_order()
+    yield from work.assign_rest(ordered)
+    yield from work.balance(ordered)
+    return (yield from work.result())
 
 
 class _Work:
     """The state of one computation. Members are numbers: their places in the sequence."""
 
-    def __init__(self, members: Sequence[AssignorMember], topics: Mapping[bytes, int]) -> None:
+    def __init__(
+        self, members: Sequence[AssignorMember], subscribers: Mapping[bytes, Sequence[int]]
+    ) -> None:
         self._members = members
-        self._topics = topics
-        self.assigned: list[dict[bytes, list[int]]] = []
         self._loads = [0] * len(members)
         """Partitions of each member."""
-        self._subscribers: dict[bytes, list[int]] = {topic_id: [] for topic_id in topics}
+        self._subscribers = subscribers
         self._owners: dict[bytes, list[int]] = {}
         """The owner of each partition, -1 if it has none yet."""
 
-    def keep_assigned(self) -> Steps[None]:
+    def keep_assigned(self, topics: Mapping[bytes, int]) -> Steps[None]:
         """Leave to members what they have of the topics that they subscribe to."""
-        self._owners = {topic_id: [-1] * count for topic_id, count in self._topics.items()}
+        self._owners = {topic_id: [-1] * count for topic_id, count in topics.items()}
         for number, member in enumerate(self._members):
-            for topic_id in member.topics:
-                self._subscribers[topic_id].append(number)
-            kept: dict[bytes, list[int]] = {}
             for topic_id, partitions in member.assigned.items():
                 if topic_id in member.topics:
-                    kept[topic_id] = list(partitions)
                     self._loads[number] += len(partitions)
                     owners = self._owners[topic_id]
                     for partition in partitions:
                         owners[partition] = number
-            self.assigned.append(kept)
             if number % SOME == 0:
                 yield
 
-    def assign_rest(self) -> Steps[None]:
-        """Give partitions without an owner to the least loaded subscribers of their topic."""
-        rest = {
-            topic_id: unassigned
-            for topic_id, owners in self._owners.items()
-            if self._subscribers[topic_id]
-            and (unassigned := [p for p, owner in enumerate(owners) if owner < 0])
-        }
-        for topic_id in self._in_order(rest):
-            least = _Least(self._sorted_subscribers(topic_id), self._load)
-            for partition in rest[topic_id]:
-                self._give(topic_id, partition, least.take())
-            yield
+    def in_order(self) -> Steps[list[bytes]]:
+        """Sort topics by partitions per subscriber, the most first."""
+        topic_ids = [topic_id for topic_id, numbers in self._subscribers.items() if numbers]
+        topic_ids.sort(key=lambda topic_id: int.from_bytes(topic_id, "big") ^ _SIGNS)
+        yield
+        topic_ids.sort(key=lambda topic_id: len(self._subscribers[topic_id]))
+        yield
+        topic_ids.sort(
+            key=lambda topic_id: -len(self._owners[topic_id]) / len(self._subscribers[topic_id])
+        )
+        yield
+        return topic_ids
 
-    def balance(self) -> Steps[None]:
+    def assign_rest(self, ordered: Sequence[bytes]) -> Steps[None]:
+        """Give partitions without an owner to the least loaded subscribers of their topic."""
+        for topic_id in ordered:
+            owners = self._owners[topic_id]
+            rest = [partition for partition, owner in enumerate(owners) if owner < 0]
+            yield
+            if not rest:
+                continue
+            least = _Least(self._sorted_subscribers(topic_id), self._loads.__getitem__)
+            for count, partition in enumerate(rest):
+                self._give(owners, partition, least.take())
+                if count % FEW == 0:
+                    yield
+
+    def balance(self, ordered: Sequence[bytes]) -> Steps[None]:
         """Move partitions until no topic can be balanced better."""
-        shared = [topic_id for topic_id, of_topic in self._subscribers.items() if len(of_topic) > 1]
-        ordered = self._in_order(shared)
+        shared = [topic_id for topic_id in ordered if len(self._subscribers[topic_id]) > 1]
         for _ in range(ROUNDS_MAX):
             moved = 0
-            for topic_id in ordered:
-                moved += self._balance_topic(topic_id)
+            for topic_id in shared:
+                moved += yield from self._balance_topic(topic_id)
                 yield
             if not moved:
                 break
 
-    def _balance_topic(self, topic_id: bytes) -> int:
+    def _balance_topic(self, topic_id: bytes) -> Steps[int]:
         """Move partitions of one topic; returns how many."""
         members = self._sorted_subscribers(topic_id)
         if self._loads[members[-1]] - self._loads[members[0]] <= 1:
             return 0
+        owners = self._owners[topic_id]
         owned: dict[int, list[int]] = {}
-        for partition, owner in enumerate(self._owners[topic_id]):
+        for partition, owner in enumerate(owners):
             owned.setdefault(owner, []).append(partition)
-        least = _Least(members, self._load)
-        most = _Most(members, self._load, lambda number: bool(owned.get(number)))
+        least = _Least(members, self._loads.__getitem__)
+        most = _Most(members, self._loads.__getitem__, lambda number: bool(owned.get(number)))
         moved = 0
         while True:
             receiver = least.take()
@@ -106,36 +113,31 @@ class _Work:
             if giver is None:
                 return moved
             partition = owned[giver].pop()
-            self.assigned[giver][topic_id].remove(partition)
             self._loads[giver] -= 1
             owned.setdefault(receiver, []).append(partition)
-            self._give(topic_id, partition, receiver)
+            self._give(owners, partition, receiver)
+            if moved % FEW == 0:
+                yield
             moved += 1
 
-    def _give(self, topic_id: bytes, partition: int, number: int) -> None:
-        self.assigned[number].setdefault(topic_id, []).append(partition)
-        self._owners[topic_id][partition] = number
+    def _give(self, owners: list[int], partition: int, number: int) -> None:
+        owners[partition] = number
         self._loads[number] += 1
 
-    def _load(self, number: int) -> int:
-        return self._loads[number]
-
     def _sorted_subscribers(self, topic_id: bytes) -> list[int]:
-        return sorted(self._subscribers[topic_id], key=lambda number: (self._loads[number], number))
+        """Sort by load, then by number, which is the order that they are in."""
+        return sorted(self._subscribers[topic_id], key=self._loads.__getitem__)
 
-    def _in_order(self, topic_ids: Sequence[bytes] | Mapping[bytes, object]) -> list[bytes]:
-        """Sort topics by partitions per subscriber, the most first."""
-
-        def key(topic_id: bytes) -> tuple[float, int, int, int]:
-            count = len(self._subscribers[topic_id])
-            return (
-                -self._topics[topic_id] / count,
-                count,
-                int.from_bytes(topic_id[:_HALF], "big", signed=True),
-                int.from_bytes(topic_id[_HALF:], "big", signed=True),
-            )
-
-        return sorted(topic_ids, key=key)
+    def result(self) -> Steps[dict[str, dict[bytes, list[int]]]]:
+        """Return the partitions of each member."""
+        assigned: list[dict[bytes, list[int]]] = [{} for _ in self._members]
+        for topic_id, owners in self._owners.items():
+            for partition, owner in enumerate(owners):
+                if owner >= 0:
+                    assigned[owner].setdefault(topic_id, []).append(partition)
+            yield
+        names = [member.member_id for member in self._members]
+        return dict(zip(names, assigned, strict=True))
 
 
 class _Least:

@@ -1,6 +1,6 @@
 """The inputs and results of assignors."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from kohort.groups.steps import Steps
@@ -14,7 +14,7 @@ class AssignorMember(NamedTuple):
 
     member_id: str
     instance_id: str | None
-    topics: Collection[bytes]
+    topics: frozenset[bytes]
     """Ids of the existing topics that it subscribes to."""
     assigned: Assigned
     """Its present target assignment."""

@@ -5,6 +5,7 @@ with as many partitions, so that records with the same key meet in one member.
 from collections.abc import Mapping, Sequence
 
 from kohort.groups.consumer.assignors.interface import AssignorMember
+from kohort.groups.consumer.assignors.subscribers import subscribers_of_topics
 from kohort.groups.steps import SOME, Steps
 
 
@@ -23,23 +24,18 @@ def assign_ranges(
         ),
     )
     assigned: dict[str, dict[bytes, list[int]]] = {member.member_id: {} for member in members}
-    subscribers: dict[bytes, list[str]] = {topic_id: [] for topic_id in topics}
-    for count, member in enumerate(ordered):
-        for topic_id in member.topics:
-            subscribers[topic_id].append(member.member_id)
-        if count % SOME == 0:
-            yield
+    subscribers = yield from subscribers_of_topics(ordered, topics)
     for topic_id, partition_count in topics.items():
-        names = subscribers[topic_id]
-        if not names:
+        places = subscribers[topic_id]
+        if not places:
             continue
-        share, extra = divmod(partition_count, len(names))
+        share, extra = divmod(partition_count, len(places))
         begin = 0
-        for number, member_id in enumerate(names):
+        for number, place in enumerate(places):
             end = begin + share + (number < extra)
             if end == begin:
                 break
-            assigned[member_id][topic_id] = list(range(begin, end))
+            assigned[ordered[place].member_id][topic_id] = list(range(begin, end))
             begin = end
             if number % SOME == 0:
                 yield

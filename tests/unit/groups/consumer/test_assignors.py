@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kohort.groups.consumer.assignors import ASSIGNORS, AssignorMember
-from kohort.groups.steps import at_once
+from kohort.groups.steps import FEW, at_once
 
 CASES = json.loads(
     gzip.decompress((Path(__file__).parent / "cases/kafka_4_4_assignors.json.gz").read_bytes())
@@ -108,3 +108,25 @@ def test_a_large_group_is_assigned_in_many_steps(name: str, is_homogeneous: bool
     steps = ASSIGNORS[name](members, topics, homogeneous=is_homogeneous)
     assert sum(1 for _ in steps) > len(members) // 50
     assert first in topics
+
+
+def test_moving_many_partitions_of_one_topic_takes_many_steps() -> None:
+    large, small = b"l" * 16, b"s" * 16
+    topics = {large: 5_000, small: 1}
+    names = [f"{number:03d}" for number in range(500)]
+    before: Assignment = {names[0]: {large: list(range(5_000))}}
+    steps_of_moves = 0
+    for is_even in (False, True):
+        members = [
+            AssignorMember(
+                name,
+                None,
+                frozenset(topics) if name == "001" else frozenset({large}),
+                before.get(name, {}),
+            )
+            for name in names
+        ]
+        steps = sum(1 for _ in ASSIGNORS["uniform"](members, topics, homogeneous=False))
+        steps_of_moves += -steps if is_even else steps
+        before = assign("uniform", members, topics)
+    assert steps_of_moves >= 4_900 // FEW
