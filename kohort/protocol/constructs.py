@@ -185,21 +185,27 @@ class Array(Sized):
 
 
 class NullableStruct(_Construct):
-    """A structure that may be null: int8 -1, or 1 followed by the structure."""
+    """A structure that may be null: int8 -1, or 1 followed by the structure; in a tagged field
+    uvarint 0, or 1 followed by the structure.
+    """
 
     min_size = 1
 
-    def __init__(self, subcon: Any) -> None:
+    def __init__(self, subcon: Any, *, in_tag: bool = False) -> None:
         super().__init__()
         self.subcon = subcon
+        self.in_tag = in_tag
 
     def _parse(self, stream: Any, context: Any, path: Any) -> Any:
-        if _INT8._parsereport(stream, _NO_CONTEXT, path) < 0:
-            return None
-        return self.subcon._parsereport(stream, context, path)
+        if self.in_tag:
+            is_null = UVARINT._parsereport(stream, _NO_CONTEXT, path) == 0
+        else:
+            is_null = _INT8._parsereport(stream, _NO_CONTEXT, path) < 0
+        return None if is_null else self.subcon._parsereport(stream, context, path)
 
     def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
-        _INT8._build(-1 if obj is None else 1, stream, _NO_CONTEXT, path)
+        null = 0 if self.in_tag else -1
+        _INT8._build(null if obj is None else 1, stream, _NO_CONTEXT, path)
         if obj is not None:
             self.subcon._build(obj, stream, context, path)
         return obj

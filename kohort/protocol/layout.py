@@ -96,7 +96,7 @@ def _value(field: Field, version: int, *, flexible: bool) -> Any:
     if isinstance(field.kind, WireType):
         return _primitive(field.kind, compact=compact, nullable=nullable)
     nested = _struct(field.kind, version, flexible=flexible)
-    return NullableStruct(nested) if nullable else nested
+    return NullableStruct(nested, in_tag=field.is_tagged(version)) if nullable else nested
 
 
 def _element(kind: WireType | type, version: int, *, flexible: bool) -> Any:

@@ -90,7 +90,7 @@ def _encode_value(record: DurableRecord) -> bytes | None:
     value: object
     match record:
         case ConsumerMemberRecord():
-            return _encode_member(record)
+            value = _member_value(record)
         case CurrentRecord():
             value = ConsumerGroupCurrentMemberAssignmentValue(
                 member_epoch=record.epoch,
@@ -125,13 +125,7 @@ def _encode_value(record: DurableRecord) -> bytes | None:
     return encode_versioned(value, _VALUE_VERSION)
 
 
-_NO_TAGS: Final = b"\0"
-_NO_CLASSIC: Final = b"\1\0\1\0"
-"""One tag, number 0, of one byte: that is null. Kafka always writes it, and reads a record without
-it as that of a classic member."""
-
-
-def _encode_member(record: ConsumerMemberRecord) -> bytes:
+def _member_value(record: ConsumerMemberRecord) -> ConsumerGroupMemberMetadataValue:
     metadata: ClassicMemberMetadata | None = None
     if record.classic is not None:
         metadata = ClassicMemberMetadata(
@@ -140,7 +134,7 @@ def _encode_member(record: ConsumerMemberRecord) -> bytes:
                 ClassicProtocol(name=name, metadata=data) for name, data in record.classic.protocols
             ],
         )
-    value = ConsumerGroupMemberMetadataValue(
+    return ConsumerGroupMemberMetadataValue(
         instance_id=record.instance_id,
         rack_id=record.rack_id,
         client_id=record.client_id,
@@ -151,8 +145,6 @@ def _encode_member(record: ConsumerMemberRecord) -> bytes:
         server_assignor=record.server_assignor,
         classic_member_metadata=metadata,
     )
-    encoded = encode_versioned(value, _VALUE_VERSION)
-    return encoded if metadata is not None else encoded.removesuffix(_NO_TAGS) + _NO_CLASSIC
 
 
 def _current(owned: Mapping[bytes, Mapping[int, int]]) -> list[TopicPartitions]:
@@ -241,7 +233,7 @@ def _epochs(
     result: dict[bytes, Mapping[int, int]] = {}
     for topic in listed:
         epochs = topic.assignment_epochs
-        if epochs is None:
+        if not epochs:
             epochs = [member_epoch] * len(topic.partitions)
         elif len(epochs) != len(topic.partitions):
             raise DecodeError(f"{len(epochs)} epochs for {len(topic.partitions)} partitions")
@@ -250,13 +242,7 @@ def _epochs(
 
 
 def _decode_member(group_id: str, member_id: str, value: bytes) -> ConsumerMemberRecord:
-    try:
-        parsed, _ = decode_versioned(ConsumerGroupMemberMetadataValue, value)
-    except DecodeError:
-        if not value.endswith(_NO_CLASSIC):
-            raise
-        without = value.removesuffix(_NO_CLASSIC) + _NO_TAGS
-        parsed, _ = decode_versioned(ConsumerGroupMemberMetadataValue, without)
+    parsed, _ = decode_versioned(ConsumerGroupMemberMetadataValue, value)
     classic = _classic_part(parsed.classic_member_metadata)
     return ConsumerMemberRecord(
         group_id,
@@ -274,7 +260,8 @@ def _decode_member(group_id: str, member_id: str, value: bytes) -> ConsumerMembe
 
 
 def _classic_part(metadata: ClassicMemberMetadata | None) -> ClassicPart | None:
-    if metadata is None:
+    # The default is a record without the tag; no classic member is without protocols.
+    if metadata is None or metadata == ClassicMemberMetadata():
         return None
     offers = [(offer.name, offer.metadata) for offer in metadata.supported_protocols]
     return ClassicPart(metadata.session_timeout_ms, tuple(offers))

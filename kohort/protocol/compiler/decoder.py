@@ -88,8 +88,11 @@ class DecoderWriter(Writer):
             self._sized(con, target, length)
         elif isinstance(con, NullableStruct):
             present = self.fresh("n")
-            self._flush([(present, "b")])
-            with self.block(f"if {present} < 0:"):
+            if con.in_tag:
+                self._uvarint(present)
+            else:
+                self._flush([(present, "b")])
+            with self.block(f"if {present} == 0:" if con.in_tag else f"if {present} < 0:"):
                 self(f"{target} = None")
             with self.block("else:"):
                 self(f"{target} = {self.struct(con.subcon)}")

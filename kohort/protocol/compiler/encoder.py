@@ -69,7 +69,7 @@ class EncoderWriter(Writer):
             self._sized(con, source, [])
         elif isinstance(con, NullableStruct):
             with self.block(f"if {source} is None:"):
-                self("out.append(255)")
+                self("out.append(0)" if con.in_tag else "out.append(255)")
             with self.block("else:"):
                 self("out.append(1)")
                 inner = self.fresh("m")
@@ -200,15 +200,17 @@ class EncoderWriter(Writer):
         """Return an expression that is true if the field does not have its default."""
         default = field.make_default()
         name = f"{source}.{field.name}"
+        is_nullable = field.nullable.high >= 0
         if default is None:
             return f"{name} is not None"
         if default == [] and isinstance(default, list):
-            return name if not field.nullable.high >= 0 else f"{name} is None or {name}"
+            return f"{name} is None or {name}" if is_nullable else name
         if is_literal(default):
             return f"{name} != {default!r}"
         if isinstance(default, Struct):
             # Field by field: `Struct.__eq__` takes ten times as long.
-            return " or ".join(self._differs(name, one) for one in schema_of(type(default)).fields)
+            inner = [self._differs(name, one) for one in schema_of(type(default)).fields]
+            return " or ".join([f"{name} is None", *inner] if is_nullable else inner)
         return f"{name} != {self.constant('default', default)}"
 
     def _refuse_unless_default(self, con: MessageStruct, source: str, field: Field) -> None:

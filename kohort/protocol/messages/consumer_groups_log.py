@@ -65,8 +65,8 @@ class ClassicProtocol:
 class ClassicMemberMetadata:
     """What a member of the classic protocol states in addition."""
 
-    session_timeout_ms: Int32
-    supported_protocols: list[ClassicProtocol]
+    session_timeout_ms: Int32 = field(default=0)
+    supported_protocols: list[ClassicProtocol] = field(default=[])
 
 
 @record(versions="0", flexible="0+")
@@ -81,10 +81,11 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: String | None
     rebalance_timeout_ms: Int32 = field(default=-1)
     server_assignor: String | None
-    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, tag=0)
-    """None if the member does not use the classic protocol. Kafka then writes the tag as well, with
-    a null of a form that this declaration does not have; see `kohort.groups.consumer.encoding`.
-    """
+    classic_member_metadata: ClassicMemberMetadata | None = field(
+        default=ClassicMemberMetadata, tag=0
+    )
+    """None, which is written, if the member does not use the classic protocol: Kafka reads a record
+    without the tag as that of a classic member with an empty structure."""
 
 
 @record(versions="0", flexible="0+")
@@ -116,8 +117,8 @@ class TopicPartitions:
 
     topic_id: Uuid
     partitions: list[Int32]
-    assignment_epochs: list[Int32] | None = field(default=None, tag=0)
-    """For each partition the epoch at which it was assigned; None: the member's epoch."""
+    assignment_epochs: list[Int32] | None = field(default=[], tag=0)
+    """For each partition the epoch at which it was assigned; empty or None: the member's epoch."""
 
 
 @record(versions="0", flexible="0+")

@@ -100,6 +100,12 @@ def test_a_member_without_the_tag_is_not_a_classic_one() -> None:
     assert decode(encode_key(MEMBER), value[:-4] + b"\0") == MEMBER
 
 
+def test_unknown_tags_are_skipped() -> None:
+    value = encode_value(MEMBER)
+    assert value is not None
+    assert decode(encode_key(MEMBER), value[:-4] + b"\2\0\1\0\5\1?") == MEMBER
+
+
 def test_a_record_with_an_epoch_too_few_is_refused() -> None:
     value = bytes.fromhex(
         f"0000 00000005 00000004 00 02 {TOPIC.hex()} 03 00000003 00000004"
