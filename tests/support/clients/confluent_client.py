@@ -190,6 +190,15 @@ class ConfluentClient(Client):
         )
 
 
+class ConsumerProtocolClient(ConfluentClient):
+    """The same library with the group protocol of KIP-848."""
+
+    name = "confluent-consumer"
+
+    def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "ConfluentMember":
+        return ConsumerProtocolMember(self.bootstrap, group, topic, seat)
+
+
 class ConfluentMember(ThreadMember):
     def __init__(self, bootstrap: str, group: str, topic: str, seat: Seat) -> None:
         self._config: dict[str, str | int | bool] = {
@@ -241,6 +250,18 @@ class ConfluentMember(ThreadMember):
     def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """The group has given them to somebody else, so there is nothing to commit any more."""
         self.gives_up({partition.partition for partition in partitions})
+
+
+class ConsumerProtocolMember(ConfluentMember):
+    def poll_until(self, leaving: threading.Event) -> None:
+        for name in (
+            "partition.assignment.strategy",
+            "heartbeat.interval.ms",
+            "session.timeout.ms",
+        ):
+            self._config.pop(name)
+        self._config["group.protocol"] = "consumer"
+        super().poll_until(leaving)
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
