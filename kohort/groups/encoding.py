@@ -25,6 +25,9 @@ from kohort.protocol.records.record import Record
 
 CODECS: Final[tuple[RecordCodec, ...]] = (OFFSET_CODEC, GROUP_CODEC, CONSUMER_CODEC)
 
+MANY: Final = 200
+"""Records that take a millisecond or two. The target of thousands of members has as many."""
+
 _BY_TYPE: Final[dict[type[Any], RecordCodec]] = {
     record_type: codec
     for codec in CODECS
@@ -109,7 +112,9 @@ def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) 
 
 
 def is_large(records: Sequence[DurableRecord]) -> bool:
-    """Whether the records contain one that should be encoded in steps."""
+    """Whether the records should be encoded in steps: they are many, or one of them is large."""
+    if len(records) > MANY:
+        return True
     for record in records:
         test = _BY_TYPE[record.__class__].is_large
         if test is not None and test(record):
@@ -130,9 +135,11 @@ def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[SealedB
     """Encode a batch as `encode_as_batch` does, in steps."""
     encoded: list[Record] = []
     try:
-        for record in records:
+        for count, record in enumerate(records, start=1):
             value = yield from value_steps(record)
             encoded.append(_stored(record, value, wall_ms))
+            if count % MANY == 0:
+                yield
         yield
         return make_batch(encoded)
     except EncodeError as error:

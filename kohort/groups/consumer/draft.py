@@ -49,6 +49,9 @@ class Draft:
     _members: dict[str, Member | None] = field(default_factory=dict)
     """Changed members; None if removed."""
     _targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    _target_records: dict[str, TargetRecord] = field(default_factory=dict)
+    """Made one by one as targets are set: a new target of thousands of members is set in steps."""
+    _made: tuple[DurableRecord, ...] | None = None
     _regexes: dict[str, ResolvedRegex | None] = field(default_factory=dict)
     epoch: int = 0
     metadata_hash: int = 0
@@ -154,6 +157,9 @@ class Draft:
     def set_target(self, member_id: str, target: frozenset[Partition]) -> None:
         """Replace a member's target assignment."""
         self._targets[member_id] = target
+        self._target_records[member_id] = TargetRecord(
+            self.data.group_id, member_id, by_topic(target)
+        )
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Replace what a regular expression matched; None if no member uses it."""
@@ -167,7 +173,14 @@ class Draft:
         return not self.records()
 
     def records(self) -> tuple[DurableRecord, ...]:
-        """Return the records, in the order in which Kafka writes them."""
+        """Return the records, in the order in which Kafka writes them. The draft is complete: it
+        must not be changed afterwards.
+        """
+        if self._made is None:
+            self._made = self._make_records()
+        return self._made
+
+    def _make_records(self) -> tuple[DurableRecord, ...]:
         data = self.data
         group_id = data.group_id
         stated: list[DurableRecord] = []
@@ -196,10 +209,10 @@ class Draft:
         if self.epoch != data.epoch or self.writes_epoch:
             epoch.append(EpochRecord(group_id, self.epoch, self.metadata_hash))
         targets: list[DurableRecord] = [
-            TargetRecord(group_id, member_id, by_topic(target))
-            for member_id, target in self._targets.items()
+            record
+            for member_id, record in self._target_records.items()
             if self._members.get(member_id, _ABSENT) is not None
-            and target != data.target(member_id)
+            and self._targets[member_id] != data.target(member_id)
         ]
         target_epoch: list[DurableRecord] = []
         if (self.target_epoch, self.target_computed_ms) != (
