@@ -109,7 +109,8 @@ class WaitedFor:
     """
 
     phase: str | None = None
-    """join, initial_delay, sync, or store for the disk; None if nothing was waited for."""
+    """join, initial_delay, sync, or store for the disk; of a consumer group assign, revoke or tell;
+    None if nothing was waited for."""
     member_ids: tuple[str, ...] = ()
     """Cut."""
     pending_ids: tuple[str, ...] = ()
@@ -185,7 +186,7 @@ class MemberTimeline:
     reason_text: str | None = None
     """The reason text of its join, or of its LeaveGroup if it left."""
     mode: str | None = None
-    """eager or cooperative; None if it did not join."""
+    """eager or cooperative, consumer in a consumer group; None if it did not join."""
     stopped_ms: int | None = None
     """How long it stopped consuming. Eager: from its join until its assignment. Cooperative: the
     longest time that a partition it gained had been without an owner; partitions it kept never
