@@ -298,7 +298,7 @@ class World:
     def remove(self, client: Client) -> None:
         membership = self.group.membership
         if isinstance(membership, ConsumerMembership):
-            membership.leave([LeaveEntry(client.member_id)], "ticket", self.now)
+            at_once(membership.leave_steps([LeaveEntry(client.member_id)], "ticket", self.now))
             self.run()
 
     def resolve(self) -> None:

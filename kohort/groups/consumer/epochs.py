@@ -1,6 +1,7 @@
 """When the group epoch grows, and why: each bump has exactly one cause."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from kohort.groups.consumer.data import ResolvedRegex
 from kohort.groups.consumer.draft import Draft
@@ -91,13 +92,15 @@ def topics_changed(names: tuple[str, ...]) -> Trigger:
     return Trigger(TriggerKind.TOPICS_CHANGED, grown_topics=names)
 
 
-def note_removal(draft: Draft, cause: Trigger) -> None:
-    """Bump the epoch because members were removed from `draft`."""
+def note_removals(draft: Draft, causes: Sequence[Trigger]) -> None:
+    """Bump the epoch once for each cause, because members were removed from `draft`."""
+    subscribers = regex_subscribers(draft)
     for regex in list(draft.data.regexes):
-        if not regex_subscribers(draft)[regex]:
+        if not subscribers[regex]:
             draft.set_regex(regex, None)
     check_topics(draft, always=True)
-    draft.bump(cause)
+    for cause in causes:
+        draft.bump(cause)
     if not draft.member_count:
         draft.target_epoch = draft.epoch
         draft.target_computed_ms = 0

@@ -26,20 +26,22 @@ RETRY_MS: Final = 500
 def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draft:
     """Handle keys that have expired together; return the changes."""
     draft = Draft(data)
+    causes: list[Trigger] = []
+    is_interval_over = False
     for key in keys:
         if key.kind == SESSION:
-            member = data.members.get(key.member_id)
-            if member is not None and sessions.has_expired(data, key.member_id, now.ms):
-                _remove(draft, member, _session_expired(data, member))
-        elif not _take_due(data, key, now.ms):
-            continue
-        elif key.member_id:
-            member = draft.member(key.member_id)
-            if member is not None:
-                _remove(draft, member, _overdue(member, key.kind))
-        elif key == ASSIGN_TIMER and is_due(draft, now) and _is_small(draft):
-            # In a large group some member's heartbeat computes the target at once, in steps.
-            at_once(target_steps(draft, now))
+            is_due_now = sessions.has_expired(data, key.member_id, now.ms)
+        else:
+            is_due_now = _take_due(data, key, now.ms)
+            is_interval_over |= is_due_now and key == ASSIGN_TIMER
+        member = draft.member(key.member_id)  # None if both of its timers have expired.
+        if member is not None and is_due_now:
+            causes.append(_remove(draft, member, key.kind))
+    if causes:
+        epochs.note_removals(draft, causes)
+    if is_interval_over and is_due(draft, now) and _is_small(draft):
+        # In a large group some member's heartbeat computes the target at once, in steps.
+        at_once(target_steps(draft, now))
     return draft
 
 
@@ -80,12 +82,12 @@ def _take_due(data: ConsumerData, key: TimerKey, now_ms: int) -> bool:
     return True
 
 
-def _remove(draft: Draft, member: Member, cause: Trigger) -> None:
-    if draft.member(member.member_id) is None:
-        return  # Both of its timers have expired.
+def _remove(draft: Draft, member: Member, kind: str) -> Trigger:
+    """Remove a member whose timer of this kind has expired; return the cause."""
+    cause = _session_expired(draft.data, member) if kind == SESSION else _overdue(member, kind)
     draft.remove(member.member_id)
     draft.events.append(MemberRemoved(member.ref, _FATES[cause.kind]))
-    epochs.note_removal(draft, cause)
+    return cause
 
 
 def _session_expired(data: ConsumerData, member: Member) -> Trigger:

@@ -4,7 +4,7 @@ administrators remove members of consumer groups with it.
 
 from collections.abc import Sequence
 
-from kohort.groups.classic.leave import ADMIN_REASON
+from kohort.groups.classic.leave import ADMIN_REASON, ENTRIES_PER_STEP
 from kohort.groups.consumer import epochs
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, NOTHING, Member, MemberState
@@ -12,6 +12,7 @@ from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.consumer.validation import Rejected
 from kohort.groups.events import MemberRemoved, RemovalReason, Trigger, TriggerKind
 from kohort.groups.requests import LeaveEntry, LeaveResult
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 
@@ -57,21 +58,21 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
     else:
         draft.remove(member_id)
         draft.events.append(MemberRemoved(member.ref, RemovalReason.LEFT))
-        epochs.note_removal(
-            draft,
-            Trigger(
-                TriggerKind.MEMBER_LEFT, member.ref, reason=request.reason, removed=(member_id,)
-            ),
+        cause = Trigger(
+            TriggerKind.MEMBER_LEFT, member.ref, reason=request.reason, removed=(member_id,)
         )
+        epochs.note_removals(draft, [cause])
     return HeartbeatResult(member_id=member_id, epoch=request.epoch)
 
 
-def leave_entries(draft: Draft, entries: Sequence[LeaveEntry]) -> LeaveResult:
+def leave_steps(draft: Draft, entries: Sequence[LeaveEntry]) -> Steps[LeaveResult]:
     """Process a LeaveGroup: remove the given members, with one bump for all."""
     errors: list[ErrorCode] = []
     removed: list[Member] = []
     causes: list[Trigger] = []
-    for entry in entries:
+    for count, entry in enumerate(entries, start=1):
+        if count % ENTRIES_PER_STEP == 0:
+            yield
         member = _find(draft, entry)
         if isinstance(member, ErrorCode):
             errors.append(member)
@@ -90,7 +91,7 @@ def leave_entries(draft: Draft, entries: Sequence[LeaveEntry]) -> LeaveResult:
         errors.append(NO_ERROR)
     if removed:
         ids = tuple([member.member_id for member in removed])
-        epochs.note_removal(draft, causes[0]._replace(removed=ids))
+        epochs.note_removals(draft, [causes[0]._replace(removed=ids)])
     return LeaveResult(entries=tuple(errors))
 
 

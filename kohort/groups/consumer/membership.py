@@ -22,7 +22,7 @@ from kohort.groups.consumer.describe import describe_member, describe_waiting
 from kohort.groups.consumer.draft import Draft, tombstones
 from kohort.groups.consumer.epochs import note_resolved, preferred_assignor
 from kohort.groups.consumer.heartbeat import changes_nothing, heartbeat_steps
-from kohort.groups.consumer.leave import leave, leave_entries
+from kohort.groups.consumer.leave import leave, leave_steps
 from kohort.groups.consumer.member import NOTHING, Member, MemberState
 from kohort.groups.consumer.migrate import downgraded, is_last_consumer_gone, upgrade
 from kohort.groups.consumer.regexes import match_steps
@@ -213,10 +213,10 @@ class ConsumerMembership:
         """Execute a Heartbeat of a classic member; may be called while an append is in progress."""
         return bridge.heartbeat(self.data, member_id, instance_id, generation, now_ms)
 
-    def leave(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> None:
+    def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
         """Execute a LeaveGroup, of members of either protocol. Answer: LeaveResult."""
         draft = Draft(self.data)
-        result = leave_entries(draft, entries)
+        result = yield from leave_steps(draft, entries)
         self._store(draft, Answers(ticket, result, LeaveResult), now)
 
     # Regular expressions.

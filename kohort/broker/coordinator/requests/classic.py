@@ -213,12 +213,12 @@ def _leave_consumers(
 ) -> Command:
     """Return the command for a LeaveGroup of members of a consumer group."""
 
-    def step(group: Group, now: Now) -> None:
+    def step(group: Group, now: Now) -> Steps[None] | None:
         membership = group.membership
         if isinstance(membership, ClassicMembership | ConsumerMembership):
-            membership.leave(entries, ticket, now)
-        else:
-            group.outbox.reply(ticket, no_members)
+            return membership.leave_steps(entries, ticket, now)
+        group.outbox.reply(ticket, no_members)
+        return None
 
     return Command(step, ticket, answer_absent=no_members, is_exclusive=True)
 
