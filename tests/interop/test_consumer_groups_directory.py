@@ -1,0 +1,92 @@
+"""A consumer group with members goes from Kohort to a real Kafka with its data directory, and back:
+each broker restores it from the records of the other as it was.
+"""
+
+from pathlib import Path
+
+from confluent_kafka.admin import NewTopic
+
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import consumer_group_describe as describing
+from tests.interop.test_kafka_directory import kohort
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.confluent_client import (
+    ConsumerProtocolClient,
+    admin_client,
+    create_topics,
+)
+from tests.support.clients.model import Seat
+from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
+
+TOPIC = "orders"
+GROUP = "billing"
+NOT_READY = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+Shares = list[tuple[str, list[int]]]
+
+
+def shares(assignment: describing.Assignment) -> Shares:
+    return [(topic.topic_name, sorted(topic.partitions)) for topic in assignment.topic_partitions]
+
+
+def described(port: int) -> describing.DescribedGroup:
+    found: list[describing.DescribedGroup] = []
+    request = describing.ConsumerGroupDescribeRequest(group_ids=[GROUP])
+
+    def is_ready() -> bool:
+        with RawClient(port) as client:
+            answer = client.call(request, 1, describing.ConsumerGroupDescribeResponse)
+        found[:] = answer.groups
+        return found[0].error_code not in NOT_READY
+
+    wait_until(is_ready, "the coordinator has loaded its groups")
+    return found[0]
+
+
+def view(port: int) -> object:
+    """The group as the broker shows it, whatever the order."""
+    group = described(port)
+    members = sorted(
+        (
+            member.member_id,
+            member.instance_id,
+            member.member_epoch,
+            tuple(member.subscribed_topic_names),
+            shares(member.assignment),
+            shares(member.target_assignment),
+        )
+        for member in group.members
+    )
+    epochs = group.group_epoch, group.assignment_epoch
+    return group.error_code, group.group_state, epochs, group.assignor_name, members
+
+
+def test_a_group_with_members_is_the_same_at_both_brokers(tmp_path: Path) -> None:
+    ours, theirs = KohortServer(tmp_path), KafkaServer(tmp_path)
+    assert ours.data == theirs.data
+    with ours:
+        create_topics(admin_client(ours.bootstrap), NewTopic(TOPIC, 6, 1))
+        client = ConsumerProtocolClient(ours.bootstrap)
+        seats = (Seat(instance_id="one"), Seat(instance_id="two"))
+        members = [client.join(GROUP, TOPIC, seat) for seat in seats]
+        wait_until(
+            lambda: sorted(len(member.assigned()) for member in members) == [3, 3],
+            "both have their share",
+        )
+        wait_until(lambda: described(ours.port).group_state == "Stable", "the group is stable")
+        before = view(ours.port)
+        # The broker stops first, so that its members are still there.
+    for member in members:
+        member.leave()
+    kohort("export-kafka", str(ours.data))
+    with theirs:
+        assert view(theirs.port) == before
+    kohort("import-kafka", str(ours.data))
+    with ours:
+        assert view(ours.port) == before
