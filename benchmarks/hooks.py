@@ -67,6 +67,9 @@ async def measure_added(directory: Path, *, rounds: int) -> Measured:
             crowds[kind] = FedConnections(broker)
             await crowds[kind].ask(creation(), only_one=True)
         for name, frame in requests().items():
+            # The very first imports the handler, which may take until after the others.
+            for crowd in crowds.values():
+                await crowd.ask(frame, only_one=True)
             # What comes first makes files and caches, and has to be answered alike by all.
             answers = {kind: await crowd.ask(frame) for kind, crowd in crowds.items()}
             if len(set(answers.values())) != 1:
