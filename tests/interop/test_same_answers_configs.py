@@ -1,15 +1,24 @@
 """Configs are described, and changed at run time or not, as in Kafka."""
 
+from collections.abc import Iterator
 from typing import Final
 
+import pytest
+
+from kohort.protocol.messages import alter_configs as replacing
 from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
+from kohort.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from tests.interop.conftest import start_twins
 from tests.interop.same_answers.each import Value
-from tests.interop.same_answers.pair import Pair
-from tests.interop.same_answers.scenes import create_topic
+from tests.interop.same_answers.pair import Pair, Twins, opened
+from tests.interop.same_answers.scenes import create_topic, fresh_name
 from tests.support import messages as m
 
-TOPIC, BROKER = 2, 4
-SET, DELETE = 0, 1
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND = 0, 1, 2
 DEFAULT: Final = 5
 
 AT_START_ONLY: Final = {
@@ -131,3 +140,85 @@ def test_what_is_set_for_all_brokers_always_is_not_removed(pair: Pair) -> None:
     pair.ask(changing("", DELETE, "log.cleaner.backoff.ms", None), 1)
     pair.ask(describing(BROKER, "", "min.insync.replicas"), 4)
     pair.ask(describing(BROKER, "1", "min.insync.replicas"), 4)
+
+
+SESSION, HEARTBEAT, ASSIGNMENT = GROUP_CONFIGS = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+)
+"""Kafka describes the configs of share and streams groups as well."""
+GROUP_CHANGES: Final[list[tuple[str, int, str | None]]] = [
+    (SESSION, SET, "60000"),
+    (SESSION, SET, "60001"),
+    (SESSION, SET, "999"),
+    (SESSION, SET, "0"),
+    (SESSION, SET, "50_000"),
+    (SESSION, SET, "99999999999"),
+    (SESSION, SET, "5000"),  # The heartbeat interval.
+    (SESSION, SET, " 5001 "),
+    (HEARTBEAT, SET, "5001"),
+    (HEARTBEAT, SET, "4999"),
+    (SESSION, SET, None),
+    (SESSION, APPEND, "1"),
+    (SESSION, DELETE, None),
+    (HEARTBEAT, SET, "15000"),
+    (ASSIGNMENT, SET, "0"),
+    (ASSIGNMENT, SET, "-1"),
+    (ASSIGNMENT, SET, "15001"),
+    ("retention.ms", SET, "1"),
+    ("log.cleanup.policy", APPEND, "delete"),
+    ("unknown", DELETE, None),
+]
+
+
+@pytest.fixture(scope="module")
+def with_bounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    """Twins in which a session timeout can be as short as a heartbeat interval."""
+    settings = {
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "50000",
+    }
+    with start_twins(tmp_path_factory.mktemp("bounds"), settings) as twins:
+        yield twins
+
+
+def test_configs_of_groups_are_changed_and_described_as_in_kafka(
+    with_bounds: Twins, subtests: pytest.Subtests
+) -> None:
+    group = fresh_name()
+
+    def change(name: str, *configs: tuple[str, int, str | None]) -> None:
+        resource = AlterConfigsResource(
+            resource_type=GROUP,
+            resource_name=name,
+            configs=[
+                AlterableConfig(name=config, config_operation=operation, value=value)
+                for config, operation, value in configs
+            ],
+        )
+        pair.ask(m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        pair.ask_until_equal(describing(GROUP, group, *GROUP_CONFIGS), 4)
+
+    with opened(with_bounds, subtests) as pair:
+        pair.ask(describing(GROUP, "", *GROUP_CONFIGS), 4)
+        change("", (SESSION, SET, "50000"))
+        change(group, (SESSION, SET, "6000"), (HEARTBEAT, SET, "6000"))
+        for entry in GROUP_CHANGES:
+            change(group, entry)
+        for configs in ({ASSIGNMENT: "7"}, {SESSION: "4000"}, {"x": "1"}):
+            resource = replacing.AlterConfigsResource(
+                resource_type=GROUP,
+                resource_name=group,
+                configs=[
+                    replacing.AlterableConfig(name=name, value=value)
+                    for name, value in configs.items()
+                ],
+            )
+            pair.ask(replacing.AlterConfigsRequest(resources=[resource], validate_only=False), 2)
+            pair.ask_until_equal(describing(GROUP, group, *GROUP_CONFIGS), 4)
+        listed = pair.ask_until_equal(ListConfigResourcesRequest(resource_types=[GROUP]), 1).kohort
+        assert isinstance(listed, ListConfigResourcesResponse)
+        assert [one.resource_name for one in listed.config_resources] == [group]
+        change(group, (ASSIGNMENT, DELETE, None))
+        pair.ask_until_equal(ListConfigResourcesRequest(resource_types=[GROUP]), 1)

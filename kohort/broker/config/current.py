@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.config.broker import BrokerConfig, problems
-from kohort.broker.config.group import GROUP_CONFIGS, broker_name, clamped
+from kohort.broker.config.group import GROUP_CONFIGS, broker_name, clamped, group_setting
 from kohort.broker.config.ignored import ignored_settings
 from kohort.broker.config.listeners import (
     PER_BROKER,
@@ -271,16 +271,14 @@ class CurrentConfig:
         """Yield all configs of a group, which need not exist."""
         configs = self.groups.get(group_id, {})
         for name in GROUP_CONFIGS:
-            known = BROKER_SETTINGS[broker_name(name)]
+            known = group_setting(name)
+            synonyms = self._synonyms(broker_name(name))
             value = clamped(configs, name, self.config)
-            own: tuple[Synonym, ...] = ()
             if value is None:
                 value = getattr(self.config, known.attribute)
             else:
-                own = (Synonym(name, str(value), ConfigSource.GROUP),)
-            default = Synonym(name, known.format(known.default), ConfigSource.DEFAULT)
-            entry = _entry(known, str(value), (*own, default), read_only=False)
-            yield dataclasses.replace(entry, name=name)
+                synonyms = (Synonym(name, str(value), ConfigSource.GROUP), *synonyms)
+            yield _entry(known, str(value), synonyms, read_only=False)
 
     def _synonyms(self, name: str, *fallbacks: str) -> tuple[Synonym, ...]:
         """Return the values of a setting and of its fallbacks; the first is in force.

@@ -2,10 +2,13 @@
 groups for one group, which need not exist yet.
 """
 
+import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from kohort.broker.config.broker import BrokerConfig
+from kohort.broker.config.settings import InvalidValueError, Setting, settings_of
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 GROUP_CONFIGS: Final = (
@@ -19,6 +22,12 @@ GROUP_CONFIGS: Final = (
 def broker_name(name: str) -> str:
     """Return the name of the broker's setting that a group config overrides."""
     return f"group.{name}"
+
+
+@cache
+def group_setting(name: str) -> Setting:
+    """Return the declaration of a group config, which is that of the broker's setting."""
+    return dataclasses.replace(settings_of(BrokerConfig)[broker_name(name)], name=name)
 
 
 def bounds(name: str, config: BrokerConfig) -> tuple[int, int]:
@@ -65,10 +74,11 @@ def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> Non
 
 def _parse(name: str, text: str) -> int:
     try:
-        return int(text)
-    except ValueError:
-        message = f"Invalid value {text} for configuration {name}: Not a number of type INT"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, message) from None
+        value = group_setting(name).parse(text)
+    except InvalidValueError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    assert isinstance(value, int), "all group configs are of type INT"
+    return value
 
 
 def clamped(configs: Mapping[str, str], name: str, config: BrokerConfig) -> int | None:

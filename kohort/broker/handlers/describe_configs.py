@@ -134,6 +134,8 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> Iterable
             expected = f"{ctx.broker.node_id} or empty string,"
             check_broker_id(ctx, name, kind="Broker", expected=expected)
             return settings.describe_broker()
+        case ResourceType.GROUP if name == "":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         case ResourceType.GROUP:
             return settings.describe_group(name)
         case _:

@@ -265,6 +265,7 @@ class TopicChanges:
                 self._apply(topic, config)
                 await time_slice.pause()
 
+    @_uninterrupted
     async def alter_group(
         self, group_id: str, alteration: Alteration, *, validate_only: bool = False
     ) -> None:

@@ -133,12 +133,22 @@ async def test_a_group_has_the_values_of_the_broker_unless_it_has_its_own(tmp_pa
     async with running_topics(tmp_path) as topics:
         own = {"consumer.session.timeout.ms": "50000"}
         await topics.changes.alter_group("g", lambda before: {**before, **own})
-        (result,) = (await ask(topics, asking(GROUP, "g"))).results
+        (result,) = (await ask(topics, asking(GROUP, "g", include_synonyms=True))).results
         assert [(one.name, one.value, one.config_source) for one in result.configs] == [
             ("consumer.assignment.interval.ms", "1000", 5),
             ("consumer.heartbeat.interval.ms", "5000", 5),
             ("consumer.session.timeout.ms", "50000", 8),
         ]
+        assert [(one.name, one.value, one.source) for one in result.configs[2].synonyms] == [
+            ("consumer.session.timeout.ms", "50000", 8),
+            ("group.consumer.session.timeout.ms", "45000", 5),
+        ]
+
+
+async def test_a_group_without_a_name_is_not_described(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        (result,) = (await ask(topics, asking(GROUP, ""))).results
+        assert (result.error_code, result.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
 def of_topics(count: int) -> DescribeConfigsRequest:
