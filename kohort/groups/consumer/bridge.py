@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 from kohort.groups.consumer import epochs, sessions
+from kohort.groups.consumer.consumer_protocol import encode_share, parse_subscription
 from kohort.groups.consumer.data import ConsumerData
-from kohort.groups.consumer.describe import encode_share
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.heartbeat import check_memory, move_on, replace
-from kohort.groups.consumer.member import NOTHING, Member, MemberState, Partition
+from kohort.groups.consumer.member import NOTHING, Member, MemberState
 from kohort.groups.consumer.records import ClassicPart
-from kohort.groups.consumer.settings import Topics
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.events import RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.requests import (
@@ -26,9 +25,7 @@ from kohort.groups.requests import (
     SyncResult,
 )
 from kohort.groups.steps import Steps
-from kohort.protocol.codec import codec
 from kohort.protocol.errors import NO_ERROR, DecodeError, ErrorCode
-from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 _VERSION_BYTES: Final = 2
 _NEWEST: Final = 3
@@ -56,7 +53,12 @@ def join_steps(
     _check_protocols(data, old, request)
     if not request.member_id and request.instance_id is None and request.requires_known_id:
         raise JoinRefused(ErrorCode.MEMBER_ID_REQUIRED, new_member_id())
-    topic_names, owned = _parse(request, data.topics)
+    try:
+        # All assignors' metadata have the subscription in common.
+        topic_names, owned = parse_subscription(request.protocols[0][1], data.topics)
+    except DecodeError:
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        raise JoinRefused(error, request.member_id) from None
     member_id = request.member_id or new_member_id()
     member = old or Member(member_id)
     if old is not None and old.member_id != member_id:
@@ -129,28 +131,6 @@ def _check_protocols(data: ConsumerData, old: Member | None, request: JoinReques
         if count == data.classic_count - own:
             return
     raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-
-
-def _parse(request: JoinRequest, topics: Topics) -> tuple[tuple[str, ...], frozenset[Partition]]:
-    """Return the subscribed topics, sorted, and the owned partitions of a member, which all its
-    assignors' metadata have in common.
-    """
-    data = request.protocols[0][1]
-    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
-    try:
-        if version < 0 or len(data) < _VERSION_BYTES:
-            raise DecodeError(f"version {version} of a subscription")
-        layout = codec(ConsumerProtocolSubscription, min(version, _NEWEST))
-        parsed, _ = layout.decode(data, _VERSION_BYTES)
-    except DecodeError:
-        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        raise JoinRefused(error, request.member_id) from None
-    owned: list[Partition] = []
-    for listed in parsed.owned_partitions:
-        topic = topics.get(listed.topic)
-        if topic is not None:
-            owned += [(topic.topic_id, partition) for partition in listed.partitions]
-    return tuple(sorted(set(parsed.topics))), frozenset(owned)
 
 
 def heartbeat(

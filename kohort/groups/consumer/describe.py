@@ -1,19 +1,12 @@
 """Descriptions of members, and of what a rebalance waits for."""
 
-from collections.abc import Iterable
-from typing import Final
-
 from kohort.groups.consumer import sessions
+from kohort.groups.consumer.consumer_protocol import encode_share
 from kohort.groups.consumer.data import ConsumerData
-from kohort.groups.consumer.member import Member, MemberState, Partition, by_topic
+from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.write import ASSIGN_TIMER
 from kohort.groups.description import DescribedMember, WaitingFor
 from kohort.groups.effects import TimerKey
-from kohort.protocol.codec import codec
-from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
-
-_ASSIGNMENT: Final = codec(ConsumerProtocolAssignment, 0)
-"""All versions have the same layout."""
 
 
 def describe_member(data: ConsumerData, member: Member) -> DescribedMember:
@@ -29,17 +22,6 @@ def describe_member(data: ConsumerData, member: Member) -> DescribedMember:
         b"",
         encode_share(data, (*member.assigned, *member.pending)),
     )
-
-
-def encode_share(data: ConsumerData, partitions: Iterable[Partition], version: int = 0) -> bytes:
-    """Encode partitions as the assignment of a consumer; those of deleted topics are left out."""
-    assigned: list[TopicPartition] = []
-    for topic_id, numbers in by_topic(partitions).items():
-        name = data.topics.name_of(topic_id)
-        if name is not None:
-            assigned.append(TopicPartition(topic=name, partitions=list(numbers)))
-    encoded = _ASSIGNMENT.encode(ConsumerProtocolAssignment(assigned_partitions=assigned))
-    return version.to_bytes(2, "big") + encoded
 
 
 def describe_waiting(data: ConsumerData) -> WaitingFor | None:

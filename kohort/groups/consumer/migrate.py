@@ -9,10 +9,14 @@ from collections.abc import Callable
 from kohort.groups.classic import durable
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.protocols import choose_protocol
+from kohort.groups.consumer.consumer_protocol import (
+    encode_share,
+    parse_assignment,
+    parse_subscription,
+)
 from kohort.groups.consumer.data import ConsumerData
-from kohort.groups.consumer.describe import encode_share
 from kohort.groups.consumer.draft import Draft
-from kohort.groups.consumer.member import Member, Partition, by_topic
+from kohort.groups.consumer.member import Member, by_topic
 from kohort.groups.consumer.records import (
     ClassicPart,
     EpochRecord,
@@ -22,12 +26,7 @@ from kohort.groups.consumer.records import (
 from kohort.groups.consumer.validation import Rejected
 from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
 from kohort.groups.requests import CONSUMER, Now
-from kohort.protocol.codec import codec
 from kohort.protocol.errors import DecodeError, ErrorCode
-from kohort.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
 
 
 def upgrade(data: ConsumerData, classic: ClassicMembership) -> tuple[DurableRecord, ...]:
@@ -49,8 +48,8 @@ def upgrade(data: ConsumerData, classic: ClassicMembership) -> tuple[DurableReco
     data.epoch = data.target_epoch = max(generation, data.epoch)
     for old in classic.roster:
         try:
-            names = _subscribed(old.protocols[0][1])
-            assigned = _assigned(data, old.assignment)
+            names, _ = parse_subscription(old.protocols[0][1], data.topics)
+            assigned = parse_assignment(old.assignment, data.topics)
         except DecodeError as error:
             raise _refused(group_id, f"a member's metadata cannot be read: {error}") from None
         data.put_member(
@@ -86,31 +85,6 @@ def _refused(group_id: str, reason: str) -> Rejected:
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Group {group_id} is not a consumer group, and cannot become one because {reason}.",
     )
-
-
-def _subscribed(subscription: bytes) -> tuple[str, ...]:
-    version = int.from_bytes(subscription[:2], "big", signed=True)
-    if version < 0 or len(subscription) < len(b"vv"):
-        raise DecodeError(f"version {version} of a subscription")
-    parsed, _ = codec(ConsumerProtocolSubscription, min(version, 3)).decode(subscription, 2)
-    return tuple(sorted(set(parsed.topics)))
-
-
-def _assigned(data: ConsumerData, assignment: bytes) -> frozenset[Partition]:
-    if not assignment:
-        return frozenset()
-    version = int.from_bytes(assignment[:2], "big", signed=True)
-    if version < 0:
-        raise DecodeError(f"version {version} of an assignment")
-    parsed, _ = codec(ConsumerProtocolAssignment, min(version, 3)).decode(assignment, 2)
-    if parsed.user_data:
-        raise DecodeError("the assignor is a custom one")
-    assigned: list[Partition] = []
-    for listed in parsed.assigned_partitions:
-        topic = data.topics.get(listed.topic)
-        if topic is not None:
-            assigned += [(topic.topic_id, partition) for partition in listed.partitions]
-    return frozenset(assigned)
 
 
 def is_last_consumer_gone(draft: Draft, classic_max_size: int) -> bool:

@@ -1,0 +1,66 @@
+"""The bytes that classic members exchange in JoinGroup and SyncGroup, as a consumer group reads and
+writes them. A topic that does not exist has no id, so its partitions are left out.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.member import Partition, by_topic
+from kohort.groups.consumer.settings import Topics
+from kohort.protocol.codec import codec, decode_versioned
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+
+_ASSIGNMENT: Final = codec(ConsumerProtocolAssignment, 0)
+"""All versions have the same layout."""
+
+
+def parse_subscription(
+    metadata: bytes, topics: Topics
+) -> tuple[tuple[str, ...], frozenset[Partition]]:
+    """Return the subscribed topics, sorted, and the owned partitions.
+
+    Raises:
+        DecodeError: malformed.
+    """
+    parsed, _ = decode_versioned(ConsumerProtocolSubscription, metadata, newer_is_readable=True)
+    return tuple(sorted(set(parsed.topics))), _by_id(parsed.owned_partitions, topics)
+
+
+def parse_assignment(assignment: bytes, topics: Topics) -> frozenset[Partition]:
+    """Return the assigned partitions; none for empty bytes.
+
+    Raises:
+        DecodeError: malformed, or with the user data of a custom assignor.
+    """
+    if not assignment:
+        return frozenset()
+    parsed, _ = decode_versioned(ConsumerProtocolAssignment, assignment, newer_is_readable=True)
+    if parsed.user_data:
+        raise DecodeError("the assignor is a custom one")
+    return _by_id(parsed.assigned_partitions, topics)
+
+
+def encode_share(data: ConsumerData, partitions: Iterable[Partition], version: int = 0) -> bytes:
+    """Encode partitions as the assignment of a consumer; those of deleted topics are left out."""
+    assigned: list[TopicPartition] = []
+    for topic_id, numbers in by_topic(partitions).items():
+        name = data.topics.name_of(topic_id)
+        if name is not None:
+            assigned.append(TopicPartition(topic=name, partitions=list(numbers)))
+    encoded = _ASSIGNMENT.encode(ConsumerProtocolAssignment(assigned_partitions=assigned))
+    return version.to_bytes(2, "big") + encoded
+
+
+def _by_id(listed: Iterable[TopicPartition], topics: Topics) -> frozenset[Partition]:
+    found: list[Partition] = []
+    for entry in listed:
+        topic = topics.get(entry.topic)
+        if topic is not None:
+            found += [(topic.topic_id, partition) for partition in entry.partitions]
+    return frozenset(found)
