@@ -9,7 +9,7 @@ from kohort.groups.consumer import epochs
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, NOTHING, Member, MemberState
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.validation import Rejected
+from kohort.groups.consumer.validation import fenced, unknown
 from kohort.groups.events import MemberRemoved, RemovalReason, Trigger, TriggerKind
 from kohort.groups.requests import LeaveEntry, LeaveResult
 from kohort.groups.steps import Steps
@@ -28,22 +28,13 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
     if request.instance_id is None:
         member = data.members.get(member_id)
         if member is None:
-            raise Rejected(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {data.group_id}.",
-            )
+            raise unknown(data, request)
     else:
         holder_id = data.instances.get(request.instance_id)
         if holder_id is None:
-            raise Rejected(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
-            )
+            raise unknown(data, request)
         if holder_id != member_id:
-            raise Rejected(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {request.instance_id} was fenced by"
-                f" member {holder_id}.",
-            )
+            raise fenced(request, holder_id)
         member = data.members[holder_id]
     if request.epoch == LEFT_FOR_RESTART:
         draft.put(

@@ -1,4 +1,4 @@
-"""Which heartbeats are accepted: the checks of a request by itself, and against the group."""
+"""Which heartbeats are accepted: the checks of the fields alone, and against the group."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +28,8 @@ class Sender(NamedTuple):
 
 
 def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[str]) -> None:
-    """Check a request by itself. `member_id` is the client's, or was created for it.
+    """Check the fields of a request, without the group. Its `member_id` is the client's, or was
+    created for it.
 
     Args:
         assignors: the names of the assignors that members may ask for.
@@ -87,7 +88,7 @@ def find_sender(data: ConsumerData, request: HeartbeatRequest) -> Sender:
     holder_id = None if instance_id is None else data.instances.get(instance_id)
     if member is None and holder_id is None:
         if request.epoch > 0:
-            raise _unknown(data, request)
+            raise unknown(data, request)
         if len(data.members) >= data.settings.max_size:
             raise Rejected(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -98,13 +99,9 @@ def find_sender(data: ConsumerData, request: HeartbeatRequest) -> Sender:
     if instance_id is not None and holder_id != request.member_id:
         if holder_id is None:
             if request.epoch > 0:
-                raise _unknown(data, request)
+                raise unknown(data, request)
         elif request.epoch > 0:
-            raise Rejected(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {request.member_id} with instance id {instance_id} was fenced by"
-                f" member {holder_id}.",
-            )
+            raise fenced(request, holder_id)
         else:
             return Sender(None, replaces=_released(data.members[holder_id], request))
     assert member is not None
@@ -157,7 +154,17 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
             )
 
 
-def _unknown(data: ConsumerData, request: HeartbeatRequest) -> Rejected:
+def fenced(request: HeartbeatRequest, holder_id: str) -> Rejected:
+    """Return the error of a member whose instance id another member holds."""
+    return Rejected(
+        ErrorCode.FENCED_INSTANCE_ID,
+        f"Static member {request.member_id} with instance id {request.instance_id} was fenced by"
+        f" member {holder_id}.",
+    )
+
+
+def unknown(data: ConsumerData, request: HeartbeatRequest) -> Rejected:
+    """Return the error of a member whose id, or instance id if it is static, is not known."""
     if request.instance_id is not None:
         return Rejected(
             ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
