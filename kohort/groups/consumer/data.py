@@ -57,11 +57,8 @@ class Session:
     """The session of one member. A heartbeat moves the end, not the timer."""
 
     deadline_ms: int
-    timeout_ms: int
     timer_ms: int | None = None
     """When the timer will check the session; None while no timer runs."""
-    last_heartbeat_ms: int = -1
-    """Monotonic; -1 if it has sent none to this process."""
 
 
 @dataclass(slots=True, eq=False)

@@ -59,8 +59,6 @@ class Draft:
     target_computed_ms: int = 0
     checked_version: int = -1
     is_target_computed: bool = False
-    writes_epoch: bool = False
-    """Whether the epoch is written although it has not grown."""
 
     def __post_init__(self) -> None:
         data = self.data
@@ -124,13 +122,6 @@ class Draft:
         """Return what is known of a regular expression, None if it is not resolved."""
         changed = self._regexes.get(regex, _ABSENT)
         return self.data.regexes.get(regex) if changed is _ABSENT else changed  # type: ignore[return-value]
-
-    def is_subscribed(self, member: Member, topic_id: bytes) -> bool:
-        """Whether a member subscribes to a topic that exists."""
-        name = self.data.topics.name_of(topic_id)
-        if name is None:
-            return False
-        return name in member.topic_names or name in self.regex_topics(member.topic_regex)
 
     # Changes.
 
@@ -206,7 +197,7 @@ class Draft:
             for regex, resolved in self._regexes.items()
         ]
         epoch: list[DurableRecord] = []
-        if self.epoch != data.epoch or self.writes_epoch:
+        if self.epoch != data.epoch:
             epoch.append(EpochRecord(group_id, self.epoch, self.metadata_hash))
         targets: list[DurableRecord] = [
             record

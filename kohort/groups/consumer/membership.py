@@ -8,6 +8,7 @@ must run alone, with no append in progress; `answer_at_once` is for all others.
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import Final
 
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.consumer import bridge, expiry, offsets, sessions
@@ -52,7 +53,7 @@ from kohort.groups.requests import (
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
-RESOLVE_INTERVAL_MS = 10_000
+RESOLVE_INTERVAL_MS: Final = 10_000
 """The least time between two resolutions of a group's regular expressions."""
 
 

@@ -29,13 +29,11 @@ def timeout_of(data: ConsumerData, member: Member) -> int:
 
 def restart(data: ConsumerData, member: Member, now_ms: int) -> None:
     """Let the session of a member begin anew."""
-    timeout_ms = timeout_of(data, member)
+    deadline_ms = now_ms + timeout_of(data, member)
     session = data.sessions.get(member.member_id)
     if session is None:
-        session = data.sessions[member.member_id] = Session(now_ms + timeout_ms, timeout_ms)
-    session.deadline_ms = now_ms + timeout_ms
-    session.timeout_ms = timeout_ms
-    session.last_heartbeat_ms = now_ms
+        session = data.sessions[member.member_id] = Session(deadline_ms)
+    session.deadline_ms = deadline_ms
     if session.timer_ms is None or session.timer_ms > session.deadline_ms:
         session.timer_ms = session.deadline_ms
         data.outbox.emit(Schedule(TimerKey(SESSION, member.member_id), session.deadline_ms))
