@@ -50,7 +50,11 @@ def bounds(name: str, config: BrokerConfig) -> tuple[int, int]:
 
 
 def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> None:
-    """Raise KafkaError (INVALID_CONFIG) unless these may be the configs of a group."""
+    """Check the configs of a group.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, a name is unknown or a value is not allowed.
+    """
     values: dict[str, int] = {}
     for name, text in configs.items():
         if name not in GROUP_CONFIGS:

@@ -170,4 +170,4 @@ def _follow_state(data: ConsumerData, previous: str, draft: Draft, now: Now) -> 
 
 
 ASSIGN_TIMER = TimerKey("assign")
-"""Ends the assignment interval: a target is computed although no member sends a heartbeat."""
+"""Fires at the end of the assignment interval, and computes a target if no heartbeat has."""

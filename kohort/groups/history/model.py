@@ -110,7 +110,8 @@ class WaitedFor:
 
     phase: str | None = None
     """join, initial_delay, sync, or store for the disk; of a consumer group assign, revoke or tell;
-    None if nothing was waited for."""
+    None if nothing was waited for.
+    """
     member_ids: tuple[str, ...] = ()
     """Cut."""
     pending_ids: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ class Listener:
     tls: ListenerTls | None = None
     """TLS of the listener; None for plain text."""
     new_service: Callable[[NewConnection], Service] | None = None
-    """Creates the service of an unauthenticated connection; None: no SASL."""
+    """Creates the service that authenticates a new connection; None without SASL."""
     first_frame_max_bytes: int | None = None
     """Largest frame before authentication; None: the normal limit."""
 
