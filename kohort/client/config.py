@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 import re
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ from kohort.client.net.oauth import TokenProvider
 from kohort.client.net.security import SecurityConfig, SecuritySettings
 from kohort.protocol.join_reason import JoinReason
 from kohort.version import VERSION
+
+logger = logging.getLogger(__name__)
 
 Strategy: TypeAlias = str | type[Assignor] | Assignor
 """An assignor: its name, its class, or an instance."""
@@ -51,6 +54,8 @@ class OtherSettings(TypedDict, total=False):
     client_id: str
     group_id: str | None
     group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
     client_rack: str | None
     auto_offset_reset: str
     isolation_level: str
@@ -120,6 +125,12 @@ class ConsumerConfig(SecuritySettings):
     """The consumer group. None: no group, for `assign` without stored positions."""
     group_instance_id: str | None = None
     """An id that survives a restart; it makes this a static member (KIP-345)."""
+    group_protocol: str = "classic"
+    """classic; consumer: the broker assigns partitions, and members rebalance without waiting for
+    each other (KIP-848, Kafka 4.0); auto: consumer if the brokers support it."""
+    group_remote_assignor: str | None = None
+    """The broker's assignor that this member votes for with group_protocol consumer, uniform or
+    range; None: the broker's default."""
     client_rack: str | None = None
     """The location of this consumer, in terms of the brokers' broker.rack. Leaders with a
     replica.selector.class direct it to a follower in the same rack (KIP-392), and assignors may
@@ -202,6 +213,7 @@ class ConsumerConfig(SecuritySettings):
         self._check_kinds()
         self._check_numbers()
         self._check_group()
+        self._check_group_protocol()
         object.__setattr__(self, "security", self._security())
         if self.isolation_level not in _ISOLATION:
             raise ConfigError(
@@ -255,6 +267,7 @@ class ConsumerConfig(SecuritySettings):
             max_poll_interval_ms=self.max_poll_interval_ms,
             rack=self.client_rack,
             first_reason=self.first_reason,
+            remote_assignor=self.group_remote_assignor,
         )
 
     @property
@@ -362,6 +375,25 @@ class ConsumerConfig(SecuritySettings):
                 " underscores and hyphens"
             )
 
+    def _check_group_protocol(self) -> None:
+        if self.group_protocol not in _GROUP_PROTOCOLS:
+            raise ConfigError(
+                f"group_protocol must be {', '.join(_GROUP_PROTOCOLS)}, not {self.group_protocol!r}"
+            )
+        if self.group_protocol == "classic":
+            if self.group_remote_assignor is not None:
+                raise ConfigError("group_remote_assignor needs group_protocol consumer or auto")
+            return
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in _SET_BY_BROKER:
+            if getattr(self, name) == defaults[name]:
+                continue
+            if self.group_protocol == "consumer":
+                raise ConfigError(
+                    f"{name} cannot be set with group_protocol='consumer': the broker decides it"
+                )
+            logger.warning("%s has no effect if group_protocol='auto' chooses consumer", name)
+
 
 def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
     """Create the config from keyword arguments.
@@ -400,7 +432,15 @@ _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
     "read_committed": IsolationLevel.READ_COMMITTED,
 }
 
+_GROUP_PROTOCOLS: Final = ("classic", "consumer", "auto")
+_SET_BY_BROKER: Final = (
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "partition_assignment_strategy",
+)
+
 _TEXTS: Final = (
+    "group_remote_assignor",
     "client_id",
     "group_id",
     "group_instance_id",

@@ -231,6 +231,8 @@ class Consumer(TypedConstructor[K, V]):
         topics: Iterable[str] = (),
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
+        *,
+        broker_pattern: str | None = None,
     ) -> None:
         """Share these topics with the other members of the group; replaces any earlier
         subscription.
@@ -241,13 +243,15 @@ class Consumer(TypedConstructor[K, V]):
         Args:
             pattern: instead of names, a regular expression; all topics whose whole name matches are
                 read, including ones created later.
+            broker_pattern: instead of names, a regular expression in RE2's syntax that the broker
+                matches; needs group_protocol="consumer".
             listener: notified of rebalances. A listener written for aiokafka works too.
 
         Raises:
             IllegalStateError: partitions were assigned manually, or a listener was given without a
                 group_id, when there are no rebalances.
         """
-        self._subscribing.subscribe(topics, pattern, listener)
+        self._subscribing.subscribe(topics, pattern, listener, broker_pattern)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, even if other consumers read them too. There is no group

@@ -50,6 +50,8 @@ class Health:
     generation: int = -1
     member_id: str = ""
     is_leader: bool = False
+    group_protocol: str | None = None
+    """The group protocol in use, classic or consumer; None without a group."""
     unsettled_seconds: float | None = None
     """How long it has been joining, or out of its group; None for a settled member."""
     coordinator: str | None = None
@@ -260,7 +262,8 @@ class Health:
 
     def _heartbeat_problem(self) -> str | None:
         ago, limit_ms = self.last_heartbeat_seconds_ago, self.limits.session_timeout_ms
-        if self.member_state is not MemberState.STABLE or ago is None or ago * 1000 < limit_ms:
+        is_member = self.member_state in {MemberState.STABLE, MemberState.RECONCILING}
+        if not is_member or ago is None or ago * 1000 < limit_ms:
             return None
         return (
             f"No heartbeat was answered for {ago:.0f} seconds, session_timeout_ms is {limit_ms}:"

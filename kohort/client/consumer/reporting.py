@@ -126,6 +126,7 @@ def _membership(member: MembershipShell, now_ms: int) -> dict[str, Any]:
         "generation": membership.identity.generation,
         "member_id": membership.identity.member_id,
         "is_leader": membership.is_leader,
+        "group_protocol": member.protocol,
         "unsettled_seconds": since(statistics.unsettled_since_ms),
         "group_error": trouble or None,
         "coordinator": None if address is None else f"{address.host}:{address.port}",

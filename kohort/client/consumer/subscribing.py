@@ -26,19 +26,24 @@ class Subscribing:
         topics: Iterable[str],
         pattern: str | re.Pattern[str] | None,
         listener: RebalanceListener | None,
+        broker_pattern: str | None,
     ) -> None:
         """Implements `Consumer.subscribe`."""
         names = [topics] if isinstance(topics, str) else list(topics)
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(f"{name!r} is not a topic name; pass each name as one argument")
-        if bool(names) == (pattern is not None):
+        if bool(names) + (pattern is not None) + (broker_pattern is not None) != 1:
             raise ValueError("subscribe() takes either topics or a pattern")
+        if broker_pattern is not None and self._lifecycle.config.group_protocol != "consumer":
+            raise IllegalStateError("broker_pattern needs group_protocol='consumer'")
         self._check_may_subscribe()
         if self._lifecycle.config.group_id is None and listener is not None:
             raise IllegalStateError("without a group_id there are no rebalances to listen to")
         listener = listener_from(listener)
-        if pattern is None:
+        if broker_pattern is not None:
+            self._subscription.subscribe_broker_pattern(broker_pattern)
+        elif pattern is None:
             self._subscription.subscribe(names)
         else:
             self._subscription.subscribe_pattern(re.compile(pattern))

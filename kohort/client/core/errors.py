@@ -134,6 +134,10 @@ class RebalanceInProgressError(CommitError):
     """The group is rebalancing: poll, then commit again."""
 
 
+class StaleEpochError(RebalanceInProgressError):
+    """The member's epoch has changed (KIP-848); awaited commits are repeated with the new one."""
+
+
 class PartitionError(ConsumerError):
     """A partition cannot be read further; its position stays until the application seeks."""
 

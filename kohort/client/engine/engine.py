@@ -40,7 +40,9 @@ from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.metadata import MetadataConfig, MetadataKeeper
+from kohort.client.net.versions import UnsupportedVersionError
 from kohort.client.open_calls import OpenCalls
+from kohort.protocol.errors import ErrorCode
 
 T = TypeVar("T")
 
@@ -163,10 +165,26 @@ class Engine:
                 # requires SASL.
                 raise BrokerUnreachableError(str(error), error.code) from error
             raise
+        await self._choose_group_protocol()
         self.started_s = time.monotonic()
         self.metadata.start()
         self.fetcher.start()
         self.subscribed()
+
+    async def _choose_group_protocol(self) -> None:
+        wanted = self.config.group_protocol
+        if self.member is None or wanted == "classic":
+            return
+        versions = (await self.cluster.any_connection()).versions
+        if wanted == "auto":
+            self.member.use_protocol(is_consumer=versions.has_consumer_groups)
+        elif not versions.has_consumer_groups:
+            await self.cluster.close()
+            raise UnsupportedVersionError(
+                "group_protocol='consumer' needs brokers of Kafka 4.0 or later whose feature"
+                " group.version is 1; set group_protocol to 'auto' or 'classic'",
+                ErrorCode.UNSUPPORTED_VERSION,
+            )
 
     # Subscription changes.
 

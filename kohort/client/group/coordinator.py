@@ -11,14 +11,18 @@ from collections.abc import Callable
 
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.group.heartbeat import SendLeave
-from kohort.client.core.group.requests import coordinator_in, coordinator_request, leave_request
+from kohort.client.core.group.requests import (
+    coordinator_in,
+    coordinator_request,
+    leave_request,
+    leave_type,
+)
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.leave_group import LeaveGroupRequest
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +134,7 @@ class LeaveSender:
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await self._coordinator.connection("group")
-                version = connection.versions.best(LeaveGroupRequest)
+                version = connection.versions.best(leave_type(leave))
                 request = leave_request(group_id, self._instance_id, leave, version)
                 answer = await connection.call(request, version=version)
         except (ConsumerError, TimeoutError) as error:
@@ -141,4 +145,4 @@ class LeaveSender:
             )
             return
         if answer.error_code:
-            logger.info("LeaveGroup: %s", ErrorCode(answer.error_code).name)
+            logger.info("leaving: %s", ErrorCode(answer.error_code).name)

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.core.errors import AuthenticationError, TlsError, TokenError
+from kohort.client.core.group.consumer_heartbeat import Answer, ConsumerHeartbeatRules, Report
 from kohort.client.core.group.heartbeat import (
     Action,
     Finding,
@@ -35,6 +36,7 @@ from kohort.client.core.group.requests import (
     coordinator_in,
     coordinator_request,
     leave_request,
+    leave_type,
 )
 from kohort.client.core.group.statistics import Figures
 from kohort.client.net.address import Address
@@ -44,9 +46,9 @@ from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.leave_group import LeaveGroupRequest
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +148,21 @@ class HeartbeatThread:
         with self._changed:
             return self._rules.take_findings()
 
+    def report(self, report: Report) -> None:
+        """Set what the coordinator should know (consumer group protocol)."""
+        rules = self._rules
+        assert isinstance(rules, ConsumerHeartbeatRules)
+        with self._changed:
+            rules.report(report, monotonic_ms())
+            self._wake()
+
+    def take_answer(self) -> Answer | None:
+        """Return what the responses since the last call say (consumer group protocol)."""
+        rules = self._rules
+        assert isinstance(rules, ConsumerHeartbeatRules)
+        with self._changed:
+            return rules.take_answer()
+
     @property
     def last_success_ms(self) -> int | None:
         """When a heartbeat last succeeded (time.monotonic, in milliseconds)."""
@@ -236,6 +253,8 @@ class HeartbeatThread:
     async def _act(self, action: Action) -> None:
         try:
             match action:
+                case SendHeartbeat(identity, ConsumerGroupHeartbeatRequest() as request):
+                    await self._send_consumer_heartbeat(identity, request)
                 case SendHeartbeat(identity):
                     code = await self._send_heartbeat(identity)
                     with self._changed:
@@ -244,8 +263,8 @@ class HeartbeatThread:
                     code = await self._find_coordinator()
                     with self._changed:
                         self._rules.found_coordinator(code, monotonic_ms())
-                case SendLeave(identity, reason):
-                    await self._send_leave(identity, reason)
+                case SendLeave():
+                    await self._send_leave(action)
                 case Wait():
                     pass
         except (TokenError, TlsError) as error:
@@ -290,7 +309,18 @@ class HeartbeatThread:
         )
         return ErrorCode(answer.error_code)
 
-    async def _send_leave(self, identity: Identity, reason: str) -> None:
+    async def _send_consumer_heartbeat(
+        self, identity: Identity, request: ConsumerGroupHeartbeatRequest
+    ) -> None:
+        rules = self._rules
+        assert isinstance(rules, ConsumerHeartbeatRules)
+        response = await self._call_coordinator(
+            ConsumerGroupHeartbeatRequest, lambda _: request, self._timeout_s
+        )
+        with self._changed:
+            rules.heartbeat_answered(identity, response, monotonic_ms())
+
+    async def _send_leave(self, leave: SendLeave) -> None:
         logger.warning(
             "group %s: no poll within max_poll_interval_ms; leaving the group, so that others can"
             " take over. Poll more often, process less at a time, or set max_poll_interval_ms"
@@ -300,10 +330,9 @@ class HeartbeatThread:
 
         def request(version: int) -> object:
             config = self._config
-            leave = SendLeave(identity, reason)
             return leave_request(config.group_id, config.group_instance_id, leave, version)
 
-        await self._call_coordinator(LeaveGroupRequest, request, LEAVE_TIMEOUT_S)
+        await self._call_coordinator(leave_type(leave), request, LEAVE_TIMEOUT_S)
 
     async def _find_coordinator(self) -> ErrorCode:
         """Query the brokers one after another; the first response decides.

@@ -14,7 +14,9 @@ import asyncio
 import logging
 import random
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from kohort.client.clock import monotonic_ms
@@ -37,10 +39,16 @@ from kohort.client.core.group.actions import (
 )
 from kohort.client.core.group.assignors import Assignor
 from kohort.client.core.group.assignors.assignor import Assignment
+from kohort.client.core.group.consumer_heartbeat import (
+    JOIN_EPOCH,
+    ConsumerHeartbeatRules,
+    Report,
+)
+from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import Finding, FindingKind, HeartbeatRules
-from kohort.client.core.group.identity import NO_MEMBER
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership, MemberState
-from kohort.client.core.group.statistics import GroupStatistics
+from kohort.client.core.group.statistics import GroupStatistics, RebalancePhase
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.coordinator import Coordinator, LeaveSender
 from kohort.client.group.heartbeat_thread import (
@@ -54,6 +62,7 @@ from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.metadata import MetadataKeeper
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import JoinGroupRequest
 
 logger = logging.getLogger(__name__)
@@ -64,8 +73,11 @@ JOIN_GRACE_MS: Final = 5_000
 INSTANCE_ID_SINCE: Final = 5
 """The JoinGroup version that introduced static membership."""
 
-MEMBER_ID_TIMEOUT_S: Final = 1.0
-"""How long a leaving consumer waits for its member id."""
+JOIN_ANSWER_TIMEOUT_S: Final = 1.0
+"""How long a leaving consumer waits for the response to its first join."""
+
+NEW_ASSIGNMENT: Final = f"{JoinReason.GROUP_REBALANCING.name}: new assignment"
+"""The cause of a rebalance that the coordinator began."""
 
 THREAD_END_S: Final = 1.0
 
@@ -87,12 +99,6 @@ class MembershipShell:
         on_progress: Callable[[], None],
     ) -> None:
         """`on_progress` is called when the next poll may find something to do."""
-        self.membership = Membership(
-            config.membership,
-            assignors=config.assignors(),
-            subscription=subscription,
-            backoff=self._backoff(config),
-        )
         self.statistics = GroupStatistics()
         self._config = config
         self.coordinator = coordinator
@@ -107,18 +113,50 @@ class MembershipShell:
         """The error that ended a round, to be raised by the next poll."""
         self._parked_on: BrokerConnection | None = None
         """The connection on which a join or sync response is pending."""
+        self._learned = asyncio.Event()
+        """Set when heartbeats have brought news."""
         self._is_started = False
         self._is_leaving = False
+        self._reported = Report()
+        """What the heartbeat thread reports to the coordinator (consumer group protocol)."""
         self.leave_sender = LeaveSender(coordinator, config.group_instance_id)
+        self.idle_until_ms: int | None = None
+        """When `advance` may have something to do if no event occurs before; on the monotonic
+        clock."""
+        self.membership: Membership | ConsumerMembership
+        self.use_protocol(is_consumer=config.group_protocol == "consumer")
+
+    def use_protocol(self, *, is_consumer: bool) -> None:
+        """Choose the group protocol, before the first poll: the consumer group protocol (KIP-848),
+        or the classic one.
+        """
+        config = self._config
+        rules: HeartbeatRules
+        if is_consumer:
+            self.membership = ConsumerMembership(
+                config.membership,
+                subscription=self._subscription,
+                backoff=self._backoff(config),
+                topic_ids=self._metadata.cluster.topic_ids,
+                new_id=lambda: str(uuid.uuid4()),
+            )
+            rules = ConsumerHeartbeatRules(
+                config.heartbeat, config.membership, self._backoff(config)
+            )
+        else:
+            self.membership = Membership(
+                config.membership,
+                assignors=config.assignors(),
+                subscription=self._subscription,
+                backoff=self._backoff(config),
+            )
+            rules = HeartbeatRules(config.heartbeat, self._backoff(config))
         self.commits = MemberCommits(
             self.membership,
             is_joining=lambda: self.is_joining,
             learn=self._learn,
             on_changed=self._changed,
         )
-        self.idle_until_ms: int | None = None
-        """When `advance` may have something to do if no event occurs before; on the monotonic
-        clock."""
         # Limiting a response to half the session timeout leaves time for another attempt.
         answer_ms = max(1, min(config.request_timeout_ms, config.session_timeout_ms // 2))
         self.heartbeats: HeartbeatThread = heartbeats_are_sent_by.get()(
@@ -128,13 +166,23 @@ class MembershipShell:
                 request_timeout_ms=answer_ms,
                 connection=config.connection,
             ),
-            HeartbeatRules(config.heartbeat, self._backoff(config)),
+            rules,
             loop=asyncio.get_running_loop(),
             on_findings=self._learn,
         )
-
         # The brokers that the thread knows may all be gone by now.
-        coordinator.on_found = self.heartbeats.coordinator_found
+        self.coordinator.on_found = self.heartbeats.coordinator_found
+
+    @property
+    def protocol(self) -> str:
+        """The group protocol that it uses, classic or consumer."""
+        return "consumer" if isinstance(self.membership, ConsumerMembership) else "classic"
+
+    @property
+    def _classic(self) -> Membership:
+        """The membership, in actions of the classic protocol."""
+        assert isinstance(self.membership, Membership)
+        return self.membership
 
     # Called by polls.
 
@@ -185,16 +233,15 @@ class MembershipShell:
         return True
 
     async def _apply(self, action: Apply, deadline_s: float) -> bool:
-        identity = self.membership.identity
         is_done = await self._rebalance.apply(
-            action, deadline_s, is_valid=lambda: self.membership.identity == identity
+            action, deadline_s, is_valid=lambda: self.membership.is_pending(action)
         )
         if is_done:
             self.membership.applied()
             logger.info(
                 "group %s, generation %d; partitions: %d",
                 self.coordinator.group_id,
-                identity.generation,
+                self.membership.identity.generation,
                 len(self._subscription.assigned),
             )
         return is_done
@@ -258,14 +305,26 @@ class MembershipShell:
         now_ms = monotonic_ms()
         action = self.membership.next_action(now_ms)
         self.statistics.begun(action, self.membership.wish, now_ms)
+        if isinstance(self.membership, ConsumerMembership):
+            # Heartbeats do what classic members have actions for.
+            self._align_consumer_heartbeats(self.membership)
         self._note_state()
         return action
 
     def _note_state(self) -> None:
         """Called at every state change, so that two rebalances in quick succession count as two."""
-        if self._subscription.is_by_group:
-            is_settled = self.membership.state is MemberState.STABLE
-            self.statistics.saw(monotonic_ms(), is_settled=is_settled)
+        if not self._subscription.is_by_group:
+            return
+        state, now_ms = self.membership.state, monotonic_ms()
+        self.statistics.saw(now_ms, is_settled=state is MemberState.STABLE)
+        if not isinstance(self.membership, ConsumerMembership):
+            return
+        if state is MemberState.STABLE:
+            self.statistics.rebalance_ended(now_ms)
+        elif state is not MemberState.UNJOINED:
+            self.statistics.rebalance_begun(self.membership.wish or NEW_ASSIGNMENT, now_ms)
+        if state is MemberState.JOINING:
+            self.statistics.entered(RebalancePhase.JOINING, now_ms)
 
     async def _find_coordinator(self) -> None:
         try:
@@ -295,10 +354,10 @@ class MembershipShell:
             logger.debug("group %s: JoinGroup: %s", self.coordinator.group_id, error)
             self.coordinator.lost()
             self.statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-            self.membership.join_failed(action.identity, monotonic_ms())
+            self._classic.join_failed(action.identity, monotonic_ms())
         else:
             self.statistics.join_answered(answer.error_code, monotonic_ms())
-            self.membership.join_answered(action.identity, answer, monotonic_ms())
+            self._classic.join_answered(action.identity, answer, monotonic_ms())
             self._forget_coordinator(answer.error_code)
 
     async def _sync(self, action: Sync) -> None:
@@ -310,10 +369,10 @@ class MembershipShell:
             logger.debug("group %s: SyncGroup: %s", self.coordinator.group_id, error)
             self.coordinator.lost()
             self.statistics.sync_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-            self.membership.sync_failed(action.identity, monotonic_ms())
+            self._classic.sync_failed(action.identity, monotonic_ms())
         else:
             self.statistics.sync_answered(answer.error_code, monotonic_ms())
-            self.membership.sync_answered(action.identity, answer, monotonic_ms())
+            self._classic.sync_answered(action.identity, answer, monotonic_ms())
             self._forget_coordinator(answer.error_code)
 
     async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
@@ -344,7 +403,7 @@ class MembershipShell:
         if action.assignor is not None:
             assignment = await self._run_assignor(action.assignor, action, counts)
         # Topics that do not exist yet are watched as well.
-        self.membership.assigned(assignment, {name: counts.get(name, 0) for name in action.topics})
+        self._classic.assigned(assignment, {name: counts.get(name, 0) for name in action.topics})
 
     _leading: frozenset[str] = frozenset()
     """Topics of the group that this member has just become the leader of."""
@@ -376,8 +435,13 @@ class MembershipShell:
 
     def _learn(self) -> None:
         """Apply the heartbeat thread's findings."""
+        answer = None
+        if isinstance(self.membership, ConsumerMembership):
+            answer = self.heartbeats.take_answer()
+            if answer is not None:
+                self.membership.answered(answer)
         findings = self.heartbeats.take_findings()
-        if not findings:
+        if not findings and answer is None:
             return
         if any(finding.kind is FindingKind.COORDINATOR_LOST for finding in findings):
             self.coordinator.lost()
@@ -387,11 +451,15 @@ class MembershipShell:
     def _changed(self) -> None:
         self._align_heartbeats()
         self._note_state()
+        self._learned.set()
         self._on_progress()
 
     def _align_heartbeats(self) -> None:
         """Make the heartbeat thread use the current identity."""
         membership = self.membership
+        if isinstance(membership, ConsumerMembership):
+            self._align_consumer_heartbeats(membership)
+            return
         address = self.coordinator.address
         is_member = membership.state in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
         wanted = membership.identity if is_member and address is not None else NO_MEMBER
@@ -405,6 +473,24 @@ class MembershipShell:
         else:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
 
+    def _align_consumer_heartbeats(self, membership: ConsumerMembership) -> None:
+        """Make the heartbeat thread join or end, and send what the membership reports. It follows
+        epochs by itself.
+        """
+        if membership.state is MemberState.UNJOINED:
+            if self._beating is not NO_MEMBER:
+                self._beating = NO_MEMBER
+                self.heartbeats.end()
+            return
+        if membership.report is not self._reported:
+            self._reported = membership.report
+            self.heartbeats.report(self._reported)
+        joining = Identity(JOIN_EPOCH, membership.identity.member_id)
+        address = self.coordinator.address
+        if joining != self._beating and address is not None:
+            self._beating = joining
+            self.heartbeats.begin(joining, address, self._metadata.cluster.addresses)
+
     # Leaving.
 
     async def give_up(self, reason: str, deadline_s: float, *, leaves: bool | None) -> None:
@@ -415,11 +501,11 @@ class MembershipShell:
             deadline_s: when to stop trying to send it, on the clock of `time.monotonic`.
         """
         membership = self.membership
-        is_lost = membership.state is not MemberState.STABLE or not membership.identity.is_valid
+        is_lost = not membership.is_member
         try:
             if self._subscription.assigned or not is_lost:
                 await self._rebalance.give_up(is_lost=is_lost)
-            await self._wait_member_id(deadline_s)
+            await self._wait_joined(deadline_s)
         finally:
             # Leave even if the caller is cancelled.
             leaving = self._leave(reason, leaves=leaves, deadline_s=deadline_s)
@@ -436,18 +522,25 @@ class MembershipShell:
         self._align_heartbeats()
         return None if leave is None else self.leave_sender.begin(leave, deadline_s)
 
-    async def _wait_member_id(self, deadline_s: float) -> None:
-        """Wait for the member id, so that `_leave` can name it. The first JoinGroup is answered at
-        once, with an id; if the consumer never used it, the group would wait until that member's
-        session expires.
+    async def _wait_joined(self, deadline_s: float) -> None:
+        """Wait for the response to a first join, so that leaving does not overtake it. It comes at
+        once; the first JoinGroup's has the member id. Otherwise the group would wait until that
+        member's session expires.
         """
+        if self.membership.state is MemberState.JOINING:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            self._learned.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, JOIN_ANSWER_TIMEOUT_S)):
+                    await self._learned.wait()
+            return
         task = self._round
         if task is None or self._parked_on is None or self.membership.identity.member_id:
             return
         left_s = max(0.0, deadline_s - time.monotonic())
         self._is_leaving = True
         try:
-            await asyncio.wait([task], timeout=min(left_s, MEMBER_ID_TIMEOUT_S))
+            await asyncio.wait([task], timeout=min(left_s, JOIN_ANSWER_TIMEOUT_S))
         finally:
             self._is_leaving = False
 

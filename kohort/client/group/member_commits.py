@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kohort.client.core.errors import CommitError, CommitFailedError, RebalanceInProgressError
-from kohort.client.core.group.assignors import RebalanceProtocol
+from kohort.client.core.errors import (
+    CommitError,
+    CommitFailedError,
+    RebalanceInProgressError,
+    StaleEpochError,
+)
+from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import Finding, FindingKind
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.membership import Membership, MemberState
@@ -17,7 +22,7 @@ class MemberCommits:
 
     def __init__(
         self,
-        membership: Membership,
+        membership: Membership | ConsumerMembership,
         *,
         is_joining: Callable[[], bool],
         learn: Callable[[], None],
@@ -44,26 +49,20 @@ class MemberCommits:
             CommitFailedError: this consumer is not a member.
         """
         self._learn()
-        membership = self._membership
-        state, identity = membership.state, membership.identity
-        if state is MemberState.STABLE:
-            return identity
-        is_cooperative = membership.mode is RebalanceProtocol.COOPERATIVE
-        if identity.is_valid and is_cooperative and state is not MemberState.UNJOINED:
-            # The coordinator decides whether it is too late for the partitions that were kept.
-            return identity
+        if self._membership.may_commit:
+            return self._membership.identity
         raise self._not_now()
 
-    def check_still(self, requested: Identity) -> None:
-        """Check that a commit requested under this identity would not be sent under another one.
+    def check_still(self, requested: Identity) -> Identity:
+        """Return the identity to send a commit with that was requested under `requested`.
 
         Raises:
             RebalanceInProgressError: the group rebalanced, and this member took part.
             CommitFailedError: the group rebalanced without this member.
         """
         self._learn()
-        if requested == self._membership.identity:
-            return
+        if (identity := self._membership.renewed(requested)) is not None:
+            return identity
         if self._membership.identity.is_valid:
             raise RebalanceInProgressError(
                 "the group rebalanced before this commit completed, so others may read its"
@@ -98,6 +97,10 @@ class MemberCommits:
         membership = self._membership
         is_same = sent == membership.identity
         state = membership.state
+        if code is ErrorCode.STALE_MEMBER_EPOCH and membership.renewed(sent) is not None:
+            return StaleEpochError(
+                "the member's epoch has changed; its next heartbeat learns the new one", code
+            )
         in_progress = RebalanceInProgressError(
             f"the group is rebalancing ({code.name}); poll until that is over, then commit again",
             code,

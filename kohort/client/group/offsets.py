@@ -22,6 +22,7 @@ from kohort.client.core.errors import (
     IllegalStateError,
     OperationTimedOutError,
     RebalanceInProgressError,
+    StaleEpochError,
     error_for,
 )
 from kohort.client.core.group.identity import NO_MEMBER, Identity
@@ -42,7 +43,6 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import OffsetCommitRequest
 from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
-from kohort.protocol.types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ _LOST_MEMBERSHIP: Final = frozenset(
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
 _IDENTITY_ERRORS: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS})
@@ -93,8 +94,10 @@ class Committer(Protocol):
         now.
         """
 
-    def check_still(self, requested: Identity) -> None:
-        """Raise a CommitError if the identity has changed since the commit was requested."""
+    def check_still(self, requested: Identity) -> Identity:
+        """Return the identity to send a commit with. Raises a CommitError if others may have owned
+        its partitions since it was requested.
+        """
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
         """Handle a coordinator that rejects `sent` as a member of this generation; return the error
@@ -114,8 +117,8 @@ class NonMemberCommitter:
     def commit_identity(self) -> Identity:
         return NO_MEMBER
 
-    def check_still(self, requested: Identity) -> None:
-        """Do nothing: a non-member's identity never changes."""
+    def check_still(self, requested: Identity) -> Identity:
+        return requested
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
         return CommitFailedError(
@@ -145,7 +148,8 @@ class OffsetsObserver(Protocol):
 
 
 class _CommitIdentity(NamedTuple):
-    """The member and generation that made a commit; every attempt is sent under them.
+    """The member and generation that made a commit; every attempt is sent under them, or under a
+    later epoch of a member that has given up no partition since.
 
     The offsets belong to that moment. Under a later identity the coordinator would accept them,
     although another member may have owned the partitions meanwhile, and its commit would be undone.
@@ -309,11 +313,11 @@ class GroupOffsets:
         self, sender: _CommitIdentity, offsets: Offsets, *, is_automatic: bool
     ) -> float:
         """Send one commit; return the seconds that it took."""
-        committer, identity = sender
+        committer = sender.committer
         connection = await self._connection()
         # Checked last, because the steps before may have taken a while.
-        committer.check_still(identity)
-        ids = self._topic_ids()
+        identity = committer.check_still(sender.identity)
+        ids = self._cluster.topic_ids()
         version = connection.versions.best(OffsetCommitRequest)
         if any(partition.topic not in ids for partition in offsets):
             version = min(version, NAMED_UNTIL)
@@ -322,7 +326,8 @@ class GroupOffsets:
         began_s = asyncio.get_running_loop().time()
         answer = await self._call(connection, request, version)
         seconds = asyncio.get_running_loop().time() - began_s
-        self._raise_errors(errors_in(answer, ids), sender, is_automatic=is_automatic)
+        sent = _CommitIdentity(committer, identity)
+        self._raise_errors(errors_in(answer, ids), sent, is_automatic=is_automatic)
         return seconds
 
     def _raise_errors(
@@ -367,7 +372,7 @@ class GroupOffsets:
         if not partitions:
             return {}
         connection = await self._connection()
-        ids = self._topic_ids()
+        ids = self._cluster.topic_ids()
         version = connection.versions.best(OffsetFetchRequest)
         if any(partition.topic not in ids for partition in partitions):
             version = min(version, NAMED_UNTIL)
@@ -385,13 +390,6 @@ class GroupOffsets:
         return {partition: committed.get(partition) for partition in partitions}
 
     # Attempts.
-
-    def _topic_ids(self) -> dict[str, bytes]:
-        return {
-            topic: info.topic_id
-            for topic, info in self._cluster.topics.items()
-            if info.topic_id != ZERO_UUID
-        }
 
     async def _connection(self) -> BrokerConnection:
         """Connect to the coordinator, avoiding the connection that a join may be blocking."""
@@ -440,7 +438,7 @@ class GroupOffsets:
                 while True:
                     try:
                         return await attempt()
-                    except (DisconnectedError, BrokerUnreachableError, _RetriableError) as error:
+                    except _ATTEMPTED_AGAIN as error:
                         logger.debug("%s: %s", operation, error)
                         last = error
                     await asyncio.sleep(backoff.fail() / 1000)
@@ -464,6 +462,14 @@ class _RetriableError(CommitError):
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(f"{code.name}: try again", code)
+
+
+_ATTEMPTED_AGAIN: Final = (
+    DisconnectedError,
+    BrokerUnreachableError,
+    StaleEpochError,
+    _RetriableError,
+)
 
 
 def _commit_error(code: ErrorCode, partitions: Collection[TopicPartition]) -> ConsumerError:

@@ -34,6 +34,7 @@ from kohort.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from kohort.protocol.types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -216,6 +217,12 @@ class Cluster:
         """Apply the topics of a response; with `is_complete` all others are dropped."""
         self.version += 1
         self._known.learn(topics, is_complete=is_complete)
+
+    def topic_ids(self) -> dict[str, bytes]:
+        """Return the ids of the known topics, by name; brokers before Kafka 2.8 send none."""
+        return {
+            name: info.topic_id for name, info in self.topics.items() if info.topic_id != ZERO_UUID
+        }
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the partition counts of those topics that are known to exist."""

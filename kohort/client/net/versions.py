@@ -7,6 +7,7 @@ from typing import Final
 from kohort.client.core.errors import ConsumerError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import schema_of
+from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 NO_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType({})
 
@@ -18,8 +19,18 @@ class UnsupportedVersionError(ConsumerError):
 class ApiVersionTable:
     """The versions that one broker supports: (lowest, highest) by api key."""
 
-    def __init__(self, ranges: Mapping[int, tuple[int, int]] = NO_VERSIONS) -> None:
+    def __init__(
+        self, ranges: Mapping[int, tuple[int, int]] = NO_VERSIONS, group_version: int = 0
+    ) -> None:
+        """`group_version`: the finalized level of the feature group.version (KIP-848)."""
         self._ranges = ranges
+        self._group_version = group_version
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether the broker serves the consumer group protocol, in the version of Kafka 4.0."""
+        _, highest = self._ranges.get(schema_of(ConsumerGroupHeartbeatRequest).key or -1, (0, 0))
+        return highest >= 1 and self._group_version >= 1
 
     def best(self, request: type, at_most: int | None = None) -> int:
         """Return the version to send.

@@ -13,6 +13,7 @@ from kohort.client.core.errors import is_refusal
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.statistics import HeartbeatStatistics
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 POLL_TIMEOUT_REASON: Final = "consumer poll timeout has expired"
 
@@ -36,6 +37,8 @@ class SendHeartbeat(NamedTuple):
     """Send a heartbeat with this identity."""
 
     identity: Identity
+    request: ConsumerGroupHeartbeatRequest | None = None
+    """None: a Heartbeat of the classic protocol."""
 
 
 class SendLeave(NamedTuple):
@@ -43,6 +46,8 @@ class SendLeave(NamedTuple):
 
     identity: Identity
     reason: str
+    leave_epoch: int | None = None
+    """The epoch to leave with in the consumer group protocol; None: send a LeaveGroup."""
 
 
 class LookUpCoordinator(NamedTuple):
@@ -70,6 +75,8 @@ class FindingKind(Enum):
     before the session expires."""
     LOCKED_OUT = "locked out"
     """The next poll raises the error. Heartbeats stop: the broker rejects the user."""
+    REJECTED = "rejected"
+    """The next poll raises the error. Heartbeats have stopped; a later poll joins again."""
     FENCED = "fenced"
     """Every poll raises the error: another process has taken over this member's instance id."""
 
@@ -80,6 +87,8 @@ class Finding(NamedTuple):
     kind: FindingKind
     identity: Identity
     code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    """The broker's explanation."""
 
 
 _ENDS: Final = {
@@ -161,25 +170,20 @@ class HeartbeatRules:
         if now_ms >= poll_deadline_ms:
             self._report(FindingKind.POLL_EXPIRED, identity)
             self._identity = NO_MEMBER
-            if self._config.is_static or not self._is_coordinator_known:
-                # A static member may return within its session; leaving would move its partitions.
-                return Wait(None)
-            return SendLeave(identity, POLL_TIMEOUT_REASON)
+            can_leave = self._is_coordinator_known
+            return (self._leave_for(identity) if can_leave else None) or Wait(None)
         self._watch_session(now_ms)
         if now_ms < self._next_ms:
             return Wait(min(self._next_ms, poll_deadline_ms))
         if not self._is_coordinator_known:
             return LookUpCoordinator()
         self._sent_ms = now_ms
-        return SendHeartbeat(identity)
+        return self._heartbeat()
 
     def answered(self, sent: Identity, code: ErrorCode, now_ms: int) -> None:
         """Process the response to a heartbeat."""
         if code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
-            self._backoff.succeed()
-            self.trouble = ErrorCode.NONE
-            self.last_success_ms = self._heard_ms = now_ms
-            self.statistics.answered(self._sent_ms, now_ms)
+            self._note_success(now_ms)
             self._next_ms = self._sent_ms + self._config.heartbeat_interval_ms
             if code and sent == self._identity:
                 self._report(FindingKind.REBALANCING, sent, code)
@@ -213,6 +217,20 @@ class HeartbeatRules:
         else:
             self._try_again(code, now_ms)
 
+    def _heartbeat(self) -> SendHeartbeat:
+        return SendHeartbeat(self._identity)
+
+    def _leave_for(self, identity: Identity) -> SendLeave | None:
+        """Return the request for a member that is not polled; None if none is sent."""
+        # A static member may return within its session; leaving would move its partitions.
+        return None if self._config.is_static else SendLeave(identity, POLL_TIMEOUT_REASON)
+
+    def _note_success(self, now_ms: int) -> None:
+        self._backoff.succeed()
+        self.trouble = ErrorCode.NONE
+        self.last_success_ms = self._heard_ms = now_ms
+        self.statistics.answered(self._sent_ms, now_ms)
+
     def _watch_session(self, now_ms: int) -> None:
         """Doubt a coordinator that has been silent for a whole session."""
         is_silent = now_ms - self._heard_ms >= self._config.session_timeout_ms
@@ -234,9 +252,13 @@ class HeartbeatRules:
             self._report(FindingKind.COORDINATOR_LOST, self._identity, code)
 
     def _report(
-        self, kind: FindingKind, identity: Identity, code: ErrorCode = ErrorCode.NONE
+        self,
+        kind: FindingKind,
+        identity: Identity,
+        code: ErrorCode = ErrorCode.NONE,
+        message: str = "",
     ) -> None:
-        finding = Finding(kind, identity, code)
+        finding = Finding(kind, identity, code, message)
         # One report is enough for a consumer that does not look for minutes.
         if finding not in self._findings:
             self._findings.append(finding)

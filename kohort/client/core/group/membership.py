@@ -62,6 +62,10 @@ class MemberState(Enum):
     """The membership states of a consumer."""
 
     UNJOINED = "unjoined"
+    JOINING = "joining"
+    """Of the consumer group protocol: its first heartbeat has not been answered."""
+    RECONCILING = "reconciling"
+    """Of the consumer group protocol: taking over a new assignment."""
     PREPARING_REBALANCE = "preparing rebalance"
     """A member whose JoinGroup is pending, which keeps it alive without heartbeats."""
     COMPLETING_REBALANCE = "completing rebalance"
@@ -69,6 +73,27 @@ class MemberState(Enum):
 
 
 _FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgrade"}
+
+
+def first_rejoin(config: MembershipConfig, *, has_joined: bool) -> Rejoin:
+    """Return the reason for the first join of a process, or for one after leaving."""
+    reason = JoinReason.RESTART if has_joined else config.first_reason
+    is_restart = config.group_instance_id is not None and reason is JoinReason.RESTART
+    return Rejoin(reason, "restarted" if is_restart else _FIRST_TEXTS[reason])
+
+
+def enforced(subscription: Subscription, text: str | None, *, state_changed: bool) -> Rejoin:
+    """Return the reason for a rebalance that the application asks for.
+
+    Raises:
+        IllegalStateError: partitions are not assigned by a group.
+    """
+    if not subscription.is_by_group:
+        raise IllegalStateError(
+            "enforce_rebalance() needs a subscription by a group; call subscribe() first"
+        )
+    kind = JoinReason.ASSIGNOR_STATE_CHANGE if state_changed else JoinReason.ENFORCED
+    return Rejoin(kind, text or ENFORCED_TEXT)
 
 
 class Membership:
@@ -97,7 +122,7 @@ class Membership:
         self.trouble = ""
         """The error in the coordinator's last response; empty after a successful one."""
         self._has_joined = False
-        self._rejoin: Rejoin | None = self._first_rejoin()
+        self._rejoin: Rejoin | None = first_rejoin(config, has_joined=False)
         self._is_prepared = False
         self._are_topics_fresh = False
         self._joined_topics: frozenset[str] = frozenset()
@@ -314,7 +339,7 @@ class Membership:
 
     def findings(self, findings: Iterable[Finding]) -> None:
         """Act on findings of the heartbeat thread that concern the present identity."""
-        for kind, identity, code in findings:
+        for kind, identity, code, _ in findings:
             if kind is FindingKind.COORDINATOR_LOST:
                 self._is_coordinator_known = False
             elif identity != self.identity:
@@ -356,12 +381,9 @@ class Membership:
         Raises:
             IllegalStateError: partitions are not assigned by a group.
         """
-        if not self._subscription.is_by_group:
-            raise IllegalStateError(
-                "enforce_rebalance() needs a subscription by a group; call subscribe() first"
-            )
-        kind = JoinReason.ASSIGNOR_STATE_CHANGE if state_changed else JoinReason.ENFORCED
-        self._want(kind, reason or ENFORCED_TEXT)
+        self._rejoin = combined(
+            self._rejoin, enforced(self._subscription, reason, state_changed=state_changed)
+        )
 
     def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
         """End the membership; return the LeaveGroup to send, None if there is none.
@@ -375,7 +397,7 @@ class Membership:
         if leaves is None:
             leaves = self.config.group_instance_id is None
         self._lose(NO_MEMBER, "")
-        self._rejoin = self._first_rejoin()
+        self._rejoin = first_rejoin(self.config, has_joined=self._has_joined)
         if not leaves or not is_known:
             return None
         return SendLeave(identity, reason)
@@ -388,6 +410,16 @@ class Membership:
             return False
         self._lose(sent.without_generation() if keeps_id else NO_MEMBER, why)
         return True
+
+    def is_pending(self, action: Apply) -> bool:
+        """Whether this assignment is still to be taken over."""
+        return self._next is action
+
+    def renewed(self, requested: Identity) -> Identity | None:
+        """Return the identity to send a commit with that was requested under `requested`; None if
+        another member may have owned its partitions meanwhile.
+        """
+        return requested if requested == self.identity else None
 
     def rebalance_noticed(self, sent: Identity) -> None:
         """Process a REBALANCE_IN_PROGRESS response."""
@@ -413,6 +445,20 @@ class Membership:
         return self._errors.lasting
 
     @property
+    def is_member(self) -> bool:
+        """Whether the partitions are assigned to it by its group."""
+        return self.state is MemberState.STABLE and self.identity.is_valid
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether the coordinator may accept a commit now."""
+        if self.state is MemberState.STABLE:
+            return True
+        # The coordinator decides whether it is too late for the partitions that were kept.
+        is_cooperative = self.mode is RebalanceProtocol.COOPERATIVE
+        return self.identity.is_valid and is_cooperative and self.state is not MemberState.UNJOINED
+
+    @property
     def is_settled(self) -> bool:
         """Whether it is a member that has taken over its assignment,
         and does not need to rejoin.
@@ -425,12 +471,6 @@ class Membership:
         return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
 
     # Internals.
-
-    def _first_rejoin(self) -> Rejoin:
-        reason = JoinReason.RESTART if self._has_joined else self.config.first_reason
-        is_static = self.config.group_instance_id is not None
-        text = "restarted" if is_static and reason is JoinReason.RESTART else _FIRST_TEXTS[reason]
-        return Rejoin(reason, text)
 
     def _want(self, reason: JoinReason, text: str) -> None:
         self._rejoin = combined(self._rejoin, Rejoin(reason, text))

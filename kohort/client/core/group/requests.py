@@ -3,18 +3,19 @@ assignments in them, which members exchange (the consumer protocol).
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.errors import InconsistentProtocolError
 from kohort.client.core.group.assignors.assignor import Assignment, Assignor, GroupMember
 from kohort.client.core.group.heartbeat import SendLeave
 from kohort.client.core.group.identity import Identity
-from kohort.client.core.group.rejoin import Rejoin
+from kohort.client.core.group.rejoin import TEXT_LENGTH_MAX, Rejoin
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition, by_topic, from_topics
 from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -46,6 +47,7 @@ class MembershipConfig(NamedTuple):
     rack: str | None = None
     first_reason: JoinReason = JoinReason.RESTART
     """The reason sent with the first join of this process: RESTART or UPGRADE."""
+    remote_assignor: str | None = None
 
 
 def join_request(
@@ -98,10 +100,28 @@ def sync_request(
     )
 
 
+LeaveRequest: TypeAlias = LeaveGroupRequest | ConsumerGroupHeartbeatRequest
+
+
+def leave_type(leave: SendLeave) -> type[LeaveRequest]:
+    """Return the type of the request that `leave_request` builds."""
+    return LeaveGroupRequest if leave.leave_epoch is None else ConsumerGroupHeartbeatRequest
+
+
 def leave_request(
     group_id: str, instance_id: str | None, leave: SendLeave, version: int
-) -> LeaveGroupRequest:
-    """Build a LeaveGroup for one member; before version 3 it holds only the member id."""
+) -> LeaveRequest:
+    """Build the request with which one member leaves: a LeaveGroup, which before version 3 holds
+    only the member id, or the last heartbeat of the consumer group protocol.
+    """
+    if leave.leave_epoch is not None:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=leave.identity.member_id,
+            member_epoch=leave.leave_epoch,
+            instance_id=instance_id,
+            reason=leave.reason[:TEXT_LENGTH_MAX],
+        )
     if version < 3:
         return LeaveGroupRequest(group_id=group_id, member_id=leave.identity.member_id)
     member = MemberIdentity(

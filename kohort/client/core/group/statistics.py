@@ -187,16 +187,33 @@ class GroupStatistics:
         """
         phase = _PHASES.get(type(action), RebalancePhase.NONE)
         # Idle although it wants to join: it is waiting before another attempt.
-        if phase is not self.phase and not (cause and isinstance(action, Idle)):
-            self.phase = phase
-            self.phase_since_ms = now_ms
+        if not (cause and isinstance(action, Idle)):
+            self.entered(phase, now_ms)
         if isinstance(action, Join):
             self._join_sent_ms = now_ms
-            if self.rebalance_began_ms is None:
-                self.rebalance_began_ms = now_ms
-                self._cause = cause
+            self.rebalance_begun(cause, now_ms)
         elif isinstance(action, Sync):
             self._sync_sent_ms = now_ms
+
+    def entered(self, phase: RebalancePhase, now_ms: int) -> None:
+        """Record the present phase."""
+        if phase is not self.phase:
+            self.phase = phase
+            self.phase_since_ms = now_ms
+
+    def rebalance_begun(self, cause: str, now_ms: int) -> None:
+        """Record that a rebalance has begun, unless one is under way."""
+        if self.rebalance_began_ms is None:
+            self.rebalance_began_ms = now_ms
+            self._cause = cause
+
+    def rebalance_ended(self, now_ms: int) -> None:
+        """Record that the rebalance, if there is one, is complete."""
+        began_ms, self.rebalance_began_ms = self.rebalance_began_ms, None
+        if began_ms is not None:
+            self._rebalances.record(now_ms - began_ms, now_ms)
+            self.last_duration_ms = now_ms - began_ms
+            self.last_cause, self._cause = self._cause, None
 
     def join_answered(self, code: int, now_ms: int) -> None:
         """Record a JoinGroup response; NETWORK_EXCEPTION if there was none."""
@@ -215,11 +232,7 @@ class GroupStatistics:
             self._failures.record(0, now_ms)
             return
         self._syncs.record(now_ms - self._sync_sent_ms, now_ms)
-        began_ms, self.rebalance_began_ms = self.rebalance_began_ms, None
-        if began_ms is not None:
-            self._rebalances.record(now_ms - began_ms, now_ms)
-            self.last_duration_ms = now_ms - began_ms
-            self.last_cause, self._cause = self._cause, None
+        self.rebalance_ended(now_ms)
 
     def left(self, now_ms: int) -> None:
         """Record that the consumer left its group deliberately, which ends any rebalance."""

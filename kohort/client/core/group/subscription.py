@@ -28,6 +28,8 @@ class Subscription:
         self.topics: frozenset[str] = frozenset()
         """The topics subscribed to by name, or those that match the pattern at present."""
         self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern = ""
+        """The RE2 expression that the coordinator resolves instead (KIP-848); empty for none."""
         self.assigned: frozenset[TopicPartition] = frozenset()
 
     @property
@@ -54,6 +56,14 @@ class Subscription:
         if pattern != self.pattern:
             self.topics = frozenset()
         self.pattern = pattern
+        self.broker_pattern = ""
+
+    def subscribe_broker_pattern(self, pattern: str) -> None:
+        """Read all topics that the coordinator finds to match."""
+        self._begin(SubscriptionKind.PATTERN)
+        self.topics = frozenset()
+        self.pattern = None
+        self.broker_pattern = pattern
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, even if other consumers read them too."""
@@ -65,6 +75,7 @@ class Subscription:
         self.kind = SubscriptionKind.NONE
         self.topics = frozenset()
         self.pattern = None
+        self.broker_pattern = ""
         self.assigned = frozenset()
 
     def match(self, existing: Collection[str]) -> None:

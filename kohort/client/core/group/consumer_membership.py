@@ -1,0 +1,339 @@
+"""A consumer's membership in the consumer group protocol (KIP-848): when to join, and how to take
+over the assignments that the coordinator makes.
+
+Pure, with the interface of the classic `Membership`. Heartbeats carry everything, and the heartbeat
+thread sends them: this core sets the `report` for them, and processes what their responses say.
+Partitions that stay assigned are read throughout.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import ConsumerError, error_for, is_refusal
+from kohort.client.core.group.actions import (
+    Apply,
+    FindCoordinator,
+    Idle,
+    MemberAction,
+    Prepare,
+    RefreshTopics,
+)
+from kohort.client.core.group.assignors.assignor import RebalanceProtocol
+from kohort.client.core.group.consumer_heartbeat import (
+    JOIN_EPOCH,
+    Answer,
+    PartitionsById,
+    Report,
+    leave_for,
+)
+from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
+from kohort.client.core.group.identity import NO_MEMBER, Identity
+from kohort.client.core.group.membership import MemberState, enforced, first_rejoin
+from kohort.client.core.group.poll_errors import PollErrors
+from kohort.client.core.group.rejoin import Rejoin, combined
+from kohort.client.core.group.requests import MembershipConfig
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.core.partitions import TopicPartition
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+
+TopicIds: TypeAlias = Callable[[], Mapping[str, bytes]]
+"""Returns the ids of the topics that the metadata has, by name."""
+
+_NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+
+
+class ConsumerMembership:
+    """The membership of one consumer, for the consumer's lifetime."""
+
+    mode: Final = RebalanceProtocol.COOPERATIVE
+    is_leader: Final = False
+    watched_topics: Collection[str] = ()
+
+    def __init__(
+        self,
+        config: MembershipConfig,
+        *,
+        subscription: Subscription,
+        backoff: Backoff,
+        topic_ids: TopicIds,
+        new_id: Callable[[], str],
+    ) -> None:
+        """`new_id` makes a member id (KIP-1082)."""
+        self.config = config
+        self.state = MemberState.UNJOINED
+        self.identity = NO_MEMBER
+        """Its generation is the member epoch."""
+        self.report = Report()
+        """What the heartbeats tell the coordinator."""
+        self.trouble = ""
+        self.has_joined = False
+        """Whether it has ever been a member."""
+        self._subscription = subscription
+        self._backoff = backoff
+        self._topic_ids = topic_ids
+        self._new_id = new_id
+        self._member_id = new_id()
+        self._is_coordinator_known = False
+        self._wait_until_ms = 0
+        self._is_rejected = False
+        """Whether to back off before joining again."""
+        self._errors = PollErrors(config.group_id)
+        self._rejoin: Rejoin | None = first_rejoin(config, has_joined=False)
+        self._is_lost = False
+        """Whether the listener has to be told that all partitions are lost."""
+        self._are_topics_fresh = False
+        self._target: PartitionsById | None = None
+        """The assignment to take over; None if that is done."""
+        self._resolved: PartitionsById = frozenset()
+        """The part of it whose topics are known by name."""
+        self._resolve_ms = 0
+        self._is_first = True
+        """Whether on_assigned has not been called in this membership."""
+        self._next: Apply | None = None
+        self._revoked_epoch = JOIN_EPOCH
+        """The epoch in which partitions were last given up."""
+
+    # Actions.
+
+    def next_action(self, now_ms: int) -> MemberAction:
+        """Return the next action, which counts as started. Raises as the classic one."""
+        if self._errors.is_due:
+            self._errors.raise_next()
+        if self._next is not None:
+            return self._next
+        if not self._subscription.is_by_group:
+            return Idle()
+        if self._is_lost and self._subscription.assigned:
+            return Prepare(revoked=None, lost=self._subscription.assigned, kept=_NOTHING)
+        return self._next_as_member(now_ms)
+
+    def _next_as_member(self, now_ms: int) -> MemberAction:
+        if self._is_rejected:
+            self._is_rejected = False
+            self._wait_until_ms = now_ms + self._backoff.fail()
+        if self._wait_until_ms > now_ms:
+            return Idle(self._wait_until_ms)
+        if not self._is_coordinator_known:
+            return FindCoordinator()
+        if self.state is MemberState.UNJOINED:
+            if self._subscription.pattern is not None and not self._are_topics_fresh:
+                return RefreshTopics()
+            self._join()
+        self._update_report()
+        return Idle() if self._target is None else self._reconcile(self._target, now_ms)
+
+    def _join(self) -> None:
+        self.state = MemberState.JOINING
+        self.identity = Identity(JOIN_EPOCH, self._member_id)
+        self._is_lost = False
+        self._is_first = True
+        self._revoked_epoch = JOIN_EPOCH
+        self.report = Report(self._subscription.topics, self._subscription.broker_pattern)
+
+    def _update_report(self) -> None:
+        report, subscription = self.report, self._subscription
+        wanted = subscription.topics, subscription.broker_pattern
+        if wanted != (report.topics, report.broker_pattern):
+            self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
+            self.report = report._replace(topics=wanted[0], broker_pattern=wanted[1])
+        if self._rejoin is not report.rejoin:
+            self.report = self.report._replace(rejoin=self._rejoin)
+
+    def _reconcile(self, target: PartitionsById, now_ms: int) -> MemberAction:
+        names = {topic_id: name for name, topic_id in self._topic_ids().items()}
+        self._resolved = frozenset(entry for entry in target if entry[0] in names)
+        assigned = frozenset(TopicPartition(names[entry[0]], entry[1]) for entry in self._resolved)
+        owned = self._subscription.assigned
+        if assigned != owned or self._is_first:
+            self.state = MemberState.RECONCILING
+            self._next = Apply(owned - assigned, assigned, assigned - owned)
+            return self._next
+        self.report = self.report._replace(owned=self._resolved)
+        if len(self._resolved) == len(target):
+            self._target = None
+            self._resolve_ms = 0
+            self.state = MemberState.STABLE
+            return Idle()
+        # The metadata lacks a topic, which may just have been created.
+        if now_ms < self._resolve_ms:
+            return Idle(self._resolve_ms)
+        self._resolve_ms = now_ms + self._backoff.fail()
+        return RefreshTopics()
+
+    # Results of actions.
+
+    def coordinator_found(self) -> None:
+        """Record that the coordinator was found and is reachable."""
+        self._is_coordinator_known = True
+        self.trouble = ""
+        self._backoff.succeed()
+
+    def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
+        """Process a failed FindCoordinator; NETWORK_EXCEPTION if there was no response."""
+        self.trouble = f"FindCoordinator: {code.name}"
+        if is_refusal(code):
+            error = error_for(code, f"finding the coordinator of {self.config.group_id}")
+            self._errors.refuse_for(error)
+        else:
+            self._wait_until_ms = now_ms + self._backoff.fail()
+
+    def round_failed(self, now_ms: int) -> None:
+        """Back off after an action failed with an error that the next poll raises."""
+        self._wait_until_ms = now_ms + self._backoff.fail()
+
+    def topics_refreshed(self) -> None:
+        """Record that the metadata has been refreshed, and the pattern matched."""
+        self._are_topics_fresh = True
+
+    def prepared(self) -> None:
+        """Record that the listener has been told that the partitions are lost."""
+        self._is_lost = False
+
+    def applied(self) -> None:
+        """Record that the assignment has been taken over, which the next heartbeat reports."""
+        if self._next is None:
+            return
+        if self._next.revoked:
+            self._revoked_epoch = self.identity.generation
+        self._next = None
+        self._is_first = False
+        self.report = self.report._replace(owned=self._resolved)
+
+    def answered(self, answer: Answer) -> None:
+        """Process what the responses to heartbeats say."""
+        if answer.identity.member_id != self.identity.member_id:
+            return  # The consumer has left meanwhile.
+        self.identity = answer.identity
+        self.trouble = ""
+        if answer.stated is not None:
+            if self._rejoin == answer.stated:
+                self._rejoin = None
+            if self.report.rejoin == answer.stated:
+                self.report = self.report._replace(rejoin=None)
+        if self.state is MemberState.JOINING:
+            self._backoff.succeed()
+            self.state = MemberState.STABLE
+            self.has_joined = True
+            self._are_topics_fresh = False
+        if answer.assignment is not None:
+            self._target = answer.assignment
+            self.state = MemberState.RECONCILING
+
+    # Other events.
+
+    def findings(self, findings: Iterable[Finding]) -> None:
+        """Act on findings of the heartbeat thread that concern the present membership."""
+        for kind, identity, code, message in findings:
+            if kind is FindingKind.COORDINATOR_LOST:
+                self._is_coordinator_known = False
+            elif identity.member_id != self.identity.member_id:
+                continue
+            elif kind is FindingKind.REFUSED:
+                self._errors.refuse("heartbeat", code)
+            elif kind is FindingKind.FENCED:
+                self._lose(code.name)
+                self._errors.fence("heartbeat", code)
+            elif kind in {FindingKind.REJECTED, FindingKind.LOCKED_OUT}:
+                self._lose(code.name)
+                self._errors.refuse(f"heartbeat ({message})" if message else "heartbeat", code)
+                self._is_rejected = True
+            else:
+                self._lose(code.name if code else "max.poll.interval.ms exceeded")
+
+    def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
+        """Do nothing: the coordinator watches the topics."""
+
+    def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
+        """Ask the coordinator for another assignment (KIP-568), which only Kohort's makes.
+
+        Raises:
+            IllegalStateError: partitions are not assigned by a group.
+        """
+        self._rejoin = combined(
+            self._rejoin, enforced(self._subscription, reason, state_changed=state_changed)
+        )
+
+    def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
+        """End the membership; return the request that says so, None if there is none.
+
+        Args:
+            leaves: whether to leave for good (KIP-1092). By default dynamic members do; static
+                members, which are expected to return, keep their partitions for a session.
+        """
+        identity, is_static = self.identity, self.config.group_instance_id is not None
+        is_known = identity.is_valid and self._is_coordinator_known
+        self._lose("")
+        self._is_lost = False
+        self._member_id = self._new_id()
+        self._rejoin = first_rejoin(self.config, has_joined=self.has_joined)
+        if not is_known or (leaves is False and not is_static):
+            return None
+        return leave_for(identity, reason, returns=is_static and not leaves)
+
+    def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:  # noqa: ARG002
+        """Process a response that invalidates an identity. Returns whether it was the present
+        one.
+        """
+        if sent != self.identity:
+            return False
+        self._lose(why)
+        return True
+
+    def rebalance_noticed(self, sent: Identity) -> None:
+        """Do nothing: no response of this protocol says so."""
+
+    def is_pending(self, action: Apply) -> bool:
+        """Whether this assignment is still to be taken over."""
+        return self._next is action
+
+    def renewed(self, requested: Identity) -> Identity | None:
+        """Return the identity to send a commit with that was requested under `requested`; None if
+        another member may have owned its partitions meanwhile.
+        """
+        if requested == self.identity:
+            return requested
+        is_same = self.is_member and requested.member_id == self.identity.member_id
+        return self.identity if is_same and requested.generation > self._revoked_epoch else None
+
+    def clear_errors(self) -> None:
+        """Clear errors because the application has subscribed: a fenced member may try again."""
+        self._errors.clear()
+
+    # State for observers.
+
+    @property
+    def failure(self) -> ConsumerError | None:
+        """The error that every poll raises until the application subscribes again."""
+        return self._errors.lasting
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the partitions are assigned to it by its group."""
+        return self.state in {MemberState.RECONCILING, MemberState.STABLE}
+
+    may_commit = is_member
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is a member that has taken over its assignment."""
+        return self.state is MemberState.STABLE and self._target is None
+
+    @property
+    def wish(self) -> str:
+        """Why it wants to join or to have another assignment; empty if it does not."""
+        return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
+
+    # Internals.
+
+    def _want(self, reason: JoinReason, text: str) -> None:
+        self._rejoin = combined(self._rejoin, Rejoin(reason, text))
+
+    def _lose(self, why: str) -> None:
+        self.state = MemberState.UNJOINED
+        self.identity = NO_MEMBER
+        self.report = Report()
+        self._target = self._next = None
+        self._is_lost = True
+        self._want(JoinReason.MEMBERSHIP_LOST, why)
