@@ -41,47 +41,56 @@ def consumer_group_heartbeat(
     durable.
     """
     if not ctx.broker.consumer_groups.is_enabled:
-        return _respond(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
+        return response_for(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     names = request.subscribed_topic_names
     if names is not None and not all(
         ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names
     ):
-        return _respond(HeartbeatResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return response_for(HeartbeatResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     member_id = request.member_id
     if not member_id and not request.member_epoch and ctx.api_version < CLIENT_MAKES_ID_SINCE:
         member_id = short_id(uuid.uuid4().bytes)
-    owned = request.topic_partitions
     result = ctx.broker.consumer_groups.heartbeat(
         request.group_id,
-        HeartbeatRequest(
-            member_id=member_id,
-            epoch=request.member_epoch,
-            instance_id=request.instance_id,
-            rack_id=request.rack_id,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            topic_names=None if names is None else tuple(names),
-            topic_regex=request.subscribed_topic_regex,
-            server_assignor=request.server_assignor,
-            owned=(
-                None
-                if owned is None
-                else frozenset(
-                    (listed.topic_id, partition)
-                    for listed in owned
-                    for partition in listed.partitions
-                )
-            ),
+        core_request(
+            request,
+            member_id,
             client_id=ctx.header.client_id or "",
             client_host=ctx.connection.peer_host,
-            reason=state_reason(request.join_reason, request.reason),
         ),
         lambda name: ctx.sees(Operation.DESCRIBE, ResourceType.TOPIC, name),
     )
-    return result.map(_respond) if isinstance(result, Deferred) else _respond(result)
+    return result.map(response_for) if isinstance(result, Deferred) else response_for(result)
 
 
-def _respond(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+def core_request(
+    request: ConsumerGroupHeartbeatRequest, member_id: str, *, client_id: str, client_host: str
+) -> HeartbeatRequest:
+    """Return what the groups read; `member_id` is the client's, or was created for it."""
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    return HeartbeatRequest(
+        member_id=member_id,
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=None if names is None else tuple(names),
+        topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=None
+        if owned is None
+        else frozenset(
+            (listed.topic_id, partition) for listed in owned for partition in listed.partitions
+        ),
+        client_id=client_id,
+        client_host=client_host,
+        reason=state_reason(request.join_reason, request.reason),
+    )
+
+
+def response_for(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    """Return the response with this result."""
     assignment = None
     if result.assigned is not None:
         assignment = Assignment(

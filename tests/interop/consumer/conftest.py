@@ -20,6 +20,8 @@ BROKERS: dict[str, type[ServerProcess]] = {"kohort": KohortServer, "kafka": Kafk
 OVERRIDES = {
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
     # A Kafka makes 50 of each when the first one asks, which waits for seconds meanwhile.
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
@@ -27,6 +29,7 @@ OVERRIDES = {
 
 ALSO_ON_KAFKA: Final = {
     "test_commits.py",
+    "test_consumer_protocol.py",
     "test_membership.py",
     "test_outages.py",
     "test_reading.py",

@@ -142,11 +142,13 @@ class Members:
             "bootstrap_servers": self.bootstrap,
             "group_id": self.group,
             "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
             "retry_backoff_ms": 20,
-            "partition_assignment_strategy": "cooperative-sticky",
             **settings,
         }
+        if given.get("group_protocol", "classic") == "classic":
+            # In the other protocol the broker decides them.
+            given.setdefault("heartbeat_interval_ms", 100)
+            given.setdefault("partition_assignment_strategy", "cooperative-sticky")
         consumer = Consumer(*topics, **given)
         self._made.append(consumer)
         return consumer

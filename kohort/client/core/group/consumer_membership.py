@@ -86,8 +86,6 @@ class ConsumerMembership:
         self._are_topics_fresh = False
         self._target: PartitionsById | None = None
         """The assignment to take over; None if that is done."""
-        self._resolved: PartitionsById = frozenset()
-        """The part of it whose topics are known by name."""
         self._resolve_ms = 0
         self._is_first = True
         """Whether on_assigned has not been called in this membership."""
@@ -143,15 +141,15 @@ class ConsumerMembership:
 
     def _reconcile(self, target: PartitionsById, now_ms: int) -> MemberAction:
         names = {topic_id: name for name, topic_id in self._topic_ids().items()}
-        self._resolved = frozenset(entry for entry in target if entry[0] in names)
-        assigned = frozenset(TopicPartition(names[entry[0]], entry[1]) for entry in self._resolved)
+        resolved = frozenset(entry for entry in target if entry[0] in names)
+        assigned = frozenset(TopicPartition(names[entry[0]], entry[1]) for entry in resolved)
         owned = self._subscription.assigned
         if assigned != owned or self._is_first:
             self.state = MemberState.RECONCILING
             self._next = Apply(owned - assigned, assigned, assigned - owned)
             return self._next
-        self.report = self.report._replace(owned=self._resolved)
-        if len(self._resolved) == len(target):
+        self.report = self.report._replace(owned=resolved)
+        if len(resolved) == len(target):
             self._target = None
             self._resolve_ms = 0
             self.state = MemberState.STABLE
@@ -192,14 +190,13 @@ class ConsumerMembership:
         self._is_lost = False
 
     def applied(self) -> None:
-        """Record that the assignment has been taken over, which the next heartbeat reports."""
+        """Record that the assignment has been taken over; the next action reports it."""
         if self._next is None:
             return
         if self._next.revoked:
             self._revoked_epoch = self.identity.generation
         self._next = None
         self._is_first = False
-        self.report = self.report._replace(owned=self._resolved)
 
     def answered(self, answer: Answer) -> None:
         """Process what the responses to heartbeats say."""
