@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kohort import Consumer
 from kohort.groups.events import TriggerKind
 from kohort.testing import VirtualKafka, kafka_settings
+from kohort.testing.kit.polling import wait_until
 from kohort.testing.virtual_time import VirtualTimeError
 
 
@@ -135,6 +136,57 @@ async def test_a_held_join_holds_up_the_others(virtual_kafka: VirtualKafka) -> N
             await held.wait()
             assert group.state == "PreparingRebalance"
         await group.wait(state="Stable", members=1)
+
+
+@asynccontextmanager
+async def consuming(kafka: VirtualKafka, name: str) -> AsyncIterator[Consumer]:
+    """A member of the group "billing" in the consumer group protocol, which is polled."""
+    async with Consumer(
+        "orders",
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id="billing",
+        client_id=name,
+        group_protocol="consumer",
+    ) as consumer:
+
+        async def poll() -> None:
+            while True:
+                await consumer.poll(1)
+
+        task = asyncio.create_task(poll())
+        try:
+            yield consumer
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_members_of_the_consumer_group_protocol(virtual_kafka: VirtualKafka) -> None:
+    await virtual_kafka.create_topic("orders", partitions=4)
+    group = virtual_kafka.group("billing")
+    async with consuming(virtual_kafka, "w1") as one, consuming(virtual_kafka, "w2") as two:
+
+        async def share() -> None:
+            await group.wait(state="Stable", members=2)
+            assert await wait_until(
+                lambda: len(one.assignment()) == len(two.assignment()) == 2, 120
+            )
+
+        await share()
+        began_ms = virtual_kafka.now_ms
+        with virtual_kafka.fault("*", client_id="w1", drop=True):
+            await group.wait(state="Stable", members=1)
+        assert 40_000 <= virtual_kafka.now_ms - began_ms < 60_000
+        await share()
+        assert len(await group.expire(client_id="w2")) == 1
+        await share()
+        await group.enforce()
+        await share()
+        assert len(await group.remove(client_id="w1")) == 1
+        await share()
+    kinds = [record.trigger.kind for record in await group.rebalances()]
+    assert kinds.count(TriggerKind.SESSION_EXPIRED) == 2
+    assert {TriggerKind.FORCED_BY_REASON, TriggerKind.REMOVED_BY_ADMIN} <= {*kinds}
 
 
 @kafka_settings({"log.retention.ms": 3_600_000, "log.retention.check.interval.ms": 60_000})

@@ -19,6 +19,11 @@ from kohort.cli.groups.history import why_lines
 from kohort.groups.classic import rebalance
 from kohort.groups.classic.leave import ADMIN_REASON
 from kohort.groups.classic.membership import ClassicMembership
+from kohort.groups.consumer.draft import Draft
+from kohort.groups.consumer.membership import ConsumerMembership
+from kohort.groups.consumer.sessions import SESSION
+from kohort.groups.consumer.write import ConsumerWrite
+from kohort.groups.effects import TimerKey
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.history.model import RebalanceRecord
@@ -175,6 +180,13 @@ class KitGroup:
 
         def step(group: Group, now: Now) -> list[str]:
             chosen = _chosen(group, who)
+            membership = group.membership
+            if isinstance(membership, ConsumerMembership):
+                sessions = membership.data.sessions
+                for member_id in chosen:
+                    sessions[member_id].timer_ms = sessions[member_id].deadline_ms = now.ms
+                group.on_deadlines([TimerKey(SESSION, member_id) for member_id in chosen], now)
+                return chosen
             classic = _classic(group)
             members = [member for member in classic.roster if member.member_id in chosen]
             for member in members:
@@ -204,7 +216,13 @@ class KitGroup:
             if not group.describe().member_count:
                 raise LookupError(f"group {self.name!r} has no members")
             trigger = Trigger(TriggerKind.FORCED_BY_REASON, detail="the test")
-            rebalance.cause(_classic(group).data, trigger, now)
+            membership = group.membership
+            if isinstance(membership, ConsumerMembership):
+                draft = Draft(membership.data)
+                draft.bump(trigger)
+                group.outbox.stage(ConsumerWrite(draft))
+            else:
+                rebalance.cause(_classic(group).data, trigger, now)
 
         await self._step(step)
 
@@ -230,10 +248,10 @@ class KitGroup:
 
 
 def _classic(group: Group) -> ClassicMembership:
-    """Return the membership. Raises ValueError if it is not classic."""
+    """Return the membership. Raises ValueError if there is none."""
     membership = group.membership
     if not isinstance(membership, ClassicMembership):
-        raise ValueError(f"group {group.group_id!r} is not a classic group with members")  # noqa: TRY004 - the user's mistake.
+        raise ValueError(f"group {group.group_id!r} has no members")  # noqa: TRY004 - the user's mistake.
     return membership
 
 
