@@ -9,12 +9,15 @@ time that a frozen dataclass takes.
 
 from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON, StatedReason
 from kohort.groups.records import GroupRecord
 from kohort.protocol.errors import ErrorCode
+
+NO_EPOCHS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class MemberRef(NamedTuple):
@@ -133,6 +136,12 @@ class RebalanceStarted(NamedTuple):
     kind: GroupKind
     pending_transactions: int = 0
     """Producers whose open transactions hold offsets of the group."""
+    epochs: Mapping[str, int] = NO_EPOCHS
+    """Of a consumer group: the epochs of `members`, by member id."""
+    classic_ids: frozenset[str] = frozenset()
+    """Of a consumer group: ids of those that use the classic protocol."""
+    heartbeat_interval_ms: int = 0
+    """Of a consumer group: how often members send heartbeats."""
 
 
 class CommitFenced(NamedTuple):
@@ -231,11 +240,12 @@ class TargetAssigned(NamedTuple):
 
     epoch: int
     """The group epoch that it was computed for."""
-    previous_epoch: int
     assignor: str
     computed_at_ms: int
     """Wall-clock time."""
-    member_count: int
+    assigned_by: str
+    """at_once (by the heartbeat that began the rebalance), heartbeat (by a later one) or interval
+    (by the timer of the assignment interval)."""
 
 
 class MemberReconciled(NamedTuple):
@@ -250,6 +260,8 @@ class MemberReconciled(NamedTuple):
     """Partitions that it has to give up, as topic names and numbers."""
     gained: tuple[tuple[str, int], ...]
     """Partitions that it has got with this step."""
+    is_classic: bool = False
+    """Whether it uses the classic protocol."""
 
 
 class RebalanceEnded(NamedTuple):
@@ -271,6 +283,8 @@ class MemberRemoved(NamedTuple):
     fate: RemovalReason
     text: str | None = None
     """The reason text of a LeaveGroup (KIP-800)."""
+    held: tuple[tuple[str, int], ...] = ()
+    """Of a consumer group: the partitions that it had, as topic names and numbers."""
 
 
 class MemberReplaced(NamedTuple):

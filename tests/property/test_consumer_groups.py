@@ -3,238 +3,44 @@ what they own, with failed appends and restarts from the log: the properties of 
 """
 
 import random
-from collections.abc import Iterable
-from copy import copy
-from dataclasses import dataclass, field
 
 import pytest
 
-from kohort.groups.classic.data import ClassicData
-from kohort.groups.classic.membership import ClassicMembership
-from kohort.groups.config import GroupConfig
-from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.member import MemberState, Partition
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topic
-from kohort.groups.effects import Append, Cancel, Note, Reply, Schedule, TimerKey
-from kohort.groups.encoding import decode, encode_key, encode_value, types_of_kind
-from kohort.groups.events import CauseAdded, RebalanceStarted
-from kohort.groups.group import Group
-from kohort.groups.kinds import GroupKind
-from kohort.groups.requests import LeaveEntry, Now
+from kohort.groups.consumer.requests import HeartbeatRequest
+from kohort.groups.history.model import RebalanceRecord
+from kohort.groups.history.names import MemberFate, RebalanceOutcome
+from kohort.groups.requests import LeaveEntry
 from kohort.groups.steps import at_once
-from kohort.protocol.errors import ErrorCode
+from tests.support.groups.consumer_group import (
+    INTERVAL_MS,
+    REVOCATION_MS,
+    SESSION_MS,
+    Client,
+    ConsumerGroup,
+)
 
 STEPS = 120
-INTERVAL_MS = 1_000
-SESSION_MS = 45_000
-REVOCATION_MS = 10_000
-SETTINGS = ConsumerSettings(
-    session_timeout_ms=SESSION_MS, assignment_interval_ms=INTERVAL_MS, max_size=8
-)
 LEFT = -1
 LEFT_FOR_RESTART = -2
 
 
-@dataclass
-class Topics:
-    """Topics that are created, grow and are deleted."""
-
-    version: int = 0
-    by_name: dict[str, Topic] = field(default_factory=dict)
-    ids: int = 0
-
-    def get(self, name: str) -> Topic | None:
-        return self.by_name.get(name)
-
-    def name_of(self, topic_id: bytes) -> str | None:
-        return next((n for n, topic in self.by_name.items() if topic.topic_id == topic_id), None)
-
-    def names(self) -> Iterable[str]:
-        return list(self.by_name)
-
-    def change(self, name: str, count: int) -> None:
-        self.version += 1
-        before = self.by_name.get(name)
-        if not count:
-            self.by_name.pop(name, None)
-        elif before is None:
-            self.ids += 1
-            self.by_name[name] = Topic(self.ids.to_bytes(16, "big"), count)
-        else:
-            self.by_name[name] = before._replace(partition_count=before.partition_count + count)
-
-
-@dataclass(eq=False)
-class Client:
-    """A member's process. `hands` is what it reads now."""
-
-    member_id: str
-    instance_id: str | None
-    names: tuple[str, ...]
-    epoch: int = 0
-    hands: set[Partition] = field(default_factory=set)
-    assignment: frozenset[Partition] | None = None
-    """What it was answered and has not taken over yet."""
-    is_unsure: bool = True
-    """Whether it has to send everything: it joins, or an answer was lost."""
-    regex: str | None = None
-    has_lied: bool = False
-
-    def request(self, *, states_owned: bool) -> HeartbeatRequest:
-        if self.epoch == 0 or self.is_unsure:
-            return HeartbeatRequest(
-                self.member_id,
-                self.epoch,
-                self.instance_id,
-                rebalance_timeout_ms=REVOCATION_MS,
-                topic_names=self.names,
-                topic_regex=self.regex,
-                owned=frozenset(self.hands),
-            )
-        owned = frozenset(self.hands) if states_owned else None
-        return HeartbeatRequest(self.member_id, self.epoch, self.instance_id, owned=owned)
-
-    def take(self, result: HeartbeatResult) -> None:
-        """Process an answer; what is to be revoked is kept until `revoke`."""
-        if result.error:
-            self.hands.clear()
-            self.assignment = None
-            self.epoch, self.is_unsure = 0, True
-            return
-        self.epoch, self.is_unsure = result.epoch, False
-        if result.assigned is not None:
-            self.assignment = frozenset(result.assigned)
-            if self.hands <= self.assignment:
-                self.revoke()
-
-    def revoke(self) -> None:
-        if self.assignment is not None:
-            self.hands, self.assignment = set(self.assignment), None
-
-
-class World:
-    """One group, its log, and its clients, under virtual time."""
+class World(ConsumerGroup):
+    """A group whose clients and appends do as chance has it."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.chance = random.Random(seed)
-        self.topics = Topics()
         for number in range(3):
             self.topics.change(f"t{number}", self.chance.randint(1, 5))
-        self.now = Now(1_000, 1_000_000)
-        self.log: dict[bytes, bytes | None] = {}
-        self.timers: dict[TimerKey, int] = {}
         self.clients: list[Client] = []
         self.ids = 0
-        self.bumps = 0
-        self.replies: list[object] = []
-        self.group = self.new_group()
-        self.epochs: dict[str, int] = {}
         self.last = (0, 0)
         self.failing_share = 0.05
 
-    def new_group(self) -> Group:
-        def classic(group: Group) -> ClassicMembership:
-            return ClassicMembership(ClassicData(group, new_member_id=lambda prefix: prefix))
-
-        def consumer(group: Group) -> ConsumerMembership:
-            return ConsumerMembership(
-                group,
-                self.topics,
-                lambda _: SETTINGS,
-                MemberAccount(),
-                new_classic=classic,
-                new_member_id=lambda: "new",
-            )
-
-        self.new_membership = consumer
-        restorers = dict.fromkeys(types_of_kind(GroupKind.CONSUMER), consumer)
-        return Group("g", GroupConfig(), restorers)
-
-    @property
-    def data(self) -> ConsumerData | None:
-        membership = self.group.membership
-        return membership.data if isinstance(membership, ConsumerMembership) else None
-
-    # Running the group.
-
-    def run(self) -> None:
-        """Carry out the effects; appends sometimes fail."""
-        while True:
-            append = None
-            for effect in self.group.take_effects():
-                match effect:
-                    case Append():
-                        append = effect
-                    case Schedule(key=key, deadline_ms=deadline_ms):
-                        self.timers[key] = deadline_ms
-                    case Cancel(key=key):
-                        self.timers.pop(key, None)
-                    case Reply(body=body):
-                        self.replies.append(body)
-                    case Note(event=event):
-                        self.bumps += isinstance(event, RebalanceStarted | CauseAdded)
-            if append is None:
-                return
-            if self.chance.random() < self.failing_share:
-                before = self.durable()
-                self.group.on_append_failed(ErrorCode.NOT_ENOUGH_REPLICAS, self.now)
-                assert self.durable() == before
-                continue
-            for record in append.records:
-                self.log[encode_key(record)] = encode_value(record)
-            self.group.on_appended(self.now)
-
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
-        self.replies.clear()
-        membership = self.group.membership
-        if isinstance(membership, ConsumerMembership):
-            result = membership.answer_at_once(request, self.now.ms)
-            if result is not None:
-                self.run()
-                return result
-            at_once(membership.heartbeat(request, "ticket", self.now))
-        elif request.epoch:
-            return HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND)
-        else:
-            new = self.new_membership(self.group)
-            at_once(new.heartbeat(request, "ticket", self.now, begins=self.group))
-        self.run()
-        (answer,) = self.replies
-        assert isinstance(answer, HeartbeatResult)
-        return answer
-
-    def pass_time(self, ms: int) -> None:
-        self.now = Now(self.now.ms + ms, self.now.wall_ms + ms)
-        while due := [key for key, at_ms in self.timers.items() if at_ms <= self.now.ms]:
-            for key in due:
-                del self.timers[key]
-            self.group.on_deadlines(due, self.now)
-            self.run()
-
-    def restart(self) -> None:
-        """Replay the log; everything durable is as before."""
-        before = self.durable()
-        self.group = self.new_group()
-        self.timers.clear()
-        restored = [
-            record for key, value in self.log.items() if (record := decode(key, value)) is not None
-        ]
-        self.group.restore(restored, self.now)
-        self.run()
-        assert self.durable() == before
-
-    def durable(self) -> dict[str, object] | None:
-        """A copy of what the log has; None without members, who may have left no trace."""
-        data = self.data
-        if data is None or not data.members:
-            return None
-        names = (
-            *("epoch", "metadata_hash", "target_epoch", "target_computed_ms", "members"),
-            *("targets", "owners", "instances", "subscribers", "votes", "at_epoch"),
-        )
-        return {name: copy(getattr(data, name)) for name in names}
+    def append_fails(self) -> bool:
+        return self.chance.random() < self.failing_share
 
     # What happens.
 
@@ -372,12 +178,40 @@ class World:
         assert data.owners.keys() == subscribed
 
 
+def check_record(record: RebalanceRecord) -> None:
+    """Each bump has one cause, and the times of members are in order."""
+    assert record.group_type == "consumer"
+    assert record.trigger.kind.value != "downgraded"
+    causes = 1 + len(record.further_causes) + record.further_causes_dropped
+    is_stable = record.outcome is RebalanceOutcome.STABLE
+    if is_stable:
+        assert record.generation == record.previous_generation + causes
+    times = record.timeline
+    assert_ordered(0, times.assigned_ms, times.durable_ms, times.finished_ms)
+    assert (times.assigned_by is None) == (times.assigned_ms is None)
+    for member in record.members:
+        assert member.type == member.mode == "consumer"
+        assert_ordered(0, member.told_ms, member.revoked_ms, member.reached_ms, member.completed_ms)
+        assert_ordered(times.durable_ms or 0, member.reached_ms, times.finished_ms)
+        if is_stable and member.fate in {MemberFate.KEPT, MemberFate.NEW}:
+            assert member.completed_ms is not None
+            assert member.epoch == record.generation
+    assert record.partitions.moved <= record.partitions.gained
+
+
+def assert_ordered(*times: int | None) -> None:
+    known = [time for time in times if time is not None]
+    assert known == sorted(known)
+
+
 def live(seed: int) -> None:
     world = World(seed)
     for _ in range(STEPS):
         world.step()
     world.settle()
     world.check()
+    for record in world.rebalances:
+        check_record(record)
     world.restart()
 
 

@@ -461,11 +461,13 @@ class RebalanceHistory:
             if facts.finished_ms is not None:
                 if now_ms - facts.finished_ms >= SETTLE_MS:
                     self._settle(group_id, fold)
-            elif not is_announced and now_ms - facts.began.ms >= LONG_RUNNING_MS:
+            elif not is_announced and now_ms - facts.began.ms >= _long_ms(facts):
                 if announced >= ANNOUNCED_AT_ONCE:
                     is_more = True
                     continue
                 size = len(facts.joins) + len(facts.gone)
+                if facts.consumers is not None:
+                    size += len(facts.consumers.members)
                 announced += 1 + size // MEMBERS_AS_ONE
                 self._announce(group_id, facts)
         self._look_later(MORE_AFTER_MS if is_more else LOOK_EVERY_MS)
@@ -493,6 +495,15 @@ class RebalanceHistory:
         self._add_entry(
             waiting.group_id, RUNNING, facts.sequence, await run(steps, self._time_slice)
         )
+
+
+def _long_ms(facts: RebalanceFacts) -> int:
+    """Return after how long a rebalance is recorded as running. Members of a consumer group learn
+    of it with their next heartbeat, and get partitions with the one after.
+    """
+    if facts.consumers is None:
+        return LONG_RUNNING_MS
+    return 2 * facts.started.heartbeat_interval_ms + 1_000
 
 
 def _import_making() -> type[RecordMaker]:

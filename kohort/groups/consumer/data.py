@@ -7,7 +7,7 @@ are exclusive: none begins before the previous one is durable.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -240,6 +240,13 @@ class ConsumerData:
     def target(self, member_id: str) -> frozenset[Partition]:
         """Return the target assignment of a member."""
         return self.targets.get(member_id, _NO_PARTITIONS)
+
+    def named(self, partitions: Iterable[Partition]) -> tuple[tuple[str, int], ...]:
+        """Return partitions with the names of their topics, without those of deleted topics."""
+        name_of = self.topics.name_of
+        return tuple(
+            [(name, number) for topic_id, number in partitions if (name := name_of(topic_id))]
+        )
 
     def regex_topics(self, regex: str) -> frozenset[str]:
         """Return what a regular expression has matched; nothing if it is not resolved yet."""

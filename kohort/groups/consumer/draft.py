@@ -25,7 +25,7 @@ from kohort.groups.consumer.records import (
     TargetRecord,
     TargetTombstone,
 )
-from kohort.groups.events import Event, Trigger
+from kohort.groups.events import Event, MemberRemoved, RemovalReason, Trigger
 from kohort.groups.records import DurableRecord
 
 _ABSENT: Final = object()
@@ -139,6 +139,12 @@ class Draft:
             TargetTombstone(group_id, member_id),
             ConsumerMemberTombstone(group_id, member_id),
         )
+
+    def dismiss(self, member: Member, fate: RemovalReason, text: str | None = None) -> None:
+        """Remove a member that has left or was removed, and report it."""
+        self.remove(member.member_id)
+        held = self.data.named((*member.assigned, *member.pending))
+        self.events.append(MemberRemoved(member.ref, fate, text, held))
 
     def bump(self, cause: Trigger) -> None:
         """Let the group epoch grow by one."""

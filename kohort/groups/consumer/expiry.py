@@ -13,7 +13,7 @@ from kohort.groups.consumer.sessions import SESSION
 from kohort.groups.consumer.target import SMALL, is_due, target_steps
 from kohort.groups.consumer.write import ASSIGN_TIMER
 from kohort.groups.effects import Schedule, TimerKey
-from kohort.groups.events import MemberRemoved, RemovalReason, Trigger, TriggerKind
+from kohort.groups.events import RemovalReason, Trigger, TriggerKind
 from kohort.groups.outbox import Answers, Outbox
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
@@ -85,8 +85,7 @@ def _take_due(data: ConsumerData, key: TimerKey, now_ms: int) -> bool:
 def _remove(draft: Draft, member: Member, kind: str) -> Trigger:
     """Remove a member whose timer of this kind has expired; return the cause."""
     cause = _session_expired(draft.data, member) if kind == SESSION else _overdue(member, kind)
-    draft.remove(member.member_id)
-    draft.events.append(MemberRemoved(member.ref, _FATES[cause.kind]))
+    draft.dismiss(member, _FATES[cause.kind])
     return cause
 
 

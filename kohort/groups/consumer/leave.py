@@ -10,7 +10,7 @@ from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, NOTHING, Member, MemberState
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.consumer.validation import fenced, unknown
-from kohort.groups.events import MemberRemoved, RemovalReason, Trigger, TriggerKind
+from kohort.groups.events import RemovalReason, Trigger, TriggerKind
 from kohort.groups.requests import LeaveEntry, LeaveResult
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode
@@ -47,8 +47,7 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
             )
         )
     else:
-        draft.remove(member_id)
-        draft.events.append(MemberRemoved(member.ref, RemovalReason.LEFT))
+        draft.dismiss(member, RemovalReason.LEFT)
         cause = Trigger(
             TriggerKind.MEMBER_LEFT, member.ref, reason=request.reason, removed=(member_id,)
         )
@@ -77,8 +76,7 @@ def leave_steps(draft: Draft, entries: Sequence[LeaveEntry]) -> Steps[LeaveResul
         fate = RemovalReason.REMOVED_BY_ADMIN if by_admin else RemovalReason.LEFT
         causes.append(Trigger(kind, member.ref, detail=entry.reason or ""))
         removed.append(member)
-        draft.remove(member.member_id)
-        draft.events.append(MemberRemoved(member.ref, fate, entry.reason))
+        draft.dismiss(member, fate, entry.reason)
         errors.append(NO_ERROR)
     if removed:
         ids = tuple([member.member_id for member in removed])

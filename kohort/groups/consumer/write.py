@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from kohort.groups.effects import Cancel, Schedule, TimerKey
 from kohort.groups.events import (
     CauseAdded,
     MemberReconciled,
-    MemberRef,
     RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
@@ -79,31 +78,28 @@ def apply(draft: Draft, now: Now) -> None:
     outbox = data.outbox
     state = data.state
     was_assigned = data.epoch == data.target_epoch
-    previous_target = data.target_epoch
-    members = _members_before(draft) if draft.causes and was_assigned else ()
+    started = _started(draft, state) if draft.causes and was_assigned else None
     before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
     draft.apply()
     for event in draft.events:
         outbox.note(event)
     for number, cause in enumerate(draft.causes):
-        if number or not was_assigned:
-            outbox.note(CauseAdded(cause))
-        else:
-            outbox.note(
-                RebalanceStarted(cause, state, previous_target, members, GroupKind.CONSUMER)
-            )
+        outbox.note(CauseAdded(cause) if number or started is None else started)
     if draft.is_target_computed:
+        by_heartbeat = "heartbeat" if draft.heartbeat_of is not None else "interval"
         outbox.note(
             TargetAssigned(
                 data.target_epoch,
-                previous_target,
                 preferred_assignor(draft, data.votes),
                 draft.target_computed_ms,
-                len(data.members),
+                by_heartbeat if started is None else "at_once",
             )
         )
+    # A static member that returns has the partitions of its previous process, and gains none.
+    gone = [old for old in before.values() if old and old.member_id not in data.members]
+    taken_over = {partition for old in gone for partition in old.assigned}
     for member_id, old in before.items():
-        _follow_member(data, old, data.members.get(member_id), now)
+        _follow_member(data, old, data.members.get(member_id), taken_over, now)
     if draft.heartbeat_of is not None:
         sessions.restart(data, data.members[draft.heartbeat_of], now.ms)
     if draft.classic_joined is not None:
@@ -111,19 +107,32 @@ def apply(draft: Draft, now: Now) -> None:
     _follow_state(data, state, draft, now)
 
 
-def _members_before(draft: Draft) -> tuple[MemberRef, ...]:
-    """Return the members without those that a draft adds or removes."""
+def _started(draft: Draft, state: str) -> RebalanceStarted:
+    """Return that a rebalance begins. Its members are those that the draft neither adds nor
+    removes.
+    """
+    data = draft.data
     changed = draft.changed_members()
-    return tuple(
-        [
-            member.ref
-            for member_id, member in draft.data.members.items()
-            if changed.get(member_id, member) is not None
-        ]
+    members = [m for m in data.members.values() if changed.get(m.member_id, m) is not None]
+    return RebalanceStarted(
+        draft.causes[0],
+        state,
+        data.target_epoch,
+        tuple([member.ref for member in members]),
+        GroupKind.CONSUMER,
+        epochs={member.member_id: member.epoch for member in members},
+        classic_ids=frozenset([m.member_id for m in members if m.classic is not None]),
+        heartbeat_interval_ms=data.settings.heartbeat_interval_ms,
     )
 
 
-def _follow_member(data: ConsumerData, old: Member | None, new: Member | None, now: Now) -> None:
+def _follow_member(
+    data: ConsumerData,
+    old: Member | None,
+    new: Member | None,
+    taken_over: Collection[Partition],
+    now: Now,
+) -> None:
     """Report what has become of a member, and set its timers."""
     if new is None:
         assert old is not None
@@ -133,22 +142,18 @@ def _follow_member(data: ConsumerData, old: Member | None, new: Member | None, n
     if new.member_id not in data.sessions:
         sessions.restart(data, new, now.ms)
     if old is None or old.current_record("") != new.current_record(""):
+        had = taken_over if old is None else old.assigned
         data.outbox.note(
             MemberReconciled(
                 new.ref,
                 new.epoch,
                 new.state.name,
                 len(new.assigned),
-                _named(data, new.pending),
-                _named(data, [p for p in new.assigned if old is None or p not in old.assigned]),
+                data.named(new.pending),
+                data.named([partition for partition in new.assigned if partition not in had]),
+                new.classic is not None,
             )
         )
-
-
-def _named(data: ConsumerData, partitions: Iterable[Partition]) -> tuple[tuple[str, int], ...]:
-    """Return partitions with the names of their topics; those of deleted topics are left out."""
-    name_of = data.topics.name_of
-    return tuple([(name, number) for topic_id, number in partitions if (name := name_of(topic_id))])
 
 
 def _follow_state(data: ConsumerData, previous: str, draft: Draft, now: Now) -> None:

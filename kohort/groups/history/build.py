@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from kohort.groups.events import MemberRef
 from kohort.groups.history import consumer_waits
 from kohort.groups.history.awaited_members import leader_change, waited_for
-from kohort.groups.history.consumers import CONSUMER_MODE, ConsumerFacts
+from kohort.groups.history.consumers import CONSUMER_MODE, ConsumerFacts, Progress
 from kohort.groups.history.facts import Cause, Departure, RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
 from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
@@ -28,6 +28,7 @@ from kohort.groups.history.model import (
 from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
 from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
+from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import CONSUMER
 from kohort.groups.states import EMPTY
 from kohort.groups.steps import FEW, SOME, Steps
@@ -309,8 +310,15 @@ class _Builder:
     def _measure_consumer(self, row: _Row, consumers: ConsumerFacts) -> None:
         """Measure how long the partitions that a consumer gained had no owner."""
         row.mode = CONSUMER_MODE
-        removed_ms = min([gone.at_ms for gone in self.facts.gone.values()], default=None)
-        row.stopped_ms = consumers.stopped_ms(row.member.member_id, removed_ms)
+        progress = consumers.members.get(row.member.member_id)
+        row.stopped_ms = 0
+        if progress is not None:
+            is_over = self.facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY}
+            row.stopped_ms = progress.stopped_ms
+            row.stopped_open = not is_over and not consumers.unowned.keys().isdisjoint(
+                progress.taken
+            )
+        self._open_count += row.stopped_open
         if row.stopped_ms:
             self._stopped_count += 1
             self._stopped_total_ms += row.stopped_ms
@@ -397,8 +405,8 @@ class _Builder:
         if facts.consumers is not None:
             progress = facts.consumers.members.get(member_id)
             told_ms = None if progress is None else progress.told_ms
-            answered_ms = None if progress is None else progress.completed_ms
             partitions = consumer_waits.partitions(progress)
+            stated |= self._consumer_fields(member_id, progress)
         is_answered = join is not None and facts.join_phase is not None and self._is_in(row)
         return MemberTimeline(
             member_id=cut_id(member_id),
@@ -422,6 +430,24 @@ class _Builder:
             partitions=partitions,
             **stated,
         )
+
+    def _consumer_fields(self, member_id: str, progress: Progress | None) -> dict[str, Any]:
+        """Return the fields that only members of consumer groups have."""
+        started = self.facts.started
+        before = started.epochs.get(member_id)
+        is_classic = member_id in started.classic_ids
+        if progress is None:
+            return {"type": _type(is_classic), "epoch_before": before, "epoch": before}
+        if progress.is_classic is not None:
+            is_classic = progress.is_classic
+        return {
+            "type": _type(is_classic),
+            "epoch_before": before,
+            "epoch": before if progress.epoch is None else progress.epoch,
+            "revoked_ms": self._after(progress.revoked_ms),
+            "reached_ms": self._after(progress.reached_ms),
+            "completed_ms": self._after(progress.completed_ms),
+        }
 
     def _is_in(self, row: _Row) -> bool:
         """Whether it was a member when the join phase ended."""
@@ -453,6 +479,7 @@ class _Builder:
             initial=started.previous_state == EMPTY,
             follows=self._follows,
             superseded_by=facts.superseded_by,
+            group_type=started.kind.value,
             protocol_type=facts.protocol_type,
             started_at_ms=facts.began.wall_ms,
             trigger=trigger_record(Cause(started.trigger, facts.began)),
@@ -496,13 +523,21 @@ class _Builder:
         join_phase = facts.join_phase
         durable_ms = facts.finished_ms if facts.outcome is RebalanceOutcome.STABLE else None
         if facts.consumers is not None:
-            durable_ms = facts.consumers.assigned_ms
+            durable_ms = facts.consumers.durable_ms
+        consumers = facts.consumers
         return Timeline(
             extensions_ms=tuple(at_ms - facts.began.ms for at_ms in facts.extensions_ms),
             stalled_ms=tuple(at_ms - facts.began.ms for at_ms in facts.stalled_ms),
             join_phase_ms=None if join_phase is None else self._after(facts.join_phase_ms),
             join_phase_end=None if join_phase is None else join_phase.end.value,
             leader_synced_ms=self._after(facts.leader_synced_ms),
+            assigned_ms=None if consumers is None else self._after(consumers.assigned_ms),
+            assigned_by=None if consumers is None else consumers.assigned_by,
             durable_ms=self._after(durable_ms),
             finished_ms=self._after(facts.finished_ms),
         )
+
+
+def _type(is_classic: bool) -> str:  # noqa: FBT001 - its only argument.
+    kind = GroupKind.CLASSIC if is_classic else GroupKind.CONSUMER
+    return str(kind.value)

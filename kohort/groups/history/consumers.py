@@ -1,10 +1,10 @@
-"""Rebalances of consumer groups: what became of each member after a target was computed, and the
-part of the record that follows from it.
+"""Rebalances of consumer groups: what became of each member after a target was computed.
 
 Nobody stops as a whole, and there is no barrier: each member learns of the target with its next
 heartbeat, gives up what is taken from it, and gets the rest when it is free.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ CONSUMER_MODE: Final = "consumer"
 
 _STABLE: Final = "STABLE"
 
-_Partition = tuple[str, int]
+Partition = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -23,15 +23,26 @@ class Progress:
     """One member. Times are monotonic milliseconds; None for what has not happened."""
 
     member: MemberRef
+    is_classic: bool | None = None
+    """None if it took no step before it was removed."""
+    epoch: int | None = None
     told_ms: int | None = None
     """When it learned of the target: what to give up or, if nothing, the new epoch."""
     revoked_ms: int | None = None
     """When it no longer owned what was taken from it."""
+    reached_ms: int | None = None
+    """When it had the new epoch."""
     completed_ms: int | None = None
     """When it had its whole target."""
-    revoking: tuple[_Partition, ...] = ()
-    gained: dict[_Partition, int] = field(default_factory=dict)
-    """When it got each partition."""
+    pending: tuple[Partition, ...] = ()
+    """What it still has to give up."""
+    taken: dict[Partition, None] = field(default_factory=dict)
+    """What was taken from it, given up or not."""
+    gained: list[Partition] = field(default_factory=list)
+    freed_ms: int | None = None
+    """When the last of the partitions that it gained from others lost its owner."""
+    stopped_ms: int = 0
+    """The longest time that one of these had no owner."""
     assigned_count: int = 0
 
 
@@ -40,15 +51,23 @@ class ConsumerFacts:
     """The facts that only rebalances of consumer groups have."""
 
     assigned_ms: int | None = None
-    """When the target was durable."""
+    """When the target was computed."""
+    assigned_by: str | None = None
+    durable_ms: int | None = None
+    """When the target was stored."""
     assignor: str | None = None
     epoch: int | None = None
     members: dict[str, Progress] = field(default_factory=dict)
-    given_up: dict[_Partition, int] = field(default_factory=dict)
-    """When each partition lost its owner."""
+    unowned: dict[Partition, int] = field(default_factory=dict)
+    """Partitions that have lost their owner, and since when."""
+    moved_count: int = 0
+    """Partitions that have another owner than before."""
 
-    def assign(self, event: TargetAssigned, now_ms: int) -> None:
-        self.assigned_ms = now_ms
+    def assign(self, event: TargetAssigned, now_ms: int, elapsed_ms: int) -> None:
+        """Note that a target is stored, which was computed `elapsed_ms` ago."""
+        self.assigned_ms = now_ms - elapsed_ms
+        self.assigned_by = event.assigned_by
+        self.durable_ms = now_ms
         self.assignor = event.assignor
         self.epoch = event.epoch
 
@@ -58,43 +77,68 @@ class ConsumerFacts:
         member = self.members.get(member_id)
         if member is None:
             member = self.members[member_id] = Progress(event.member)
+        member.is_classic = event.is_classic
+        member.epoch = event.epoch
+        member.assigned_count = event.assigned_count
         is_at_target = self.epoch is not None and event.epoch >= self.epoch
         if member.told_ms is None and (event.revoking or is_at_target):
             member.told_ms = now_ms
-        if event.revoking:
-            member.revoking = event.revoking
-        elif member.revoking and member.revoked_ms is None:
+        self.release(set(member.pending).difference(event.revoking), now_ms)
+        if member.pending and not event.revoking:
             member.revoked_ms = now_ms
-            self.given_up.update(dict.fromkeys(member.revoking, now_ms))
-        member.assigned_count = event.assigned_count
-        member.gained.update(dict.fromkeys(event.gained, now_ms))
+        member.pending = event.revoking
+        member.taken.update(dict.fromkeys(event.revoking))
+        for partition in event.gained:
+            member.gained.append(partition)
+            since_ms = self.unowned.pop(partition, None)
+            if since_ms is not None:
+                self.moved_count += 1
+                member.freed_ms = max(member.freed_ms or since_ms, since_ms)
+                member.stopped_ms = max(member.stopped_ms, now_ms - since_ms)
+        if is_at_target and member.reached_ms is None:
+            member.reached_ms = now_ms
         if is_at_target and event.state == _STABLE:
             member.completed_ms = now_ms
 
-    def stopped_ms(self, member_id: str, removed_ms: int | None) -> int:
-        """Return the longest time that a partition which the member gained had no owner.
+    def release(self, partitions: Iterable[Partition], now_ms: int) -> None:
+        """Note that partitions have lost their owner."""
+        for partition in partitions:
+            self.unowned[partition] = now_ms
 
-        Args:
-            member_id: the member.
-            removed_ms: when the first member was removed, whose partitions nobody gave up.
+    def remove(self, member: MemberRef, held: Collection[Partition], now_ms: int) -> None:
+        """Note that a member is none any more, and that what it had is free."""
+        progress = self.members.setdefault(member.member_id, Progress(member))
+        progress.taken.update(dict.fromkeys(held))
+        self.release((*progress.pending, *held), now_ms)
+        progress.pending, progress.assigned_count = (), 0
+
+    def next(self, now_ms: int) -> "ConsumerFacts":
+        """Return the facts with which a rebalance begins that supersedes this one: partitions
+        without an owner, and members that have been told what to give up and have not.
         """
-        member = self.members.get(member_id)
-        if member is None:
-            return 0
-        stops = [
-            at_ms - since_ms
-            for partition, at_ms in member.gained.items()
-            if (since_ms := self.given_up.get(partition, removed_ms)) is not None
-        ]
-        return max(stops, default=0)
+        return ConsumerFacts(
+            members={
+                member_id: Progress(
+                    member.member,
+                    member.is_classic,
+                    member.epoch,
+                    told_ms=now_ms,
+                    pending=member.pending,
+                    taken=dict.fromkeys(member.pending),
+                )
+                for member_id, member in self.members.items()
+                if member.pending
+            },
+            unowned=self.unowned.copy(),
+        )
 
     def copy(self) -> "ConsumerFacts":
         """Copy the present facts, for a reader that takes several steps."""
         return replace(
             self,
             members={
-                member_id: replace(member, gained=member.gained.copy())
+                member_id: replace(member, taken=member.taken.copy(), gained=member.gained.copy())
                 for member_id, member in self.members.items()
             },
-            given_up=self.given_up.copy(),
+            unowned=self.unowned.copy(),
         )

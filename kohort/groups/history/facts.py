@@ -15,7 +15,7 @@ from kohort.groups.events import (
     RebalanceStarted,
     Trigger,
 )
-from kohort.groups.history.consumers import ConsumerFacts
+from kohort.groups.history.consumers import ConsumerFacts, Partition
 from kohort.groups.history.limits import (
     CAUSES_LISTED,
     EXTENSIONS_LISTED,
@@ -58,6 +58,8 @@ class Departure(NamedTuple):
     at_ms: int
     text: str | None = None
     replaced_by: str | None = None
+    held: tuple[Partition, ...] = ()
+    """The partitions that it had, in a consumer group."""
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +134,9 @@ class RebalanceFacts:
 
     @property
     def is_collecting(self) -> bool:
-        """Whether the join phase is in progress."""
+        """Whether the join phase is in progress or, in a consumer group, no target is assigned."""
+        if self.consumers is not None:
+            return self.consumers.epoch is None and self.outcome is None
         return self.join_phase is None and self.outcome is None
 
     def add_cause(self, trigger: Trigger, now: Now) -> None:
@@ -149,12 +153,16 @@ class RebalanceFacts:
     def add_departure(self, departure: Departure) -> None:
         """Add the departure of a member."""
         member_id = departure.member.member_id
+        if self.consumers is not None:
+            self.consumers.remove(departure.member, departure.held, departure.at_ms)
         if len(self.gone) < GONE_KEPT:
             self.gone[member_id] = departure
         else:
             self.gone_dropped += 1
             self.joins.pop(member_id, None)
             self.told.pop(member_id, None)
+            if self.consumers is not None:
+                del self.consumers.members[member_id]
         if self.is_collecting:
             self.awaited.came(departure.at_ms, member_id)
 

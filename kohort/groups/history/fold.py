@@ -147,13 +147,14 @@ class GroupFold:
 
     def _on_started(self, event: RebalanceStarted, now: Now) -> None:
         self.sequence += 1
-        follows = None
+        follows = consumers = None
         if self.open is not None:
             if self.open.outcome is None:
                 self.open.end(RebalanceOutcome.SUPERSEDED, now.ms)
             if self.open.outcome in {RebalanceOutcome.SUPERSEDED, RebalanceOutcome.STORE_FAILED}:
                 follows = self.open.sequence
                 self.open.superseded_by = self.sequence
+                consumers = self.open.consumers
             self._close()
         holdings = Holdings(self._assignments, self._renamed) if self._is_known else None
         if event.previous_state == EMPTY:
@@ -170,7 +171,7 @@ class GroupFold:
         )
         facts.protocol_type = self.protocol_type
         if event.kind is GroupKind.CONSUMER:
-            facts.consumers = ConsumerFacts()
+            facts.consumers = ConsumerFacts() if consumers is None else consumers.next(now.ms)
             facts.protocol_type = self.protocol_type = CONSUMER
         facts.fenced_commits, self._fenced_commits = self._fenced_commits, 0
         self._last_rebalance = self.sequence
@@ -309,7 +310,8 @@ class GroupFold:
         facts = self.open
         if facts is not None and facts.consumers is not None:
             facts.generation = event.epoch
-            facts.consumers.assign(event, now.ms)
+            elapsed_ms = min(max(now.wall_ms - event.computed_at_ms, 0), now.ms - facts.began.ms)
+            facts.consumers.assign(event, now.ms, elapsed_ms)
 
     def _on_reconciled(self, event: MemberReconciled, now: Now) -> None:
         facts = self.open
@@ -319,7 +321,8 @@ class GroupFold:
     # Departures.
 
     def _on_removed(self, event: MemberRemoved, now: Now) -> None:
-        departure = Departure(event.member, _FATES[event.fate], now.ms, event.text)
+        fate = _FATES[event.fate]
+        departure = Departure(event.member, fate, now.ms, event.text, held=event.held)
         facts = self.open
         if facts is not None and facts.outcome is None:
             facts.add_departure(departure)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.names import SCHEMA, LeaderChange, MemberFate, RebalanceOutcome
+from kohort.groups.kinds import GroupKind
 
 __all__ = [
     "SCHEMA",
@@ -96,10 +97,16 @@ class Timeline:
     join_phase_end: str | None = None
     """all_joined, timeout or initial_delay."""
     leader_synced_ms: int | None = None
+    assigned_ms: int | None = None
+    """Of a consumer group: when the target was computed."""
+    assigned_by: str | None = None
+    """at_once, interval or heartbeat: see `events.TargetAssigned`."""
     durable_ms: int | None = None
-    """Time at which the leader's assignment was stored, and so sent to the waiting members."""
+    """Time at which the leader's assignment was stored, and so sent to the waiting members; of a
+    consumer group, at which the target was."""
     finished_ms: int | None = None
-    """Time at which the group was Stable or Empty, or the next rebalance began."""
+    """Time at which the group was Stable or Empty, or the next rebalance began. A consumer group is
+    Stable when all members have their whole target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +116,8 @@ class WaitedFor:
     """
 
     phase: str | None = None
-    """join, initial_delay, sync, or store for the disk; of a consumer group assign, revoke or tell;
-    None if nothing was waited for.
+    """join, initial_delay, sync, or store for the disk; of a consumer group assign, store, revoke,
+    tell or give; None if nothing was waited for.
     """
     member_ids: tuple[str, ...] = ()
     """Cut."""
@@ -167,15 +174,28 @@ class MemberTimeline:
     instance_id: str | None = None
     client_id: str = ""
     host: str = ""
+    type: str = GroupKind.CLASSIC.value
+    """The protocol that it uses: classic or consumer."""
     role: str | None = None
     """leader or follower of the new generation; None for members outside it."""
     told_ms: int | None = None
     """Time of the first answer REBALANCE_IN_PROGRESS; from then to its join the member revokes and
-    commits."""
+    commits. In a consumer group: time of the first answer with fewer partitions or, if none are
+    taken, with the new epoch; 0 if a rebalance before has asked it for partitions that it keeps."""
     join_received_ms: int | None = None
     join_answered_ms: int | None = None
     sync_received_ms: int | None = None
     sync_answered_ms: int | None = None
+    epoch_before: int | None = None
+    """Its epoch in a consumer group; None for a new member. -2: it has left for a restart."""
+    epoch: int | None = None
+    """Its epoch at the end of the rebalance."""
+    revoked_ms: int | None = None
+    """Time at which it no longer owned what was taken from it."""
+    reached_ms: int | None = None
+    """Time at which it was told the new epoch."""
+    completed_ms: int | None = None
+    """Time at which it got the last partition of its target."""
     fate: MemberFate = MemberFate.KEPT
     fate_ms: int | None = None
     """Time at which it ceased to be a member."""
@@ -204,7 +224,9 @@ class MemberTimeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceRecord:
-    """One transition to PreparingRebalance, and its outcome."""
+    """One transition to PreparingRebalance, and its outcome. In a consumer group: one new target
+    assignment, from the first change after the previous one.
+    """
 
     group: str
     sequence: int
@@ -219,6 +241,8 @@ class RebalanceRecord:
     """Sequence of the rebalance that this one supersedes, or whose given-up partitions it
     assigns."""
     superseded_by: int | None = None
+    group_type: str = GroupKind.CLASSIC.value
+    """classic or consumer, after the rebalance."""
     protocol_type: str | None = None
     started_at_ms: int
     trigger: TriggerRecord

@@ -248,6 +248,28 @@ async def test_a_rebalance_that_takes_long_is_written_down_as_running_once(
 
 
 @virtual
+async def test_a_consumer_group_takes_long_after_two_heartbeat_intervals(
+    clock: VirtualClock,
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    started = RebalanceStarted(
+        Trigger(TriggerKind.MEMBER_LEFT),
+        "Stable",
+        1,
+        members(2),
+        GroupKind.CONSUMER,
+        heartbeat_interval_ms=5_000,
+    )
+    history.observe("g", started, Now(clock.monotonic_ms(), 0))
+    await asyncio.sleep(10.5)
+    assert log.entries == []
+    await asyncio.sleep(3)
+    assert [entry.kind for entry in log.entries] == [RUNNING]
+    await history.close()
+
+
+@virtual
 async def test_the_history_goes_on_after_an_unforeseen_error(
     clock: VirtualClock,
 ) -> None:

@@ -1,0 +1,201 @@
+"""The record of a consumer group's rebalance: its times are those of heartbeats and appends."""
+
+from kohort.groups.consumer.membership import ConsumerMembership
+from kohort.groups.consumer.requests import HeartbeatRequest
+from kohort.groups.history.model import MemberTimeline, RebalanceRecord
+from kohort.groups.history.names import MemberFate, RebalanceOutcome
+from kohort.groups.requests import JoinRequest
+from kohort.groups.steps import at_once
+from tests.support.groups.chronicle import owning
+from tests.support.groups.consumer_group import (
+    INTERVAL_MS,
+    REVOCATION_MS,
+    Client,
+    ConsumerGroup,
+)
+
+
+def group_of(*names: str, partitions: int = 4) -> tuple[ConsumerGroup, list[Client]]:
+    """A Stable group of these members, which all read one topic."""
+    world = ConsumerGroup()
+    world.topics.change("t", partitions)
+    clients = [Client(name, None, ("t",)) for name in names]
+    for client in clients:
+        beat(world, client)
+        world.pass_time(INTERVAL_MS)
+    for client in clients * 3:
+        beat(world, client)
+    assert world.data is not None
+    assert world.data.state == "Stable"
+    world.rebalances.clear()
+    return world, clients
+
+
+def beat(world: ConsumerGroup, client: Client) -> None:
+    """Revoke what is to be revoked, and send a heartbeat."""
+    client.revoke()
+    client.take(world.heartbeat(client.request(states_owned=True)))
+
+
+def member_of(record: RebalanceRecord, client: Client) -> MemberTimeline:
+    return next(member for member in record.members if member.member_id == client.member_id)
+
+
+def test_a_member_that_joins_gets_partitions_when_another_has_given_them_up() -> None:
+    world, (first,) = group_of("a")
+    second = Client("b", None, ("t",))
+    world.pass_time(100)
+    beat(world, second)
+    world.pass_time(3_000)
+    beat(world, first)
+    world.pass_time(500)
+    beat(world, first)
+    world.pass_time(1_500)
+    beat(world, second)
+
+    (record,) = world.rebalances
+    assert (record.group_type, record.outcome) == ("consumer", RebalanceOutcome.STABLE)
+    assert (record.previous_state, record.previous_generation, record.generation) == (
+        "Stable",
+        2,
+        3,
+    )
+    times = record.timeline
+    assert (times.assigned_ms, times.assigned_by, times.durable_ms) == (0, "at_once", 0)
+    assert (times.finished_ms, times.join_phase_ms, times.leader_synced_ms) == (5_000, None, None)
+    loser, winner = member_of(record, first), member_of(record, second)
+    assert (loser.type, loser.mode, loser.role) == ("consumer", "consumer", None)
+    assert (loser.epoch_before, loser.epoch) == (2, 3)
+    assert (loser.told_ms, loser.revoked_ms, loser.reached_ms) == (3_000, 3_500, 3_500)
+    assert (loser.completed_ms, loser.stopped_ms) == (3_500, 0)
+    assert (winner.fate, winner.epoch_before, winner.epoch) == (MemberFate.NEW, None, 3)
+    assert (winner.told_ms, winner.revoked_ms, winner.reached_ms) == (0, None, 0)
+    assert (winner.completed_ms, winner.stopped_ms) == (5_000, 1_500)
+    assert (loser.partitions.kept, loser.partitions.given_up) == (2, winner.partitions.gained)
+    assert (record.partitions.kept, record.partitions.moved) == (2, 2)
+    assert record.stopped.longest_ms == 1_500
+    assert (record.waited_for.phase, record.waited_for.member_ids) == ("tell", ("a",))
+    assert record.waited_for.ms == 3_000
+
+
+def test_a_free_partition_that_nobody_comes_for_is_waited_for() -> None:
+    world, (first,) = group_of("a")
+    second = Client("b", None, ("t",))
+    beat(world, second)
+    beat(world, first)
+    beat(world, first)
+    world.pass_time(4_000)
+    beat(world, second)
+
+    (record,) = world.rebalances
+    assert (record.waited_for.phase, record.waited_for.member_ids) == ("give", ("b",))
+    assert record.waited_for.ms == 4_000
+
+
+def test_within_the_interval_causes_are_collected_until_a_heartbeat_assigns() -> None:
+    world, (first,) = group_of("a")
+    for name in ("b", "c"):
+        beat(world, Client(name, None, ("t",)))
+    world.pass_time(INTERVAL_MS - 1)
+    world.timers.clear()  # The timer is late.
+    world.pass_time(INTERVAL_MS)
+    world.store_ms = 70
+    beat(world, first)
+
+    assert world.fold.open is not None
+    (superseded,) = world.rebalances
+    assert superseded.outcome is RebalanceOutcome.SUPERSEDED
+    record = world.record_of(world.fold.open)
+    assert [cause.member_id for cause in (record.trigger, *record.further_causes)] == ["c"]
+    times = record.timeline
+    assert (times.assigned_by, times.assigned_ms) == ("heartbeat", 2 * INTERVAL_MS - 1)
+    assert times.durable_ms == 2 * INTERVAL_MS - 1 + 70
+
+
+def test_the_timer_assigns_if_no_heartbeat_comes() -> None:
+    world, _ = group_of("a")
+    for name in ("b", "c", "d"):
+        beat(world, Client(name, None, ("t",)))
+    world.pass_time(INTERVAL_MS)
+
+    assert world.fold.open is not None
+    record = world.record_of(world.fold.open)
+    assert [cause.member_id for cause in (record.trigger, *record.further_causes)] == ["c", "d"]
+    times = record.timeline
+    assert (times.assigned_by, times.assigned_ms) == ("interval", INTERVAL_MS)
+    assert (record.previous_state, record.follows) == ("Reconciling", 2)
+
+
+def test_the_partitions_of_a_member_that_left_stand_still_until_they_are_given() -> None:
+    world, (first, second) = group_of("a", "b")
+    world.pass_time(INTERVAL_MS)
+    world.heartbeat(HeartbeatRequest(second.member_id, -1))
+    world.pass_time(2_500)
+    beat(world, first)
+
+    (record,) = world.rebalances
+    left, heir = member_of(record, second), member_of(record, first)
+    assert (left.fate, left.fate_ms, left.type) == (MemberFate.LEFT, 0, "consumer")
+    assert (left.told_ms, left.partitions.given_up) == (None, heir.partitions.gained)
+    assert (heir.stopped_ms, heir.partitions.kept) == (2_500, 2)
+    assert (record.partitions.moved, record.partitions.given_up) == (2, 2)
+
+
+def test_a_member_that_keeps_what_it_was_asked_for_is_waited_for_again() -> None:
+    world, (first,) = group_of("a")
+    beat(world, Client("b", None, ("t",)))
+    world.pass_time(INTERVAL_MS)
+    first.take(world.heartbeat(first.request(states_owned=True)))
+    world.pass_time(400)
+    beat(world, Client("c", None, ("t",)))
+    world.pass_time(600)
+
+    assert world.fold.open is not None
+    record = world.record_of(world.fold.open)
+    assert member_of(record, first).told_ms == 0
+    assert (record.waited_for.phase, record.waited_for.member_ids) == ("revoke", ("a",))
+    world.pass_time(REVOCATION_MS)
+    last = world.rebalances[-1]
+    assert last.outcome is RebalanceOutcome.SUPERSEDED
+    assert member_of(last, first).fate is MemberFate.REBALANCE_TIMEOUT
+    assert world.fold.open is not None
+    after = world.record_of(world.fold.open)
+    assert after.trigger.kind.value == "rebalance_expired"
+    assert member_of(after, first).partitions.given_up_count == 4
+
+
+def test_a_static_member_that_returns_keeps_its_partitions() -> None:
+    world, (first,) = group_of("a")
+    static = Client("s1", "s", ("t",))
+    for client in (static, first, first, static):
+        beat(world, client)
+    world.pass_time(INTERVAL_MS)
+    world.rebalances.clear()
+    world.heartbeat(HeartbeatRequest("s1", -2, "s"))
+    beat(world, Client("s2", "s", ("t", "u")))
+    beat(world, first)
+
+    (record,) = world.rebalances
+    returned = next(member for member in record.members if member.member_id == "s2")
+    assert (returned.partitions.gained, returned.partitions.given_up) == ((), ())
+    assert (returned.partitions.kept, record.partitions.moved) == (2, 0)
+    assert (returned.stopped_ms, returned.fate) == (0, MemberFate.KEPT)
+
+
+def test_classic_members_of_a_consumer_group_are_told_apart() -> None:
+    world, (first,) = group_of("a")
+    membership = world.group.membership
+    assert isinstance(membership, ConsumerMembership)
+    (protocol,) = owning()
+    join = JoinRequest("old", None, "client", "host", 45_000, 60_000, "consumer", (protocol,))
+    at_once(membership.join(join, "ticket", world.now))
+    world.run()
+    beat(world, first)
+
+    assert world.fold.open is not None
+    record = world.record_of(world.fold.open)
+    assert record.group_type == "consumer"
+    assert {member.member_id: member.type for member in record.members} == {
+        "a": "consumer",
+        "old": "classic",
+    }
