@@ -5,6 +5,7 @@ stopped longest come first, and those that the record's sentence names; members 
 only counted.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -76,6 +77,11 @@ _LEGEND: Final = {
     "gone": "gone",
 }
 
+_LEGEND_OF_CONSUMERS: Final = _LEGEND | {
+    "joined": "waits for partitions of others",
+    "assigned": "has sent no heartbeat since",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -114,20 +120,31 @@ def draw(
     bar_width = free - name_width
     lines = [*_scale(record, end_ms, name_width, bar_width)]
     for member, name, note in zip(drawn, names, notes, strict=True):
-        bar = _bar(_phases(member, end_ms), end_ms, bar_width, symbols)
+        bar = _bar(_phases(member, record, end_ms), end_ms, bar_width, symbols)
         label = Span(f"{_cut(name, name_width):<{name_width}}  ", _name_style(member))
         lines.append(Line((label, *bar, Span(f"  {note}"))))
     lines += _rest(record, len(drawn))
-    lines.append(_legend(symbols))
+    lines.append(_legend(symbols, of_consumers=_is_of_consumers(record)))
     return lines
 
 
+def _is_of_consumers(record: Json) -> bool:
+    return bool(record.get("group_type") == "consumer")
+
+
 def _slowest_first(record: Json) -> list[Json]:
-    """First the members that caused it or that others waited for, then by time stopped."""
+    """First the members that caused it or that others waited for, then by time stopped; in a
+    consumer group first those without their whole target, then the last to get it.
+    """
+    of_consumers = _is_of_consumers(record)
     named = {record["trigger"]["member_id"], *record["waited_for"]["member_ids"]}
 
-    def weight(member: Json) -> tuple[bool, int]:
-        return member["member_id"] in named, member["stopped_ms"] or 0
+    def weight(member: Json) -> tuple[bool, float]:
+        is_named = member["member_id"] in named
+        if not of_consumers:
+            return is_named, member["stopped_ms"] or 0
+        completed_ms = member["completed_ms"]
+        return is_named, math.inf if completed_ms is None else completed_ms
 
     return sorted(record["members"], key=weight, reverse=True)
 
@@ -139,30 +156,42 @@ def _end_ms(record: Json, members: Sequence[Json], now_ms: int) -> int:
         times.append(now_ms - record["started_at_ms"])
     for member in members:
         times += [member["sync_answered_ms"], member["join_answered_ms"], member["fate_ms"]]
+        times.append(member.get("completed_ms"))
     known: list[int] = [time for time in times if time is not None]
     return max(known)
 
 
-def _phases(member: Json, end_ms: int) -> Iterator[Phase]:
+def _phases(member: Json, record: Json, end_ms: int) -> Iterator[Phase]:
     """A member's phases in order, without those of unknown start."""
     gone_ms = member["fate_ms"]
     last_ms = end_ms if gone_ms is None else min(gone_ms, end_ms)
-    told, joined = member["told_ms"], member["join_received_ms"]
-    answered, synced = member["join_answered_ms"], member["sync_answered_ms"]
+    of_consumers = _is_of_consumers(record)
+    times = _consumer_times(member, record) if of_consumers else _classic_times(member)
     starts = [("absent" if member["fate"] == "new" else "works", 0)]
-    starts += [
-        (name, max(at_ms, 0))
-        for name, at_ms in (("told", told), ("joined", joined), ("assigned", answered))
-        if at_ms is not None
-    ]
-    if synced is not None:
-        starts.append(("works", synced))
+    starts += [(name, max(at_ms, 0)) for name, at_ms in times if at_ms is not None]
     ends = [start_ms for _, start_ms in starts[1:]] + [last_ms]
     for (name, start_ms), phase_end_ms in zip(starts, ends, strict=True):
-        if start_ms <= last_ms and (phase_end_ms > start_ms or name == "assigned"):
+        is_shown = phase_end_ms > start_ms or (name == "assigned" and not of_consumers)
+        if start_ms <= last_ms and is_shown:
             yield Phase(name, start_ms, min(phase_end_ms, last_ms))
     if gone_ms is not None:
         yield Phase("gone", last_ms, last_ms)
+
+
+def _classic_times(member: Json) -> Iterator[tuple[str, int | None]]:
+    yield "told", member["told_ms"]
+    yield "joined", member["join_received_ms"]
+    yield "assigned", member["join_answered_ms"]
+    yield "works", member["sync_answered_ms"]
+
+
+def _consumer_times(member: Json, record: Json) -> Iterator[tuple[str, int | None]]:
+    told_ms, durable_ms = member["told_ms"], record["timeline"]["durable_ms"]
+    if told_ms is None or (durable_ms is not None and durable_ms <= told_ms):
+        yield "assigned", durable_ms
+    yield "told", told_ms
+    yield "joined", member["reached_ms"]
+    yield "works", member["completed_ms"]
 
 
 def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> Iterator[Span]:
@@ -198,6 +227,12 @@ def _note(member: Json) -> str:
     fate = member["fate"]
     if fate not in {"kept", "new"}:
         return str(fate).replace("_", " ")
+    if member["mode"] == "consumer":
+        new = "new, " if fate == "new" else ""
+        completed_ms = member["completed_ms"]
+        if completed_ms is None:
+            return f"{new}not complete yet"
+        return f"{new}complete after {duration(completed_ms)}"
     stopped_ms = member["stopped_ms"]
     if stopped_ms is None:
         return "did not join"
@@ -207,15 +242,18 @@ def _note(member: Json) -> str:
 
 
 def _scale(record: Json, end_ms: int, name_width: int, bar_width: int) -> Iterator[Line]:
-    """Time scale above the bars, with the end of the join phase."""
+    """Time scale above the bars, with the end of the join phase or the broker's assignment."""
     indent = " " * (name_width + 2)
     end = duration(end_ms)
     yield Line.of(f"{indent}0{end:>{bar_width - 1}}", "dim")
-    joins_ms = record["timeline"]["join_phase_ms"]
-    if joins_ms is None:
+    timeline = record["timeline"]
+    name = "durable_ms" if _is_of_consumers(record) else "join_phase_ms"
+    mark_ms = timeline[name]
+    if mark_ms is None:
         return
-    place = min(joins_ms * bar_width // end_ms, bar_width - 1)
-    text = f"joins ended at {duration(joins_ms)}"
+    place = min(mark_ms * bar_width // end_ms, bar_width - 1)
+    what = "assigned" if name == "durable_ms" else "joins ended"
+    text = f"{what} at {duration(mark_ms)}"
     if place + 2 + len(text) <= bar_width:
         mark = f"{' ' * place}| {text}"
     elif len(text) + 1 <= place:
@@ -227,7 +265,9 @@ def _scale(record: Json, end_ms: int, name_width: int, bar_width: int) -> Iterat
 
 def _rest(record: Json, drawn: int) -> Iterator[Line]:
     left = len(record["members"]) - drawn + record["members_dropped"]
-    if left > 0:
+    if left > 0 and _is_of_consumers(record):
+        yield Line.of(f"and {left:,} more")
+    elif left > 0:
         stopped = record["stopped"]
         total = counted(stopped["member_count"], "member")
         yield Line.of(
@@ -236,8 +276,8 @@ def _rest(record: Json, drawn: int) -> Iterator[Line]:
         )
 
 
-def _legend(symbols: Symbols) -> Line:
+def _legend(symbols: Symbols, *, of_consumers: bool) -> Line:
     spans: list[Span] = []
-    for name, meaning in _LEGEND.items():
+    for name, meaning in (_LEGEND_OF_CONSUMERS if of_consumers else _LEGEND).items():
         spans += [Span(getattr(symbols, name), _STYLES[name]), Span(f" {meaning}  ", "dim")]
-    return Line((*spans, Span("* leads", "dim")))
+    return Line((*spans, *(() if of_consumers else (Span("* leads", "dim"),))))

@@ -11,7 +11,6 @@ from typing import Final
 
 from kohort.formats.text import counted, duration, listed, shown, utc_time
 from kohort.groups.events import JoinPhaseEnd, TriggerKind
-from kohort.groups.history.consumers import CONSUMER_MODE
 from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
@@ -23,6 +22,7 @@ from kohort.groups.history.model import (
     TriggerRecord,
 )
 from kohort.groups.history.wording import ClockText, cause_text, member_text
+from kohort.groups.kinds import GroupKind
 
 _CAUSES_SHOWN = 10
 _MEMBERS_SHOWN = 5
@@ -54,6 +54,10 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
             return f"rebalanced in vain {at}, after generation {record.previous_generation},"
 
 
+def _is_of_consumers(record: RebalanceRecord) -> bool:
+    return record.group_type == GroupKind.CONSUMER.value
+
+
 def _generations(record: RebalanceRecord) -> str:
     return f"{record.previous_generation} -> {record.generation}"
 
@@ -76,10 +80,9 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
         up_to = "up to " if stopped.member_count > 1 else ""
         who = counted(stopped.member_count, "member")
         stop = f"for {up_to}{duration(stopped.longest_ms)}"
-        is_consumers = any(member.mode == CONSUMER_MODE for member in record.members)
-        yield (
-            f"partitions of {who} had no owner {stop}" if is_consumers else f"{who} stopped {stop}"
-        )
+        is_consumers = _is_of_consumers(record)
+        verb = "got partitions that had no owner" if is_consumers else "stopped"
+        yield f"{who} {verb} {stop}"
     waited = _waited(record)
     if waited:
         is_running = record.outcome is RebalanceOutcome.RUNNING
@@ -123,6 +126,7 @@ _WAITS: Final = {
     "assign": "for the end of the assignment interval",
     "revoke": "for {members} to give up partitions",
     "tell": "for the next heartbeat of {members}",
+    "give": "for {members} to get partitions that were free",
 }
 
 
@@ -218,6 +222,13 @@ def _phase_lines(record: RebalanceRecord) -> Iterator[str]:
         yield f"the initial delay was extended {times_word}"
     for stalled_ms in times.stalled_ms[:1]:
         yield f"after {duration(stalled_ms)} none of its static members had joined; it waited on"
+    if times.assigned_ms is not None and times.durable_ms is not None:
+        by = _ASSIGNED_BY.get(times.assigned_by or "", "")
+        yield f"the broker assigned after {duration(times.assigned_ms)}{by}"
+        yield f"storing it took {duration(times.durable_ms - times.assigned_ms)}"
+        if record.outcome is RebalanceOutcome.STABLE and times.finished_ms is not None:
+            took = duration(times.finished_ms - times.durable_ms)
+            yield f"the last member had its partitions {took} later"
     if times.join_phase_ms is None:
         return
     end = (times.join_phase_end or "").replace("_", " ")
@@ -230,6 +241,11 @@ def _phase_lines(record: RebalanceRecord) -> Iterator[str]:
     if record.leader_change is not None:
         yield _LEADER_WORDS[record.leader_change].format(shown(record.leader or ""))
 
+
+_ASSIGNED_BY: Final = {
+    "interval": ", at the end of the assignment interval",
+    "heartbeat": ", with the first heartbeat after the assignment interval",
+}
 
 _LEADER_WORDS = {
     LeaderChange.FIRST: "{} leads, as the first to join",
@@ -281,14 +297,21 @@ def _partition_lines(record: RebalanceRecord) -> Iterator[str]:
 def _slowest_lines(record: RebalanceRecord) -> Iterator[str]:
     stopped = [member for member in record.members if member.stopped_ms]
     stopped.sort(key=lambda member: -(member.stopped_ms or 0))
+    is_consumers = _is_of_consumers(record)
     for member in islice(stopped, _MEMBERS_SHOWN):
-        yield _stop_line(member)
+        yield _stop_line(member, is_consumer=is_consumers)
     if record.stopped.open_count:
-        yield f"for {counted(record.stopped.open_count, 'member')} the stop had not ended"
+        who = counted(record.stopped.open_count, "member")
+        if is_consumers:
+            yield f"partitions that {who} gave up had no new owner yet"
+        else:
+            yield f"for {who} the stop had not ended"
 
 
-def _stop_line(member: MemberTimeline) -> str:
+def _stop_line(member: MemberTimeline, *, is_consumer: bool) -> str:
     who = member_text(member.member_id, member.instance_id, member.host)
+    if is_consumer:
+        return f"{who} got partitions that had no owner for {duration(member.stopped_ms or 0)}"
     verb = "waited" if member.fate is MemberFate.NEW else "stopped"
     line = f"{who} {verb} {duration(member.stopped_ms or 0)}"
     if member.told_ms is not None and member.join_received_ms is not None:

@@ -22,6 +22,7 @@ def member(name: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "sync_answered_ms": 1_000,
         "fate": "kept",
         "fate_ms": None,
+        "mode": "eager",
         "stopped_ms": 600,
         "stopped_open": False,
     } | changes
@@ -77,6 +78,42 @@ def test_what_a_member_did_stands_from_left_to_right_in_proportion() -> None:
     bar = bar_of(record(member("a")))
     assert symbols_of(bar) == ["-", ".", "=", "#"]
     assert shares_of(bar) == pytest.approx([0.2, 0.2, 0.4, 0.2], abs=0.03)
+
+
+def consumer(name: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A member of a consumer group: it lost partitions, then waited for those of another."""
+    classic = dict.fromkeys(member(name))
+    return {
+        **classic,
+        "member_id": name,
+        "fate": "kept",
+        "mode": "consumer",
+        "told_ms": 400,
+        "reached_ms": 600,
+        "completed_ms": 900,
+    } | changes
+
+
+def of_consumers(*members: dict[str, Any]) -> dict[str, Any]:
+    timeline = {"join_phase_ms": None, "durable_ms": 100, "finished_ms": 1_000}
+    return record(*members, group_type="consumer", timeline=timeline, leader=None)
+
+
+def test_a_consumer_works_until_the_assignment_that_it_does_not_know_yet() -> None:
+    data = of_consumers(consumer("a"))
+    assert symbols_of(bar_of(data)) == ["-", "#", ".", "=", "-"]
+    assert shares_of(bar_of(data)) == pytest.approx([0.1, 0.3, 0.2, 0.3, 0.1], abs=0.03)
+    _, mark, line, legend = drawn(data)
+    assert mark.endswith("| assigned at 100 ms")
+    assert line.endswith("  complete after 900 ms")
+    assert "leads" not in legend
+
+
+def test_the_consumers_that_are_not_complete_stand_first() -> None:
+    late = consumer("late", fate="new", told_ms=100, reached_ms=100, completed_ms=None)
+    data = of_consumers(consumer("a"), late)
+    assert symbols_of(bar_of(data)) == [" ", "="]
+    assert drawn(data)[2].endswith("new, not complete yet")
 
 
 def test_the_scale_says_how_long_it_took_and_when_the_joins_ended() -> None:

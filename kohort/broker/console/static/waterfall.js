@@ -14,6 +14,12 @@ const PHASES = {
   joined: [2, 12, "waits for the others"],
   assigned: [3, 10, "waits for its assignment"],
 };
+// A consumer group has no barrier: each member moves on with its own heartbeats.
+const PHASES_OF_CONSUMERS = {
+  ...PHASES,
+  joined: [2, 12, "waits for partitions of others"],
+  assigned: [3, 10, "has sent no heartbeat since the assignment"],
+};
 
 /** The elements that show one record. */
 export function waterfall(record) {
@@ -26,20 +32,25 @@ export function waterfall(record) {
   const drawn = sorted.slice(0, MEMBERS);
   const end = endOf(record, drawn);
   const rest = sorted.length - drawn.length + record.members_dropped;
-  const joins = record.timeline.join_phase_ms;
+  const ofConsumers = record.group_type === "consumer";
+  const mark = ofConsumers ? record.timeline.durable_ms : record.timeline.join_phase_ms;
   return [
     ...lead,
-    h("ul", { class: "legend" }, Object.entries(PHASES).map(([name, [y, tall, text]]) => h("li", null, h("svg", { class: "key", viewBox: "0 0 24 16", "aria-hidden": "true" }, h("rect", { y, width: 24, height: tall, class: `phase ${name}` })), text))),
-    h("p", { class: "muted scale" }, h("span", null, "0"), joins !== null && h("span", null, `joins ended after ${duration(joins)}`), h("span", null, duration(end))),
+    h("ul", { class: "legend" }, Object.entries(phasesFor(record)).map(([name, [y, tall, text]]) => h("li", null, h("svg", { class: "key", viewBox: "0 0 24 16", "aria-hidden": "true" }, h("rect", { y, width: 24, height: tall, class: `phase ${name}` })), text))),
+    h("p", { class: "muted scale" }, h("span", null, "0"), mark !== null && h("span", null, `${ofConsumers ? "assigned" : "joins ended"} after ${duration(mark)}`), h("span", null, duration(end))),
     h("ol", { class: "waterfall" }, drawn.map((member) => row(member, record, end))),
-    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more member")}, which were stopped for less time`),
+    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more member")}${ofConsumers ? "" : ", which were stopped for less time"}`),
     record.partitions.known && h("p", null, `Partitions: ${count(record.partitions.kept)} kept, ${count(record.partitions.moved)} moved, ${count(record.partitions.gained)} gained, ${count(record.partitions.given_up)} revoked.`),
   ];
 }
 
+function phasesFor(record) {
+  return record.group_type === "consumer" ? PHASES_OF_CONSUMERS : PHASES;
+}
+
 function slowestFirst(record) {
   const named = new Set([record.trigger.member_id, ...record.waited_for.member_ids]);
-  const weight = (member) => (named.has(member.member_id) ? 1e12 : 0) + (member.stopped_ms ?? 0);
+  const weight = (member) => (named.has(member.member_id) ? 1e12 : 0) + ((record.group_type === "consumer" ? member.completed_ms : member.stopped_ms) ?? 0);
   return [...record.members].sort((a, b) => weight(b) - weight(a));
 }
 
@@ -47,22 +58,29 @@ function slowestFirst(record) {
 function endOf(record, members) {
   const times = [record.timeline.finished_ms, record.timeline.join_phase_ms, 1];
   if (record.outcome === "running") times.push(record.now_ms - record.started_at_ms);
-  for (const member of members) times.push(member.sync_answered_ms, member.join_answered_ms, member.fate_ms);
+  for (const member of members) times.push(member.completed_ms, member.sync_answered_ms, member.join_answered_ms, member.fate_ms);
   return Math.max(...times.filter((time) => time !== null && time !== undefined));
 }
 
-function phasesOf(member, end) {
+// The times at which the phases begin, null for those that did not.
+function startsOf(member, record) {
+  if (record.group_type !== "consumer")
+    return [["told", member.told_ms], ["joined", member.join_received_ms], ["assigned", member.join_answered_ms], ["works", member.sync_answered_ms]];
+  const durable = record.timeline.durable_ms;
+  const waits = member.told_ms === null || durable === null || durable <= member.told_ms;
+  return [["assigned", waits ? durable : null], ["told", member.told_ms], ["joined", member.reached_ms], ["works", member.completed_ms]];
+}
+
+function phasesOf(member, record, end) {
   const last = member.fate_ms === null ? end : Math.min(member.fate_ms, end);
   const starts = [[member.fate === "new" ? "absent" : "works", 0]];
-  for (const [name, at] of [["told", member.told_ms], ["joined", member.join_received_ms], ["assigned", member.join_answered_ms]])
-    if (at !== null) starts.push([name, Math.max(at, 0)]);
-  if (member.sync_answered_ms !== null) starts.push(["works", member.sync_answered_ms]);
-  return starts.map(([name, at], place) => [name, at, Math.min(starts[place + 1]?.[1] ?? last, last)]).filter(([name, at, until]) => name !== "absent" && until >= at);
+  for (const [name, at] of startsOf(member, record)) if (at !== null) starts.push([name, Math.max(at, 0)]);
+  return starts.map(([name, at], place) => [name, at, Math.min(starts[place + 1]?.[1] ?? last, last)]).filter(([name, at, until]) => name !== "absent" && (record.group_type === "consumer" ? until > at : until >= at));
 }
 
 function row(member, record, end) {
-  const bars = phasesOf(member, end).map(([name, from, until]) => {
-    const [y, tall, text] = PHASES[name];
+  const bars = phasesOf(member, record, end).map(([name, from, until]) => {
+    const [y, tall, text] = phasesFor(record)[name];
     const x = (from / end) * WIDE;
     const wide = Math.max(((until - from) / end) * WIDE, name === "works" ? 0 : 2);
     return h("rect", { x, y, width: wide, height: tall, class: `phase ${name}` }, h("title", null, `${text}: ${duration(from)} to ${duration(until)}`));
@@ -83,6 +101,7 @@ function row(member, record, end) {
 
 function note(member) {
   if (member.fate !== "kept" && member.fate !== "new") return member.fate.replaceAll("_", " ");
+  if (member.mode === "consumer") return `${member.fate === "new" ? "new, " : ""}${member.completed_ms === null ? "not complete yet" : `complete after ${duration(member.completed_ms)}`}`;
   if (member.stopped_ms === null) return "did not join";
   const text = `${member.fate === "new" ? "new, waited" : "stopped"} ${duration(member.stopped_ms)}`;
   return member.stopped_open ? `${text} so far` : text;

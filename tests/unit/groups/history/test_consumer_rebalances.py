@@ -4,6 +4,7 @@ from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.history.model import MemberTimeline, RebalanceRecord
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
+from kohort.groups.history.sentence import evidence, sentence
 from kohort.groups.requests import JoinRequest
 from kohort.groups.steps import at_once
 from tests.support.groups.chronicle import owning
@@ -199,3 +200,18 @@ def test_classic_members_of_a_consumer_group_are_told_apart() -> None:
         "a": "consumer",
         "old": "classic",
     }
+
+
+def test_the_sentence_speaks_of_partitions_and_not_of_members_that_stop() -> None:
+    world, (first,) = group_of("a")
+    second = Client("b", None, ("t",))
+    for client in (second, first, first):
+        beat(world, client)
+    world.pass_time(4_000)
+    beat(world, second)
+
+    text = sentence(world.rebalances[0])
+    assert "1 member got partitions that had no owner for 4 s" in text
+    assert "it waited 4 s for member b to get partitions that were free" in text
+    assert "stopped" not in "\n".join([text, *evidence(world.rebalances[0])])
+    assert "the last member had its partitions 4 s later" in evidence(world.rebalances[0])
