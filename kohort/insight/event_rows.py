@@ -52,6 +52,7 @@ def rebalance(event: Event) -> Row:
     waited = event.get("waited_for") or _NOTHING
     stopped = event.get("stopped") or _NOTHING
     moved = event.get("partitions") or _NOTHING
+    assigned_ms = timeline.get("assigned_ms")
     joined_ms, synced_ms = timeline.get("join_phase_ms"), timeline.get("leader_synced_ms")
     return {
         **event,
@@ -63,7 +64,11 @@ def rebalance(event: Event) -> Row:
         "join_phase_ms": joined_ms,
         "join_phase_end": timeline.get("join_phase_end"),
         "assignment_ms": _lasted_ms(joined_ms, synced_ms),
-        "store_ms": _lasted_ms(synced_ms, timeline.get("durable_ms")),
+        "assigned_ms": assigned_ms,
+        "assigned_by": timeline.get("assigned_by"),
+        "store_ms": _lasted_ms(
+            synced_ms if assigned_ms is None else assigned_ms, timeline.get("durable_ms")
+        ),
         "duration_ms": timeline.get("finished_ms"),
         "waited_phase": waited.get("phase"),
         "waited_ms": waited.get("ms"),

@@ -503,7 +503,8 @@ def _long_ms(facts: RebalanceFacts) -> int:
     """
     if facts.consumers is None:
         return LONG_RUNNING_MS
-    return 2 * facts.started.heartbeat_interval_ms + 1_000
+    # Members of few small groups are told to send heartbeats every 500 ms.
+    return max(2 * facts.started.heartbeat_interval_ms + 1_000, LONG_RUNNING_MS)
 
 
 def _import_making() -> type[RecordMaker]:

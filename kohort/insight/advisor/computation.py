@@ -54,6 +54,8 @@ def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list
     slowest member were as fast as the others.
     """
     added: list[Prediction] = []
+    if trace.is_consumer_group:
+        return added
     if trace.initial_rebalances:
         advice = advise(trace, predictions)
         for setting in dict.fromkeys(

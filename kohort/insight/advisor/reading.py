@@ -103,6 +103,7 @@ def read_trace(
         ),
         revoke_ms=_revoke_ms(rebalances, round_trip_ms),
         assignor=_last_assignor(rebalances),
+        is_consumer_group=rebalances[-1].get("group_type") == "consumer",
         rebalances=len(rebalances),
         initial_rebalances=sum(bool(record.get("initial")) for record in rebalances),
         waited_by_slot=_waited_by_slot(rebalances, member_slots),

@@ -246,7 +246,10 @@ def _part(member: Member) -> _Part:
         member.owner,
         member.client_id,
         _stop_at(member),
-        later(member.started_at, member.sync_answered_ms),
+        later(
+            member.started_at,
+            member.completed_ms if member.mode == "consumer" else member.sync_answered_ms,
+        ),
         _how(member),
     )
 
@@ -371,7 +374,8 @@ def _interval(
 
 def _stop_at(member: Member) -> int | None:
     """Return the time at which a member stopped reading in a rebalance: at its join if eager, at
-    the assignment that revokes partitions if cooperative, and at its removal at the latest.
+    the assignment that revokes partitions if cooperative, with the heartbeat that no longer owns
+    them in a consumer group, and at its removal at the latest.
     """
     ms = member.join_received_ms if member.mode == "eager" else None
     other_ms = None
@@ -379,6 +383,8 @@ def _stop_at(member: Member) -> int | None:
         other_ms = member.fate_ms
     elif member.mode == "cooperative" and member.fate is not None:
         other_ms = member.sync_answered_ms
+    elif member.mode == "consumer":
+        other_ms = member.revoked_ms
     if ms is None or (other_ms is not None and other_ms < ms):
         ms = other_ms
     return later(member.started_at, 0 if ms is None else ms)

@@ -64,6 +64,8 @@ class Member(NamedTuple):
     told_ms: int | None
     join_received_ms: int | None
     sync_answered_ms: int | None
+    revoked_ms: int | None
+    completed_ms: int | None
     join_delay_ms: int | None
     fate: str | None
     fate_ms: int | None

@@ -10,9 +10,12 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.insight.analysis.rows import Member, Rebalance, longest, total
+
+_OF_MEMBERS: Final = frozenset({"join", "sync", "revoke", "tell", "give"})
+"""Phases that end when members do something; the last three in consumer groups."""
 
 
 class SlowMember(NamedTuple):
@@ -70,7 +73,8 @@ class _Process:
         self.last_at = longest([self.last_at, row.started_at])
         if row.join_delay_ms is not None:
             self.join_delays.append(row.join_delay_ms)
-        if row.told_ms is not None:
+        # A consumer group tells new members at once.
+        if row.told_ms is not None and row.fate != "new":
             self.notice_ms.append(row.told_ms)
         self.missed_count += row.fate == "rebalance_timeout"
         self.expired_count += row.fate == "session_expired"
@@ -108,7 +112,7 @@ class WaitTimes:
 
     def _add_waits(self, rebalance: Rebalance, members: Sequence[Member]) -> None:
         phase = rebalance.waited_phase
-        if phase not in {"join", "sync"} or not rebalance.waited_member_ids:
+        if phase not in _OF_MEMBERS or not rebalance.waited_member_ids:
             return
         processes = {row.member_id: row.process for row in members}
         for member_id in rebalance.waited_member_ids:

@@ -121,6 +121,7 @@ def record(opened: Open) -> Json:
         "initial": opened.previous_state == "Empty",
         "follows": opened.follows,
         "superseded_by": opened.superseded_by,
+        "group_type": "classic",
         "protocol_type": None,
         "started_at_ms": opened.started_at_ms,
         "trigger": _trigger(opened),
@@ -295,6 +296,7 @@ def _member(member: Member, fate: str) -> Json:
     times = ("told_ms", "join_received_ms", "join_answered_ms", "sync_received_ms")
     return {
         **_identity(member),
+        "type": "classic",
         "role": None,
         **dict.fromkeys((*times, "sync_answered_ms")),
         "fate": fate,

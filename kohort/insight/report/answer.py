@@ -173,10 +173,8 @@ def _also(page: GroupPage) -> Iterator[str]:
     if page.needless.total:
         stopped_ms = sum(row["stopped_total_ms"] or 0 for row in page.needless.rows)
         least = "at least " if page.needless.left_out else ""
-        yield (
-            f"{counted(page.needless.total, 'rebalance')} moved no partition, and stopped "
-            + (f"members for {least}{duration(stopped_ms)}." if stopped_ms else "no member.")
-        )
+        stopped = f", and stopped members for {least}{duration(stopped_ms)}" if stopped_ms else ""
+        yield f"{counted(page.needless.total, 'rebalance')} moved no partition{stopped}."
     expired = [row for row in page.heartbeat_gaps.rows if row["expired_count"]]
     if expired:
         most = max(expired, key=lambda row: row["expired_count"])

@@ -102,6 +102,9 @@ class GroupPage:
     ownership: Ownership = field(default_factory=Ownership)
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""
+    is_consumer_group: bool = False
+    """Whether the last rebalance is of a consumer group (KIP-848): its stopped time is that of
+    partitions, not of members."""
     advice: Sequence[Row] = ()
     """Rows of `advice` for all settings that were tried."""
 

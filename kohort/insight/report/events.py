@@ -44,6 +44,7 @@ class History:
                 "stopped_total_ms": (event.get("stopped") or {}).get("total_ms"),
                 "process": process_of(event["trigger"]),
                 "protocol": event.get("protocol"),
+                "group_type": event.get("group_type"),
                 "event": event,
             }
             for event in self.events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.insight.advisor.text import TOO_FAR, nothing_better
+from kohort.insight.advisor.text import NOT_REPLAYED, TOO_FAR, nothing_better
 from kohort.insight.advisor.weighing import GAIN_LEAST
 from kohort.insight.output import counted
 from kohort.insight.report.answer import Cause, FirstScreen
@@ -42,8 +42,9 @@ def headline(page: GroupPage) -> str:
         text += f" in {duration(last_ms - first_ms)}"
     text += f", {days(first_ms, last_ms)}"
     if figures["stopped_total_ms"]:
+        what = "partitions had no owner" if page.is_consumer_group else "members were stopped"
         text += (
-            f"; members were stopped for {duration(figures['stopped_total_ms'])} in total, at "
+            f"; {what} for {duration(figures['stopped_total_ms'])} in total, at "
             f"most {duration(figures['stopped_longest_ms'])} at a time"
         )
     else:
@@ -114,8 +115,8 @@ def change(summary: FirstScreen) -> Markup | str:
     if recorded is None:
         return NOTHING
     if best is None:
-        if _is_off(recorded):
-            return _OFF
+        if off := _off(recorded):
+            return off
         if not summary.choices:
             return nothing_better(recorded.get("unranked") or ())
         return (
@@ -139,7 +140,7 @@ def _gains(recorded: Row, best: Row) -> Markup:
 def _price(summary: FirstScreen) -> Markup | None:
     """Return the gain if the slowest member were as quick as the others; None if unknown."""
     recorded, quicker = summary.recorded, summary.quicker
-    if recorded is None or quicker is None or _is_off(recorded):
+    if recorded is None or quicker is None or _off(recorded):
         return None
     return _gain(recorded["stopped_ms"], quicker["stopped_ms"])
 
@@ -159,9 +160,12 @@ def _both(summary: FirstScreen, both: str) -> Markup | None:
     return join((f"Do {both}: together ", gain, "."))
 
 
-def _is_off(recorded: Row) -> bool:
-    """Whether the replay matches the history too badly for a recommendation."""
-    return str(recorded["text"]).endswith(TOO_FAR)
+def _off(recorded: Row) -> str:
+    """Return why there is no recommendation: the replay does not match the history; or ""."""
+    check = str(recorded["text"])
+    if check == NOT_REPLAYED:
+        return NOT_REPLAYED
+    return _OFF if check.endswith(TOO_FAR) else ""
 
 
 def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
@@ -277,8 +281,9 @@ def _change(page: GroupPage, summary: FirstScreen, anchor: str) -> Child:
     if not summary.choices:
         unranked = summary.recorded.get("unranked") or ()
         sentence, reasons = nothing_better(unranked), [*unranked]
-        if _is_off(summary.recorded):
-            sentence, reasons = _OFF, [summary.recorded["text"], *unranked]
+        if off := _off(summary.recorded):
+            check = summary.recorded["text"]
+            sentence, reasons = off, [*([check] if check != off else []), *unranked]
         muted = [element("p", _as_sentence(reason), class_="muted") for reason in reasons]
         return [element("p", _as_sentence(sentence)), *muted]
     best, recorded = summary.best, summary.recorded
@@ -286,7 +291,7 @@ def _change(page: GroupPage, summary: FirstScreen, anchor: str) -> Child:
     if best is None:
         count = counted(len(summary.choices), "setting")
         sentence = f"no setting is clearly better; {count} to compare"
-        head = _as_sentence(_OFF if _is_off(recorded) else sentence).removesuffix(".")
+        head = _as_sentence(_off(recorded) or sentence).removesuffix(".")
         check = element("p", _as_sentence(recorded["text"]), class_="muted")
         return [element("p", f"{head}; ", more, "."), compared(summary), legend(page), check]
     head = element(

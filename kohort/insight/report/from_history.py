@@ -92,12 +92,18 @@ def page_of(
         by_time=by_time(rebalances, bin_ms),
         marks=Listed(costliest(rebalances, MARKS_MAX), len(rebalances)),
         assignor=_last_assignor(rebalances),
+        is_consumer_group=_is_consumer_group(rebalances),
     )
 
 
 def _last_assignor(rebalances: Sequence[Row]) -> str | None:
     named = [row for row in rebalances if row["protocol"]]
     return max(named, key=lambda row: int(row["sequence"]))["protocol"] if named else None
+
+
+def _is_consumer_group(rebalances: Sequence[Row]) -> bool:
+    last = max(rebalances, key=lambda row: int(row["sequence"]), default=None)
+    return last is not None and last["group_type"] == "consumer"
 
 
 def as_row(finding: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.

@@ -33,6 +33,14 @@ CAUSES: Final = {
     "store_failed": "The assignment could not be stored",
     "over_capacity": "The group was too large",
     "size_refused": "A member was rejected",
+    "subscription_changed": "A member changed its subscription",
+    "regex_resolved": "A regular expression matched other topics",
+    "assignor_changed": "Members preferred another assignor",
+    "topics_changed": "Topics changed",
+    "rebalance_expired": "A member did not give up partitions in time",
+    "join_expired": "A classic member did not join again in time",
+    "upgraded": "The group became a consumer group",
+    "downgraded": "The group became a classic group",
 }
 FAMILIES: Final = {
     "member_added": "came",
@@ -47,6 +55,9 @@ FAMILIES: Final = {
     "follower_rejoined": "again",
     "protocols_changed": "again",
     "forced_by_reason": "again",
+    "subscription_changed": "again",
+    "rebalance_expired": "lost",
+    "join_expired": "lost",
 }
 """Causes that share a colour; the text beside it names the cause."""
 STARTED_BY: Final = {

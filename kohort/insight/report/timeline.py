@@ -23,10 +23,10 @@ from kohort.insight.report.text import cause, duration, family, moment, period
 
 _LEFT: Final = 46
 _TITLE: Final = 26
-_PANELS: Final = (
-    ("Seconds that members were stopped", "stopped_total_ms", 1_000, "stopped"),
-    ("Rebalances", "rebalance_count", 1, "count"),
-)
+_STOPPED: Final = {
+    False: "Seconds that members were stopped",
+    True: "Seconds that partitions had no owner",
+}
 _PANEL: Final = {True: 84, False: 64}
 _LANE: Final = 22
 _MARK_LEAST: Final = 5.0
@@ -49,8 +49,9 @@ def alt(page: GroupPage) -> str:
     if page.by_time:
         worst = max(page.by_time, key=lambda row: row["stopped_total_ms"])
         if worst["stopped_total_ms"]:
+            what = "Partitions had no owner" if page.is_consumer_group else "Members were stopped"
             text += (
-                f" Members were stopped longest, {duration(worst['stopped_total_ms'])} in "
+                f" {what} longest, {duration(worst['stopped_total_ms'])} in "
                 f"{counted(worst['rebalance_count'], 'rebalance')}, from {moment(worst['at_ms'])}."
             )
     return text
@@ -77,7 +78,10 @@ def _draw(page: GroupPage, width: int) -> Drawing:
     times = Times.around(start_ms, end_ms, _LEFT, width - 4)
     parts: list[Markup] = []
     top = 0.0
-    for title, column, scale, style in _PANELS:
+    for title, column, scale, style in (
+        (_STOPPED[page.is_consumer_group], "stopped_total_ms", 1_000, "stopped"),
+        ("Rebalances", "rebalance_count", 1, "count"),
+    ):
         if not any(row[column] for row in page.by_time):
             # A log does not contain stopped times.
             continue

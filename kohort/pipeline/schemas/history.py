@@ -74,7 +74,8 @@ _EVENT: Final = Column("event", TEXT, "The event as JSON, unchanged.")
 
 REBALANCES: Final = Table(
     "rebalances",
-    "One row per rebalance, that is, per transition to PreparingRebalance.",
+    "One row per rebalance, that is, per transition to PreparingRebalance or, in a consumer group, "
+    "per target assignment.",
     EVENT_KEY,
     (
         *IDENTITY,
@@ -82,7 +83,8 @@ REBALANCES: Final = Table(
         Column(
             "ended_at",
             MOMENT,
-            "When the group became Stable or Empty, or the next rebalance began.",
+            "When the group became Stable or Empty, or the next rebalance began. A consumer group "
+            "is Stable when all members have their whole target.",
         ),
         Column("previous_generation", WHOLE, "Generation before."),
         Column("generation", WHOLE, "Generation after; null if the join phase never ended."),
@@ -92,17 +94,22 @@ REBALANCES: Final = Table(
         ),
         Column("follows", WHOLE, "Sequence of the rebalance that it continues."),
         Column("superseded_by", WHOLE, "Sequence of the rebalance that superseded it."),
+        Column("group_type", TEXT, "`classic`, `consumer`; null from older brokers."),
         Column("protocol_type", TEXT, "`consumer`, `connect` and so on."),
         Column("protocol", TEXT, "Chosen assignor."),
         *_TRIGGER,
-        Column("further_causes", ArrayType(FURTHER_CAUSE), "Further causes during the join phase."),
+        Column("further_causes", ArrayType(FURTHER_CAUSE), "Further causes before the assignment."),
         Column("further_causes_dropped", WHOLE, "Further causes that are not listed."),
         Column("extension_count", WHOLE, "Extensions of the initial delay (at most 100)."),
         Column("stall_count", WHOLE, "Rebalance timeouts without any join."),
         Column("join_phase_ms", WHOLE, "Duration of the join phase in ms."),
         Column("join_phase_end", TEXT, "`all_joined`, `timeout` or `initial_delay`."),
         Column("assignment_ms", WHOLE, "From then until the leader's assignment, in ms."),
-        Column("store_ms", WHOLE, "From then until it was stored, in ms."),
+        Column(
+            "assigned_ms", WHOLE, "Consumer groups: from the start until the target was computed."
+        ),
+        Column("assigned_by", TEXT, "Consumer groups: `at_once`, `interval` or `heartbeat`."),
+        Column("store_ms", WHOLE, "From the assignment until it was stored, in ms."),
         Column("duration_ms", WHOLE, "From start to end in ms."),
         Column("waited_phase", TEXT, "Phase of the longest wait, or null."),
         Column("waited_ms", WHOLE, "Its duration in ms, since all other members had joined."),
@@ -122,7 +129,10 @@ REBALANCES: Final = Table(
         Column("partitions_gained", WHOLE, "Gained partitions."),
         Column("partitions_given_up", WHOLE, "Revoked partitions."),
         Column(
-            "stopped_member_count", WHOLE, "Previous members that were stopped for 1 ms or longer."
+            "stopped_member_count",
+            WHOLE,
+            "Previous members that were stopped for 1 ms or longer; in a consumer group, members "
+            "that gained partitions which had no owner for so long.",
         ),
         Column("stopped_longest_ms", WHOLE, "Longest stop in ms."),
         Column("stopped_total_ms", WHOLE, "Sum of the stops in ms."),
@@ -168,13 +178,24 @@ MEMBERS: Final = Table(
         Column("client_id", TEXT, "client.id."),
         Column("host", TEXT, "Address."),
         Column("owner", TEXT, "instance_id, or member_id without one."),
+        Column("type", TEXT, "Protocol that it uses: `classic` or `consumer`."),
         Column("role", TEXT, "`leader` or `follower` of the new generation, or null."),
         Column("started_at", MOMENT, "Start of the rebalance."),
-        Column("told_ms", WHOLE, "When it first got REBALANCE_IN_PROGRESS."),
+        Column(
+            "told_ms",
+            WHOLE,
+            "When it first got REBALANCE_IN_PROGRESS; in a consumer group, fewer partitions or the "
+            "new epoch.",
+        ),
         Column("join_received_ms", WHOLE, "When its JoinGroup arrived."),
         Column("join_answered_ms", WHOLE, "When that was answered."),
         Column("sync_received_ms", WHOLE, "When its SyncGroup arrived."),
         Column("sync_answered_ms", WHOLE, "When it got its assignment."),
+        Column("epoch_before", WHOLE, "Consumer groups: its epoch before; null for a new member."),
+        Column("epoch", WHOLE, "Consumer groups: its epoch at the end."),
+        Column("revoked_ms", WHOLE, "Consumer groups: when it had given up what it lost."),
+        Column("reached_ms", WHOLE, "Consumer groups: when it got the new epoch."),
+        Column("completed_ms", WHOLE, "Consumer groups: when it had its whole target."),
         Column(
             "join_delay_ms",
             WHOLE,
@@ -187,8 +208,13 @@ MEMBERS: Final = Table(
         Column("reason", TEXT, "JoinReason that it stated, or inferred from its text."),
         Column("reason_source", TEXT, "`tag`; `text` if inferred; or null."),
         Column("reason_text", TEXT, "Text of its JoinGroup, or of its LeaveGroup if it left."),
-        Column("mode", TEXT, "`eager`, `cooperative`, or null if it did not join."),
-        Column("stopped_ms", WHOLE, "How long it was stopped in ms, as observed by the broker."),
+        Column("mode", TEXT, "`eager`, `cooperative`, `consumer`, or null if it did not join."),
+        Column(
+            "stopped_ms",
+            WHOLE,
+            "How long it was stopped in ms, as observed by the broker; in a consumer group, how "
+            "long a partition that it gained had no owner.",
+        ),
         Column("stopped_open", FLAG, "Whether the stop had not ended."),
         Column(
             "session_timeout_ms", WHOLE, "Session timeout in its join; null if it did not join."

@@ -253,3 +253,9 @@ class ConsumerGroup:
             *("targets", "owners", "instances", "subscribers", "votes", "at_epoch"),
         )
         return {name: copy(getattr(data, name)) for name in names}
+
+
+def beat(world: ConsumerGroup, client: Client) -> None:
+    """Revoke what is to be revoked, and send a heartbeat."""
+    client.revoke()
+    client.take(world.heartbeat(client.request(states_owned=True)))

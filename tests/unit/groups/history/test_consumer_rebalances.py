@@ -13,6 +13,7 @@ from tests.support.groups.consumer_group import (
     REVOCATION_MS,
     Client,
     ConsumerGroup,
+    beat,
 )
 
 
@@ -30,12 +31,6 @@ def group_of(*names: str, partitions: int = 4) -> tuple[ConsumerGroup, list[Clie
     assert world.data.state == "Stable"
     world.rebalances.clear()
     return world, clients
-
-
-def beat(world: ConsumerGroup, client: Client) -> None:
-    """Revoke what is to be revoked, and send a heartbeat."""
-    client.revoke()
-    client.take(world.heartbeat(client.request(states_owned=True)))
 
 
 def member_of(record: RebalanceRecord, client: Client) -> MemberTimeline:
