@@ -18,6 +18,7 @@ from kohort.broker.metrics.catalogue import METRICS
 from kohort.groups.history.model import RebalanceRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages import consumer_group_heartbeat as beating
 from kohort.testing.kit.groups import Groups, KitGroup
 from tests.integration.test_metrics import (
     DASHBOARDS,
@@ -199,7 +200,9 @@ async def test_each_cause_is_counted_as_often_as_it_was(tmp_path: Path) -> None:
     removed_name = "kohort_consumergroup_members_removed_total"
     assert of_group(found, removed_name, "g", "cause") == REMOVED
     phases = by_label(found, "kohort_rebalance_phase_seconds_count", "phase")
-    assert phases == {"join": rebalances, "sync": STABLE_COUNT, "whole": rebalances}
+    of_consumers = dict.fromkeys(("assign", "reconcile", "revoke", "notice"), 0)
+    classic = {"join": rebalances, "sync": STABLE_COUNT, "whole": rebalances}
+    assert phases == classic | of_consumers
     meters = "kafka_server_group_coordinator_metrics"
     assert value(found, f"{meters}_group_completed_rebalance_count") == STABLE_COUNT
     closed = [record for record in records if isinstance(record, RebalanceRecord)]
@@ -214,6 +217,94 @@ async def test_each_cause_is_counted_as_often_as_it_was(tmp_path: Path) -> None:
     assert value(found, "kohort_rebalance_partitions_moved_total") == moved
     assert value(found, "kohort_rebalance_history_lost_total") == 0
     assert value(found, "kohort_rebalances_running") == 0
+
+
+class Consumer:
+    """A member of the consumer group "g" that reads topic "t"."""
+
+    def __init__(self, client: RawClient, member_id: str) -> None:
+        self.client, self.member_id = client, member_id
+        self.epoch = 0
+        self.owned: list[beating.TopicPartitions] = []
+
+    async def beat(self, epoch: int | None = None) -> None:
+        """Send a heartbeat, and take over what it is answered."""
+        request = beating.ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=self.member_id,
+            member_epoch=self.epoch if epoch is None else epoch,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=self.owned,
+        )
+        kind = beating.ConsumerGroupHeartbeatResponse
+        answer = await asyncio.to_thread(self.client.call, request, 1, kind)
+        assert answer.error_code == ErrorCode.NONE
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = answer.assignment.topic_partitions
+
+
+async def test_a_consumer_group_is_counted_by_epochs_and_phases(tmp_path: Path) -> None:
+    settings = {"group_consumer_assignment_interval_ms": "0"}
+    async with running(tmp_path, **settings) as (broker, port):
+        with RawClient(broker.endpoint.port) as client:
+            topic = m.CreatableTopic(
+                name="t",
+                num_partitions=PARTITIONS,
+                replication_factor=1,
+                assignments=[],
+                configs=[],
+            )
+            request = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+            await asyncio.to_thread(client.call, request, 5, m.CreateTopicsResponse)
+            first, second = Consumer(client, "a"), Consumer(client, "b")
+            await first.beat()
+            await second.beat()
+            unaware = await scrape(port)
+            await first.beat()
+            revoking = await scrape(port)
+            await first.beat()
+            await second.beat()
+            stable = await scrape(port)
+            await second.beat(-1)
+            await first.beat()
+            await first.beat(-1)
+            await until(lambda: broker.history.totals("g") == (4, 0))
+            found = await scrape(port)
+
+    name = "kohort_consumergroup_members_reconciling"
+    waits = dict.fromkeys(("stable", "unrevoked_partitions", "unreleased_partitions"), 0)
+    assert of_group(unaware, name, "g", "state") == waits | {
+        "stable": 1,
+        "unreleased_partitions": 1,
+    }
+    assert of_group(revoking, name, "g", "state") == waits | {
+        "unrevoked_partitions": 1,
+        "unreleased_partitions": 1,
+    }
+    assert of_group(stable, name, "g", "state") == waits
+    state_name = "kohort_consumergroup_state"
+    assert of_group(unaware, state_name, "g", "state") == {"Reconciling": 1}
+    assert value(stable, "kohort_consumergroup_epoch", consumergroup="g") == 3
+    assert value(stable, "kohort_consumergroup_assignment_epoch", consumergroup="g") == 3
+    assert value(found, "kohort_consumergroup_epoch", consumergroup="g") == 5
+    causes = {"member_added": 2, "member_left": 2}
+    assert of_group(found, "kohort_consumergroup_epoch_bumps_total", "g", "cause") == causes
+    assert of_group(found, "kafka_consumergroup_rebalances_total", "g", "cause") == causes
+    phases = by_label(found, "kohort_rebalance_phase_seconds_count", "phase")
+    of_consumers = {"assign": 3, "reconcile": 3, "revoke": 1, "notice": 2}
+    assert phases == {"join": 0, "sync": 0, "whole": 4} | of_consumers
+    meters = "kafka_server_group_coordinator_metrics"
+    assert value(found, f"{meters}_group_count", protocol="consumer") == 1
+    states = dict.fromkeys(("empty", "assigning", "reconciling", "stable", "dead"), 0)
+    assert by_label(unaware, f"{meters}_consumer_group_count", "state") == states | {
+        "reconciling": 1
+    }
+    assert by_label(found, f"{meters}_consumer_group_count", "state") == states | {"empty": 1}
+    assert value(found, f"{meters}_consumer_group_rebalance_count") == 4
+    assert value(found, f"{meters}_group_completed_rebalance_count") == 0
+    assert value(found, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 0
 
 
 async def test_a_rebalance_that_hangs_is_seen_with_who_is_parked(tmp_path: Path) -> None:

@@ -105,15 +105,34 @@ GROUP_LAG_SUM = gauge(
 GROUP_MEMBERS = gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup")
 GROUP_STATE = gauge(
     "kohort_consumergroup_state",
-    "1 for the state that the group is in: Empty, PreparingRebalance, CompletingRebalance, Stable.",
+    "1 for the state that the group is in: Empty, PreparingRebalance, CompletingRebalance, Stable; "
+    "of a consumer group Empty, Assigning, Reconciling, Stable.",
+    "consumergroup",
+    "state",
+)
+GROUP_EPOCH = gauge(
+    "kohort_consumergroup_epoch",
+    "Epoch of a consumer group; grows with every change that may need another assignment.",
+    "consumergroup",
+)
+GROUP_ASSIGNMENT_EPOCH = gauge(
+    "kohort_consumergroup_assignment_epoch",
+    "Epoch that the target assignment of a consumer group was computed for.",
+    "consumergroup",
+)
+GROUP_RECONCILING = gauge(
+    "kohort_consumergroup_members_reconciling",
+    "Members of a consumer group without their whole target: stable (at an earlier epoch, without "
+    "a heartbeat since the target was computed), unrevoked_partitions (they have to give up "
+    "partitions), unreleased_partitions (partitions of their target are or were others').",
     "consumergroup",
     "state",
 )
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
-NUM_GROUPS = gauge(f"{_MANAGER}_numgroups", "Groups.")
+NUM_GROUPS = gauge(f"{_MANAGER}_numgroups", "Classic groups.")
 NUM_GROUPS_BY_STATE: Final = {
-    state: gauge(f"{_MANAGER}_numgroups{state.lower()}", f"Groups in state {state}.")
+    state: gauge(f"{_MANAGER}_numgroups{state.lower()}", f"Classic groups in state {state}.")
     for state in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 }
 NUM_OFFSETS = gauge(f"{_MANAGER}_numoffsets", "Committed offsets that are stored.")
@@ -272,6 +291,9 @@ SECTIONS: Final = (
         (
             GROUP_MEMBERS,
             GROUP_STATE,
+            GROUP_EPOCH,
+            GROUP_ASSIGNMENT_EPOCH,
+            GROUP_RECONCILING,
             GROUP_CURRENT_OFFSET,
             GROUP_CURRENT_OFFSET_SUM,
             GROUP_LAG,

@@ -29,6 +29,7 @@ class GroupCounts:
 
     __slots__ = (
         "avoided",
+        "bumps",
         "partitions_moved",
         "rebalances",
         "removed",
@@ -43,6 +44,8 @@ class GroupCounts:
         """Avoided rebalances by stated reason."""
         self.removed: Mapping[str, int] = _NOTHING
         """Removed members by cause."""
+        self.bumps: Mapping[str, int] = _NOTHING
+        """Epoch bumps of a consumer group by cause."""
         self.stopped_ms = 0
         self.partitions_moved = 0
         self.removed_at_ms = 0
@@ -53,6 +56,9 @@ class GroupCounts:
 
     def count_avoided(self, reason: str) -> None:
         self.avoided = _incremented(self.avoided, reason)
+
+    def count_bump(self, cause: str) -> None:
+        self.bumps = _incremented(self.bumps, cause)
 
     def count_removed(self, cause: str) -> None:
         """Count a removed member."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,11 @@ from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.membership import PARKED_JOINS, PARKED_SYNCS, UNUSED_IDS
+from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
+from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
 from kohort.groups.description import GroupDescription
 from kohort.groups.kinds import GroupKind
+from kohort.groups.states import DEAD, EMPTY
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.host import GroupHost
@@ -55,11 +58,8 @@ class GroupSample:
     member_count: int = 0
     state_labels: Labels | None = None
     """Labels with the state; None for the sums."""
-
-
-def _no_groups() -> Counter[str]:
-    """Return a count of zero for each kind, so that kinds without groups are shown, too."""
-    return Counter({kind.value: 0 for kind in GroupKind})
+    gauges: Counter[str] = field(default_factory=Counter)
+    """The group's own gauges, by name."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,9 +69,8 @@ class _Seen:
     groups: list[GroupSample] = field(default_factory=list)
     offsets: list[OffsetSample] = field(default_factory=list)
     topic_sums: list[OffsetSample] = field(default_factory=list)
-    states: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=_no_groups)
-    """Groups by kind."""
+    states: Counter[tuple[GroupKind, str]] = field(default_factory=Counter)
+    """Groups by kind and state."""
     offset_count: int = 0
     gauges: Counter[str] = field(default_factory=Counter)
     """Sums of the groups' own gauges, by name."""
@@ -109,10 +108,10 @@ class GroupCollector:
         rest_offsets = OffsetSample(_labels(OTHER, OTHER, OTHER), lag=0)
         for group in list(self._groups.groups()):
             described = group.describe()
-            seen.states[described.state] += 1
-            seen.kinds[described.kind.value] += 1
+            seen.states[described.kind, described.state] += 1
             seen.offset_count += group.offsets.count
-            seen.gauges.update(group.gauges())
+            gauges = group.gauges()
+            seen.gauges.update(gauges)
             has_series = (
                 # The label value of the rest must not be shared with a group.
                 described.group_id != OTHER
@@ -120,11 +119,12 @@ class GroupCollector:
                 and offset_budget.take(group.offsets.count)
             )
             if has_series:
-                seen.groups.append(_sample(described))
+                seen.groups.append(_sample(described, gauges))
                 await self._sample_offsets(described.group_id, group, seen, time_slice)
             else:
                 seen.folded += 1
                 rest.member_count += described.member_count
+                rest.gauges.update(gauges)
                 await self._sum_offsets(group, rest_offsets, time_slice)
             await time_slice.pause()
         if seen.folded:
@@ -144,6 +144,11 @@ class GroupCollector:
         yield from self._collect_totals()
         yield WideFamily(catalogue.GROUP_MEMBERS, _member_rows(seen.groups))
         yield WideFamily(catalogue.GROUP_STATE, _state_rows(seen.groups))
+        yield WideFamily(catalogue.GROUP_EPOCH, _gauge_rows(seen.groups, EPOCH))
+        yield WideFamily(
+            catalogue.GROUP_ASSIGNMENT_EPOCH, _gauge_rows(seen.groups, ASSIGNMENT_EPOCH)
+        )
+        yield WideFamily(catalogue.GROUP_RECONCILING, _reconciling_rows(seen.groups))
         yield WideFamily(catalogue.GROUP_CURRENT_OFFSET, _offset_rows(seen.offsets))
         yield WideFamily(catalogue.GROUP_LAG, _lag_rows(seen.offsets))
         yield WideFamily(catalogue.GROUP_CURRENT_OFFSET_SUM, _offset_rows(seen.topic_sums))
@@ -151,14 +156,21 @@ class GroupCollector:
 
     def _collect_totals(self) -> Iterator[Metric]:
         seen = self._seen
-        yield single(catalogue.NUM_GROUPS, seen.states.total())
+        kinds = dict.fromkeys(GroupKind, 0)
+        for (kind, _), group_count in seen.states.items():
+            kinds[kind] = kinds.get(kind, 0) + group_count
+        yield single(catalogue.NUM_GROUPS, kinds[GroupKind.CLASSIC])
         for state, info in catalogue.NUM_GROUPS_BY_STATE.items():
-            yield single(info, seen.states[state])
+            yield single(info, seen.states[GroupKind.CLASSIC, state])
         yield single(catalogue.NUM_OFFSETS, seen.offset_count)
         count = Family(rebalance_catalogue.GROUP_COUNT)
-        for kind, group_count in seen.kinds.items():
-            count.add(group_count, kind)
+        for kind, group_count in kinds.items():
+            count.add(group_count, kind.value)
         yield count
+        consumer_groups = Family(rebalance_catalogue.CONSUMER_GROUP_COUNT)
+        for state in (EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD):
+            consumer_groups.add(seen.states[GroupKind.CONSUMER, state], state.lower())
+        yield consumer_groups
         load_times_ms = self._groups.load_times_ms
         average_ms = sum(load_times_ms) / len(load_times_ms) if load_times_ms else 0
         yield single(rebalance_catalogue.PARTITION_LOAD_MAX, max(load_times_ms, default=0))
@@ -191,11 +203,12 @@ class GroupCollector:
         return None if offsets is None else offsets.lag(offset)
 
 
-def _sample(group: GroupDescription) -> GroupSample:
+def _sample(group: GroupDescription, gauges: Mapping[str, int]) -> GroupSample:
     return GroupSample(
         Labels({"consumergroup": group.group_id}),
         group.member_count,
         Labels({"consumergroup": group.group_id, "state": group.state}),
+        Counter(gauges),
     )
 
 
@@ -205,6 +218,24 @@ def _member_rows(samples: list[GroupSample]) -> Rows:
 
 def _state_rows(samples: list[GroupSample]) -> Rows:
     return lambda: ((group.state_labels, 1) for group in samples if group.state_labels is not None)
+
+
+def _gauge_rows(samples: list[GroupSample], name: str) -> Rows:
+    """Return the values of the groups that have the gauge; a sum of epochs means nothing."""
+    return lambda: (
+        (sample.labels, sample.gauges[name])
+        for sample in samples
+        if sample.state_labels is not None and name in sample.gauges
+    )
+
+
+def _reconciling_rows(samples: list[GroupSample]) -> Rows:
+    return lambda: (
+        (Labels({"consumergroup": sample.labels["consumergroup"], "state": state}), count)
+        for sample in samples
+        for name, state in UNRECONCILED.items()
+        if (count := sample.gauges.get(name)) is not None
+    )
 
 
 def _offset_rows(samples: list[OffsetSample]) -> Rows:

@@ -10,6 +10,9 @@ _RECENTLY: Final = "per second, over the last 30 to 60 seconds, measured between
 GROUP_COUNT = gauge(
     f"{_COORDINATOR}_group_count", "Groups, by the protocol they speak.", "protocol"
 )
+CONSUMER_GROUP_COUNT = gauge(
+    f"{_COORDINATOR}_consumer_group_count", "Consumer groups (KIP-848), by state.", "state"
+)
 PARTITION_LOAD_MAX = gauge(
     f"{_COORDINATOR}_partition_load_time_max",
     "Longest time to load one partition of __consumer_offsets at the start, in milliseconds.",
@@ -20,7 +23,12 @@ PARTITION_LOAD_AVG = gauge(
 )
 COMPLETED_REBALANCES = unknown(
     f"{_COORDINATOR}_group_completed_rebalance_count",
-    "Rebalances that ended with an assignment, stored and sent to members, since the start.",
+    "Rebalances of classic groups that ended with an assignment, stored and sent to members, since "
+    "the start.",
+)
+CONSUMER_GROUP_REBALANCES = unknown(
+    f"{_COORDINATOR}_consumer_group_rebalance_count",
+    "Bumps of the epochs of consumer groups, which Kafka calls rebalances, since the start.",
 )
 OFFSET_COMMITS = unknown(
     f"{_COORDINATOR}_offset_commit_count", "Committed offsets since the start."
@@ -35,6 +43,9 @@ OFFSET_DELETIONS = unknown(
 )
 COMPLETED_REBALANCE_RATE = gauge(
     f"{_COORDINATOR}_group_completed_rebalance_rate", f"Completed rebalances {_RECENTLY}"
+)
+CONSUMER_GROUP_REBALANCE_RATE = gauge(
+    f"{_COORDINATOR}_consumer_group_rebalance_rate", f"Epoch bumps of consumer groups {_RECENTLY}"
 )
 OFFSET_COMMIT_RATE = gauge(f"{_COORDINATOR}_offset_commit_rate", f"Offsets committed {_RECENTLY}")
 OFFSET_EXPIRATION_RATE = gauge(
@@ -58,7 +69,11 @@ PHASES = histogram(
     "kohort_rebalance_phase_seconds",
     "Time that rebalances waited for members to join (phase join) and for the "
     "leader's assignment (phase sync), and time that groups had no assignment (phase "
-    "whole: until Stable or Empty, including superseded rebalances).",
+    "whole: until Stable or Empty, including superseded rebalances). In consumer groups: time from "
+    "the first change of the epoch to the target (assign), from there until all members had their "
+    "whole target (reconcile), and for each of up to 1,000 members from the target to its next "
+    "heartbeat (notice) and from there until it had given up partitions (revoke); these are "
+    "counted when the record of the rebalance is complete.",
     "phase",
 )
 MEMBERS_REMOVED = counter(
@@ -66,8 +81,9 @@ MEMBERS_REMOVED = counter(
 )
 STOPPED = counter(
     "kohort_rebalance_stopped_seconds_total",
-    "Time that members were stopped by rebalances, summed over members; counted when "
-    "the record of the rebalance is complete.",
+    "Time that members were stopped by rebalances, summed over members; in consumer groups, the "
+    "time for which partitions that they gained had no owner. Counted when the record of the "
+    "rebalance is complete.",
 )
 PARTITIONS_MOVED = counter(
     "kohort_rebalance_partitions_moved_total",
@@ -109,6 +125,12 @@ GROUP_MOVED = counter(
     "Partitions that moved from one member of the group to another.",
     "consumergroup",
 )
+GROUP_EPOCH_BUMPS = counter(
+    "kohort_consumergroup_epoch_bumps_total",
+    "Bumps of the epoch of a consumer group, by cause.",
+    "consumergroup",
+    "cause",
+)
 GROUP_WAITING_SINCE = gauge(
     "kohort_consumergroup_rebalance_waiting_since_seconds",
     "Start time of the group's unfinished rebalance, in seconds since 1970; absent if there is "
@@ -133,6 +155,9 @@ HISTORY_DROPPED = counter(
 
 OVER_ALL: Final = (
     GROUP_COUNT,
+    CONSUMER_GROUP_COUNT,
+    CONSUMER_GROUP_REBALANCES,
+    CONSUMER_GROUP_REBALANCE_RATE,
     PARTITION_LOAD_MAX,
     PARTITION_LOAD_AVG,
     COMPLETED_REBALANCES,
@@ -174,6 +199,7 @@ SECTIONS: Final = (
             GROUP_STOPPED,
             GROUP_MOVED,
             GROUP_REMOVED,
+            GROUP_EPOCH_BUMPS,
             GROUP_WAITING_SINCE,
         ),
     ),

@@ -36,6 +36,7 @@ class RebalanceCollector:
         began_s = clock_s()
         self._rates = [
             (catalogue.COMPLETED_REBALANCES, catalogue.COMPLETED_REBALANCE_RATE),
+            (catalogue.CONSUMER_GROUP_REBALANCES, catalogue.CONSUMER_GROUP_REBALANCE_RATE),
             (catalogue.OFFSET_COMMITS, catalogue.OFFSET_COMMIT_RATE),
             (catalogue.OFFSET_EXPIRATIONS, catalogue.OFFSET_EXPIRATION_RATE),
             (catalogue.OFFSET_DELETIONS, catalogue.OFFSET_DELETION_RATE),
@@ -47,10 +48,11 @@ class RebalanceCollector:
         yield from self._collect_totals()
         yield from self._collect_groups()
 
-    def _kafka_counts(self) -> tuple[int, int, int, int]:
+    def _kafka_counts(self) -> tuple[int, ...]:
         counts = self._rebalances
         return (
             counts.completed_count,
+            counts.bump_count,
             counts.offsets_stored,
             counts.offsets_expired,
             counts.offsets_deleted,
@@ -81,6 +83,8 @@ class RebalanceCollector:
         phases.add_histogram(counts.join_phase, "join")
         phases.add_histogram(counts.sync_phase, "sync")
         phases.add_histogram(counts.whole, "whole")
+        for phase, tally in counts.of_consumers.items():
+            phases.add_histogram(tally, phase)
         yield phases
         yield single(catalogue.STOPPED, counts.stopped_ms / 1000)
         yield single(catalogue.PARTITIONS_MOVED, counts.partitions_moved)
@@ -93,6 +97,7 @@ class RebalanceCollector:
         yield WideFamily(catalogue.GROUP_REBALANCES, _rebalance_rows(shown))
         yield _by_label(catalogue.GROUP_AVOIDED, "reason", shown, lambda counts: counts.avoided)
         yield _by_label(catalogue.GROUP_REMOVED, "cause", shown, lambda counts: counts.removed)
+        yield _by_label(catalogue.GROUP_EPOCH_BUMPS, "cause", shown, lambda counts: counts.bumps)
         stopped = _group_rows(shown, lambda counts: counts.stopped_ms / 1000)
         yield WideFamily(catalogue.GROUP_STOPPED, stopped)
         moved = _group_rows(shown, lambda counts: counts.partitions_moved)

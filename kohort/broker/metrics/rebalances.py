@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from kohort.broker.metrics.group_counts import CountsByGroup
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.groups.events import (
+    CauseAdded,
     Event,
     GroupRemoved,
     GroupRestored,
@@ -21,10 +22,11 @@ from kohort.groups.events import (
     RebalanceEnded,
     RebalanceStarted,
 )
+from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import Now
 
 if TYPE_CHECKING:
-    from kohort.groups.history.model import HistoryRecord
+    from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 
 PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
 """Include 3 s, the default initial delay of a group, and 5 min, the usual rebalance timeout."""
@@ -35,9 +37,10 @@ GROUPS_MAX_DEFAULT: Final = 1_000
 class Running:
     """A rebalance in progress; it ends when the group is Stable or Empty."""
 
-    __slots__ = ("began_ms", "is_syncing", "phase_began_ms", "since_wall_ms")
+    __slots__ = ("began_ms", "is_syncing", "kind", "phase_began_ms", "since_wall_ms")
 
-    def __init__(self, now: Now) -> None:
+    def __init__(self, now: Now, kind: GroupKind) -> None:
+        self.kind = kind
         self.since_wall_ms = now.wall_ms
         self.began_ms = now.ms
         self.phase_began_ms = now.ms
@@ -56,6 +59,9 @@ class RebalanceMetrics:
         self.members_removed: Counter[str] = Counter()
         """Removed members by cause."""
         self.completed_count = 0
+        """Of classic groups."""
+        self.bump_count = 0
+        """Epoch bumps of consumer groups."""
         self.offsets_stored = 0
         self.offsets_expired = 0
         self.offsets_deleted = 0
@@ -66,6 +72,11 @@ class RebalanceMetrics:
         self.sync_phase = HistogramTally(PHASE_BOUNDS_S)
         self.whole = HistogramTally(PHASE_BOUNDS_S)
         """Times from the start of a rebalance until Stable or Empty, with superseding ones."""
+        self.of_consumers = {
+            phase: HistogramTally(PHASE_BOUNDS_S)
+            for phase in ("assign", "reconcile", "revoke", "notice")
+        }
+        """Times of consumer groups, by phase."""
         self.running: dict[str, Running] = {}
         """Running rebalances by group, oldest first; dropped with the group."""
         self.by_group = CountsByGroup(groups_max)
@@ -80,9 +91,9 @@ class RebalanceMetrics:
         """Count the values that only the complete record of a rebalance has; a listener of the
         history.
         """
-        from kohort.groups.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
+        from kohort.groups.history.model import AvoidedRecord  # noqa: PLC0415 - not for a start.
 
-        if not isinstance(record, RebalanceRecord):
+        if isinstance(record, AvoidedRecord):
             return
         counts = self.by_group.of_past(record.group)
         self.stopped_ms += record.stopped.total_ms
@@ -90,6 +101,22 @@ class RebalanceMetrics:
         if record.partitions.known:
             self.partitions_moved += record.partitions.moved
             counts.partitions_moved += record.partitions.moved
+        if record.group_type == GroupKind.CONSUMER.value:
+            self._add_phases(record)
+
+    def _add_phases(self, record: RebalanceRecord) -> None:
+        def add(phase: str, since_ms: int | None, until_ms: int | None) -> None:
+            if since_ms is not None and until_ms is not None and until_ms >= since_ms:
+                self.of_consumers[phase].observe((until_ms - since_ms) / 1000)
+
+        times = record.timeline
+        add("assign", 0, times.assigned_ms)
+        if record.outcome.value == "stable":
+            add("reconcile", times.durable_ms, times.finished_ms)
+        for member in record.members:
+            add("revoke", member.told_ms, member.revoked_ms)
+            if member.epoch_before is not None:
+                add("notice", times.durable_ms, member.told_ms)
 
     def _on_offsets_stored(self, group_id: str, event: OffsetsStored, now: Now) -> None:
         del group_id, now
@@ -106,12 +133,25 @@ class RebalanceMetrics:
         cause = event.trigger.kind.value
         self.started[cause] += 1
         self.by_group.of(group_id).count_rebalance(cause, event.kind.value)
+        if event.kind is GroupKind.CONSUMER:
+            self._count_bump(group_id, cause)
         running = self.running.get(group_id)
         if running is None:
-            self.running[group_id] = Running(now)
+            self.running[group_id] = Running(now, event.kind)
         else:
+            running.kind = event.kind
             running.phase_began_ms = now.ms
             running.is_syncing = False
+
+    def _on_cause(self, group_id: str, event: CauseAdded, now: Now) -> None:
+        del now
+        running = self.running.get(group_id)
+        if running is not None and running.kind is GroupKind.CONSUMER:
+            self._count_bump(group_id, event.trigger.kind.value)
+
+    def _count_bump(self, group_id: str, cause: str) -> None:
+        self.bump_count += 1
+        self.by_group.of(group_id).count_bump(cause)
 
     def _on_join_phase_ended(self, group_id: str, event: JoinPhaseEnded, now: Now) -> None:
         del event
@@ -122,13 +162,15 @@ class RebalanceMetrics:
             running.is_syncing = True
 
     def _on_ended(self, group_id: str, event: RebalanceEnded, now: Now) -> None:
-        self.completed_count += event.outcome is RebalanceEnd.STABLE
         running = self.running.get(group_id)
+        is_classic = running is None or running.kind is not GroupKind.CONSUMER
+        self.completed_count += is_classic and event.outcome is RebalanceEnd.STABLE
         if running is None:
             return
-        # A group that became empty was in its join phase until the end.
-        phase = self.sync_phase if running.is_syncing else self.join_phase
-        phase.observe((now.ms - running.phase_began_ms) / 1000)
+        if is_classic:
+            # A group that became empty was in its join phase until the end.
+            phase = self.sync_phase if running.is_syncing else self.join_phase
+            phase.observe((now.ms - running.phase_began_ms) / 1000)
         if event.outcome is not RebalanceEnd.STORE_FAILED:
             self.whole.observe((now.ms - running.began_ms) / 1000)
             del self.running[group_id]
@@ -158,6 +200,7 @@ class RebalanceMetrics:
         OffsetsStored: _on_offsets_stored,
         OffsetsRemoved: _on_offsets_removed,
         RebalanceStarted: _on_started,
+        CauseAdded: _on_cause,
         JoinPhaseEnded: _on_join_phase_ended,
         RebalanceEnded: _on_ended,
         RebalanceAvoided: _on_avoided,

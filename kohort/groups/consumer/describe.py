@@ -1,5 +1,8 @@
 """Descriptions of members, and of what a rebalance waits for."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from kohort.groups.consumer import sessions
 from kohort.groups.consumer.consumer_protocol import encode_share
 from kohort.groups.consumer.data import ConsumerData
@@ -7,6 +10,28 @@ from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.write import ASSIGN_TIMER
 from kohort.groups.description import DescribedMember, WaitingFor
 from kohort.groups.effects import TimerKey
+
+EPOCH: Final = "epoch"
+ASSIGNMENT_EPOCH: Final = "assignment_epoch"
+UNRECONCILED: Final = {
+    f"unreconciled.{state.name}": state.name.lower()
+    for state in MemberState
+    if state is not MemberState.UNKNOWN
+}
+"""Names of the gauges, those of members without their whole target with the name of the state."""
+
+
+def gauges(data: ConsumerData) -> Mapping[str, int]:
+    """Return the epochs, and the members without their whole target by state, without a walk over
+    the members.
+    """
+    counts = dict.fromkeys(UNRECONCILED, 0)
+    if data.unreconciled_count:
+        for (epoch, state), count in data.at_epoch.items():
+            if epoch != data.target_epoch or state is not MemberState.STABLE:
+                name = f"unreconciled.{state.name}"
+                counts[name] = counts.get(name, 0) + count
+    return {EPOCH: data.epoch, ASSIGNMENT_EPOCH: data.target_epoch, **counts}
 
 
 def describe_member(data: ConsumerData, member: Member) -> DescribedMember:

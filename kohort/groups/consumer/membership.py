@@ -19,7 +19,7 @@ from kohort.groups.consumer.data import (
     ConsumerData,
     ResolvedRegex,
 )
-from kohort.groups.consumer.describe import describe_member, describe_waiting
+from kohort.groups.consumer.describe import describe_member, describe_waiting, gauges
 from kohort.groups.consumer.draft import Draft, tombstones
 from kohort.groups.consumer.epochs import note_resolved, preferred_assignor
 from kohort.groups.consumer.heartbeat import changes_nothing, heartbeat_steps
@@ -362,7 +362,7 @@ class ConsumerMembership:
         return not self.data.members
 
     def gauges(self) -> Mapping[str, int]:
-        return {}
+        return gauges(self.data)
 
     def describe(self) -> GroupDescription:
         data = self.data

@@ -267,6 +267,7 @@ def test_all_of_it_is_shown() -> None:
         ("join",): 1,
         ("sync",): 1,
         ("whole",): 1,
+        **dict.fromkeys([("assign",), ("reconcile",), ("revoke",), ("notice",)], 0),
     }
 
 
