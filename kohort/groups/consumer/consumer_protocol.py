@@ -1,5 +1,5 @@
 """The bytes that classic members exchange in JoinGroup and SyncGroup, as a consumer group reads and
-writes them. A topic that does not exist has no id, so its partitions are left out.
+writes them. Partitions that do not exist are left out.
 """
 
 from collections.abc import Iterable
@@ -62,5 +62,7 @@ def _by_id(listed: Iterable[TopicPartition], topics: Topics) -> frozenset[Partit
     for entry in listed:
         topic = topics.get(entry.topic)
         if topic is not None:
-            found += [(topic.topic_id, partition) for partition in entry.partitions]
+            # A classic group's leader, which is a client, may have assigned others.
+            existing = range(topic.partition_count)
+            found += [(topic.topic_id, number) for number in entry.partitions if number in existing]
     return frozenset(found)

@@ -49,7 +49,7 @@ def upgrade(data: ConsumerData, classic: ClassicMembership) -> tuple[DurableReco
     for old in classic.roster:
         try:
             names, _ = parse_subscription(old.protocols[0][1], data.topics)
-            assigned = parse_assignment(old.assignment, data.topics)
+            assigned = parse_assignment(old.assignment, data.topics) - data.owners.keys()
         except DecodeError as error:
             raise _refused(group_id, f"a member's metadata cannot be read: {error}") from None
         data.put_member(
