@@ -170,7 +170,8 @@ class ConsumerMembership:
         if group is not None and is_last_consumer_gone(draft, group.config.max_size):
             classic, record = downgraded(draft, lambda: self._new_classic(group), now)
             if draft.causes:
-                classic.rebalances_because = draft.causes[0]
+                cause = draft.causes[0]._replace(kind=TriggerKind.DOWNGRADED)
+                classic.rebalances_because = cause
             group.convert(classic, (record,), answers)
             return
         if not draft.is_empty:
