@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
+from tests.simulation.consumer_causes import Injection
 from tests.simulation.life import CALM, CRAMPED, ROUGH, GroupLife, make_world
 
 EVENTS = 500
 """In one world: half an hour of life, some seconds of ours."""
 CLIMATES = {"calm": CALM, "cramped": CRAMPED, "rough": ROUGH}
 WITH_LEDGER = {"calm", "cramped"}
+CONSUMERS = "consumers"
+"""Instead of a climate: known causes are injected into a consumer group."""
 
 
 @dataclass
@@ -48,6 +51,8 @@ class Tally:
 
 def live(seed: str, climate: str, events: int) -> Tally:
     """One world, from its beginning to its end. Raises SimulationError."""
+    if climate == CONSUMERS:
+        return _inject(seed, events)
     chosen = CLIMATES[climate]
     world = make_world(seed, chosen, keep_ledger=climate in WITH_LEDGER)
     begun_ms = world.now_ms
@@ -67,6 +72,23 @@ def live(seed: str, climate: str, events: int) -> Tally:
         tally.recorded, tally.misses = ledger.recorded, ledger.misses
         tally.unfinished, tally.killed = ledger.unfinished, ledger.killed
     return tally
+
+
+def _inject(seed: str, causes: int) -> Tally:
+    """One world with a consumer group; `recorded` counts causes, and not rebalances."""
+    injection = Injection(seed)
+    injection.run(causes)
+    for miss in injection.misses:
+        print(f"{seed}: {miss}")
+    return Tally(
+        worlds=1,
+        events=causes,
+        requests=injection.world.witness.answers,
+        starts=1,
+        rebalances=injection.caused,
+        recorded=injection.recorded,
+        misses=len(injection.misses),
+    )
 
 
 def process_count() -> int:

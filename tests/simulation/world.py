@@ -297,9 +297,14 @@ class World:
 
     # The clients.
 
-    def new_process(self, traits: Traits, **changes: Any) -> Process:  # noqa: ANN401
+    def new_process(
+        self,
+        traits: Traits,
+        kind: type[Process] = Process,
+        **changes: Any,  # noqa: ANN401
+    ) -> Process:
         self._numbers += 1
-        process = Process(self, traits, self._numbers, **changes)
+        process = kind(self, traits, self._numbers, **changes)
         self.processes.append(process)
         self.note(f"{process} starts")
         process.start()
