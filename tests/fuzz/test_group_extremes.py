@@ -22,8 +22,6 @@ from kohort.broker.network.connection.listener import Listener
 from kohort.groups.encoding import encode_value
 from kohort.groups.records import OffsetRecord
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.sync_group import SyncGroupRequest
 from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.extremes import (
     LONGEST,
@@ -205,7 +203,7 @@ class Groups:
     async def _stable(self, scene: Scene) -> None:
         await self._completing(scene)
         share = m.SyncGroupRequestAssignment(member_id=scene.member_id, assignment=b"all")
-        sync = SyncGroupRequest(
+        sync = m.SyncGroupRequest(
             group_id=scene.group_id,
             generation_id=scene.generation,
             member_id=scene.member_id,
@@ -226,8 +224,8 @@ class Groups:
         other = await self.send(Call(self._join(Scene(scene.group_id, scene.topic_id)), 3))
         await self.answer(other, turns=3)
 
-    def _join(self, scene: Scene) -> JoinGroupRequest:
-        return JoinGroupRequest(
+    def _join(self, scene: Scene) -> m.JoinGroupRequest:
+        return m.JoinGroupRequest(
             group_id=scene.group_id,
             session_timeout_ms=60_000,
             rebalance_timeout_ms=60_000,

@@ -5,8 +5,6 @@ from typing import Any, Final
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages import consumer_groups_log as groups
 from kohort.protocol.messages.cluster_metadata import RECORD_TYPES
-from kohort.protocol.messages.offsets_topic import GroupMetadataKey, OffsetCommitKey
-from kohort.protocol.messages.transaction_log import TransactionLogKey
 from tests.property.message_values import Message
 from tests.support import messages as m
 
@@ -49,9 +47,9 @@ DATA_RECORDS: Final[dict[Message, str]] = {
 """Headers and records whose versions are Kafka's, and the jar that defines them."""
 
 RECORD_KEYS: Final[dict[tuple[Message, int], tuple[str, str]]] = {
-    (OffsetCommitKey, 0): (COORDINATOR, "LegacyOffsetCommitKey"),
-    (OffsetCommitKey, 1): (COORDINATOR, "OffsetCommitKey"),
-    (GroupMetadataKey, 2): (COORDINATOR, "GroupMetadataKey"),
+    (m.OffsetCommitKey, 0): (COORDINATOR, "LegacyOffsetCommitKey"),
+    (m.OffsetCommitKey, 1): (COORDINATOR, "OffsetCommitKey"),
+    (m.GroupMetadataKey, 2): (COORDINATOR, "GroupMetadataKey"),
     (groups.ConsumerGroupMetadataKey, 3): (COORDINATOR, "ConsumerGroupMetadataKey"),
     (groups.ConsumerGroupMetadataKey, 4): (COORDINATOR, "ConsumerGroupPartitionMetadataKey"),
     (groups.ConsumerGroupMemberMetadataKey, 5): (COORDINATOR, "ConsumerGroupMemberMetadataKey"),
@@ -71,7 +69,7 @@ RECORD_KEYS: Final[dict[tuple[Message, int], tuple[str, str]]] = {
         COORDINATOR,
         "ConsumerGroupRegularExpressionKey",
     ),
-    (TransactionLogKey, 0): (TRANSACTIONS, "TransactionLogKey"),
+    (m.TransactionLogKey, 0): (TRANSACTIONS, "TransactionLogKey"),
 }
 """The int16 before a key is the type of the record: Kafka's definitions call it apiKey and define
 one version of each, ours call it the version."""

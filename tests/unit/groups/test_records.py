@@ -21,12 +21,8 @@ from kohort.groups.records import (
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import DecodeError, EncodeError
-from kohort.protocol.messages.offsets_topic import (
-    GroupMetadataValue,
-    MemberMetadata,
-    OffsetCommitValue,
-)
 from kohort.protocol.types import ZERO_UUID
+from tests.support import messages as m
 
 A_TOPIC_ID = bytes(range(16))
 MEMBER = StoredMember("m-1", "i", "c", "/h", 10_000, 60_000, b"sub", b"share")
@@ -76,7 +72,7 @@ def test_a_position_without_metadata_is_written_as_the_codec_does(
     offset: int, leader_epoch: int, topic_id: bytes
 ) -> None:
     record = OffsetRecord("g", "t", 5, CommittedOffset(offset, leader_epoch, "", 99, -1, topic_id))
-    value = OffsetCommitValue(
+    value = m.OffsetCommitValue(
         offset=offset,
         leader_epoch=leader_epoch,
         metadata="",
@@ -146,7 +142,7 @@ def test_a_value_that_cannot_be_read_is_refused(value: bytes) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_groups_of_every_version_are_read(version: int) -> None:
-    member = MemberMetadata(
+    member = m.MemberMetadata(
         member_id="m-1",
         client_id="c",
         client_host="/h",
@@ -154,7 +150,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
         subscription=b"sub",
         assignment=b"share",
     )
-    value = GroupMetadataValue(
+    value = m.GroupMetadataValue(
         protocol_type="consumer", generation=3, protocol="range", leader="m-1", members=[member]
     )
     read = decode(GROUP_KEY, encode_versioned(value, version))
@@ -175,7 +171,7 @@ def test_a_group_with_a_member_twice_is_refused(twice: str) -> None:
     others = {"member_id": "m-2", "group_instance_id": "j"}
     others[twice] = ids[twice]
     members = [
-        MemberMetadata(
+        m.MemberMetadata(
             client_id="c",
             client_host="/h",
             session_timeout=1,
@@ -186,7 +182,7 @@ def test_a_group_with_a_member_twice_is_refused(twice: str) -> None:
         )
         for names in (ids, others)
     ]
-    value = GroupMetadataValue(
+    value = m.GroupMetadataValue(
         protocol_type="consumer", generation=3, protocol="range", leader="m-1", members=members
     )
     with pytest.raises(DecodeError):
@@ -194,7 +190,7 @@ def test_a_group_with_a_member_twice_is_refused(twice: str) -> None:
 
 
 def test_a_group_of_a_negative_generation_is_refused() -> None:
-    value = GroupMetadataValue(
+    value = m.GroupMetadataValue(
         protocol_type="consumer", generation=-1, protocol=None, leader=None, members=[]
     )
     with pytest.raises(DecodeError):

@@ -13,20 +13,9 @@ from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.producing import Producer
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kohort.protocol.messages.metadata import (
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-from kohort.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.record import Record
+from tests.support import messages as m
 
 T = TypeVar("T")
 
@@ -48,18 +37,18 @@ class Broker:
         self.has_leaders = True
         self._connection = object()
 
-    def metadata(self, topics: list[str], *, creates: bool) -> MetadataResponse:
+    def metadata(self, topics: list[str], *, creates: bool) -> m.MetadataResponse:
         assert (topics, creates) == (["t"], True)
         partitions = [
-            MetadataResponsePartition(
+            m.MetadataResponsePartition(
                 error_code=0, partition_index=index, leader_id=0, replica_nodes=[0], isr_nodes=[0]
             )
             for index in range(PARTITIONS)
         ]
-        topic = MetadataResponseTopic(error_code=0, name="t", partitions=partitions)
-        return MetadataResponse(brokers=[], controller_id=0, topics=[topic])
+        topic = m.MetadataResponseTopic(error_code=0, name="t", partitions=partitions)
+        return m.MetadataResponse(brokers=[], controller_id=0, topics=[topic])
 
-    def broker(self, metadata: MetadataResponse, node_id: int) -> object:
+    def broker(self, metadata: m.MetadataResponse, node_id: int) -> object:
         del metadata, node_id
         if not self.has_leaders:
             self.has_leaders = True
@@ -71,9 +60,9 @@ class Broker:
 
     def ask(self, connection: object, request: object, *, at_most: int | None = None) -> object:
         del at_most
-        if isinstance(request, InitProducerIdRequest):
-            return InitProducerIdResponse(error_code=0, producer_id=1, producer_epoch=0)
-        assert isinstance(request, ProduceRequest)
+        if isinstance(request, m.InitProducerIdRequest):
+            return m.InitProducerIdResponse(error_code=0, producer_id=1, producer_epoch=0)
+        assert isinstance(request, m.ProduceRequest)
         fate = next(self._fates, ACCEPTS) if connection is self._connection else LOSES
         part = request.topic_data[0].partition_data[0]
         assert part.records is not None
@@ -85,9 +74,9 @@ class Broker:
             if fate == INTERRUPTED:
                 raise KeyboardInterrupt
             raise DisconnectedError("lost")
-        result = PartitionProduceResponse(index=part.index, error_code=error, base_offset=0)
-        topic = TopicProduceResponse(name="t", partition_responses=[result])
-        return ProduceResponse(responses=[topic])
+        result = m.PartitionProduceResponse(index=part.index, error_code=error, base_offset=0)
+        topic = m.TopicProduceResponse(name="t", partition_responses=[result])
+        return m.ProduceResponse(responses=[topic])
 
     def _append(self, partition: int, sequence: int) -> ErrorCode:
         log = self.logs.setdefault(partition, [])

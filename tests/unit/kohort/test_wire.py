@@ -22,27 +22,7 @@ from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import read_request_prefix, response_frame, skip_header_tags
 from kohort.protocol.message import REQUESTS, RESPONSES, schema_of
-from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from kohort.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
-from kohort.protocol.messages.find_coordinator import FindCoordinatorResponse
-from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from kohort.protocol.messages.metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
+from tests.support import messages as m
 
 Answer = Callable[[bytes], bytes]
 """From a frame to a frame, both with their sizes; empty for closing the connection."""
@@ -50,7 +30,7 @@ Answer = Callable[[bytes], bytes]
 KEYS = {"ListOffsets": 2, "Metadata": 3, "OffsetFetch": 9, "FindCoordinator": 10}
 KEYS |= {"DescribeGroups": 15, "ListGroups": 16, "ApiVersions": 18}
 
-TOO_NEW = codec(ApiVersionsResponse, 0).encode(ApiVersionsResponse(error_code=35, api_keys=[]))
+TOO_NEW = codec(m.ApiVersionsResponse, 0).encode(m.ApiVersionsResponse(error_code=35, api_keys=[]))
 
 
 @contextmanager
@@ -99,10 +79,10 @@ def old_broker(answers: Mapping[str, Any], versions: Mapping[str, int]) -> Answe
         return response_frame(head.correlation_id, body, header_has_tags=is_flexible)
 
     listed = [
-        ApiVersion(api_key=key, min_version=0, max_version=versions.get(name, 0))
+        m.ApiVersion(api_key=key, min_version=0, max_version=versions.get(name, 0))
         for name, key in KEYS.items()
     ]
-    default = ApiVersionsResponse(error_code=0, api_keys=listed)
+    default = m.ApiVersionsResponse(error_code=0, api_keys=listed)
     return answer
 
 
@@ -113,32 +93,32 @@ def cluster_at(port: int, timeout_s: float = 5) -> Cluster:
 OLD = {"ListOffsets": 1, "Metadata": 4, "OffsetFetch": 2, "DescribeGroups": 1}
 
 
-def listed_offset(request: ListOffsetsRequest) -> ListOffsetsResponse:
+def listed_offset(request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
     """The log of t-3 is from 0 to 42."""
     offset = 0 if request.topics[0].partitions[0].timestamp == START else 42
-    found = ListOffsetsPartitionResponse(partition_index=3, error_code=0, offset=offset)
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+    found = m.ListOffsetsPartitionResponse(partition_index=3, error_code=0, offset=offset)
+    return m.ListOffsetsResponse(topics=[m.ListOffsetsTopicResponse(name="t", partitions=[found])])
 
 
 def old_answers(port: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
-    partition = MetadataResponsePartition(
+    partition = m.MetadataResponsePartition(
         error_code=0, partition_index=3, leader_id=7, replica_nodes=[7], isr_nodes=[7]
     )
-    position = OffsetFetchResponsePartition(
+    position = m.OffsetFetchResponsePartition(
         partition_index=3, committed_offset=40, metadata="", error_code=0
     )
     return {
-        "Metadata": MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=port)],
-            topics=[MetadataResponseTopic(error_code=0, name="t", partitions=[partition])],
+        "Metadata": m.MetadataResponse(
+            brokers=[m.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=port)],
+            topics=[m.MetadataResponseTopic(error_code=0, name="t", partitions=[partition])],
         ),
-        "FindCoordinator": FindCoordinatorResponse(node_id=7, host="127.0.0.1", port=port),
-        "ListGroups": ListGroupsResponse(
-            error_code=0, groups=[ListedGroup(group_id="g", protocol_type="consumer")]
+        "FindCoordinator": m.FindCoordinatorResponse(node_id=7, host="127.0.0.1", port=port),
+        "ListGroups": m.ListGroupsResponse(
+            error_code=0, groups=[m.ListedGroup(group_id="g", protocol_type="consumer")]
         ),
-        "DescribeGroups": DescribeGroupsResponse(
+        "DescribeGroups": m.DescribeGroupsResponse(
             groups=[
-                DescribedGroup(
+                m.DescribedGroup(
                     error_code=0,
                     group_id="g",
                     group_state="Empty",
@@ -148,8 +128,8 @@ def old_answers(port: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
                 )
             ]
         ),
-        "OffsetFetch": OffsetFetchResponse(
-            topics=[OffsetFetchResponseTopic(name="t", partitions=[position])]
+        "OffsetFetch": m.OffsetFetchResponse(
+            topics=[m.OffsetFetchResponseTopic(name="t", partitions=[position])]
         ),
         "ListOffsets": listed_offset,
     } | changes
@@ -174,7 +154,7 @@ def test_a_broker_of_another_decade_lists_and_describes_its_groups() -> None:
 
 
 def test_a_group_that_an_old_broker_calls_dead_is_not_there() -> None:
-    dead = DescribedGroup(
+    dead = m.DescribedGroup(
         error_code=0,
         group_id="g",
         group_state="Dead",
@@ -182,12 +162,12 @@ def test_a_group_that_an_old_broker_calls_dead_is_not_there() -> None:
         protocol_data="",
         members=[],
     )
-    with cluster_of_old(DescribeGroups=DescribeGroupsResponse(groups=[dead])) as cluster:
+    with cluster_of_old(DescribeGroups=m.DescribeGroupsResponse(groups=[dead])) as cluster:
         assert describe_group(cluster, "g") is None
 
 
 def test_an_error_of_the_broker_is_told_by_its_name() -> None:
-    refused = FindCoordinatorResponse(error_code=30)
+    refused = m.FindCoordinatorResponse(error_code=30)
     with (
         cluster_of_old(FindCoordinator=refused) as cluster,
         pytest.raises(RefusedError, match="GROUP_AUTHORIZATION_FAILED"),
@@ -196,7 +176,7 @@ def test_an_error_of_the_broker_is_told_by_its_name() -> None:
 
 
 def test_a_coordinator_that_is_still_loading_is_asked_again() -> None:
-    loading = iter([FindCoordinatorResponse(error_code=15)])
+    loading = iter([m.FindCoordinatorResponse(error_code=15)])
     answers: dict[str, Any] = {}
 
     def answer(frame: bytes) -> bytes:
@@ -214,7 +194,7 @@ def test_a_coordinator_that_is_still_loading_is_asked_again() -> None:
 
 
 def test_an_api_that_a_broker_does_not_have_is_named() -> None:
-    versions = ApiVersionsResponse(error_code=0, api_keys=[])
+    versions = m.ApiVersionsResponse(error_code=0, api_keys=[])
     with (
         listening(old_broker({"ApiVersions": versions}, {})) as port,
         pytest.raises(UnsupportedVersionError, match=f"{port}: .*not know MetadataRequest"),

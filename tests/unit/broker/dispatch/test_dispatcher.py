@@ -24,20 +24,12 @@ from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.metadata import MetadataRequest
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support import messages as m
 
 T = TypeVar("T")
 CONNECTION = ConnectionInfo(peer_host="/10.0.0.1")
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 def header(
@@ -58,13 +50,15 @@ def request_frame(request: object, version: int, extra: bytes = b"") -> bytes:
     )
 
 
-def produce(acks: int) -> ProduceRequest:
-    return ProduceRequest(
+def produce(acks: int) -> m.ProduceRequest:
+    return m.ProduceRequest(
         transactional_id=None,
         acks=acks,
         timeout_ms=100,
         topic_data=[
-            TopicProduceData(name="t", partition_data=[PartitionProduceData(index=3, records=b"x")])
+            m.TopicProduceData(
+                name="t", partition_data=[m.PartitionProduceData(index=3, records=b"x")]
+            )
         ],
     )
 
@@ -74,10 +68,10 @@ class Side:
 
     def __init__(self, **handlers: Handler | AsyncHandler) -> None:
         requests = {
-            "heartbeat": (HeartbeatRequest, "1-4"),
-            "metadata": (MetadataRequest, "0-13"),
-            "produce": (ProduceRequest, "3-13"),
-            "api_versions": (ApiVersionsRequest, "0-5"),
+            "heartbeat": (m.HeartbeatRequest, "1-4"),
+            "metadata": (m.MetadataRequest, "0-13"),
+            "produce": (m.ProduceRequest, "3-13"),
+            "api_versions": (m.ApiVersionsRequest, "0-5"),
         }
         handlers.setdefault("api_versions", lambda ctx, request: None)
         served = {api.request: api for api in load_handlers().values()}
@@ -135,8 +129,8 @@ def decoded(answer: bytes, response: type[T], version: int, *, tags: bool) -> T:
     return message
 
 
-def ok(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=0)
+def ok(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
+    return m.HeartbeatResponse(error_code=0)
 
 
 def raising(error: Exception) -> Callable[[RequestContext, Any], Any]:
@@ -150,15 +144,15 @@ def raising(error: Exception) -> Callable[[RequestContext, Any], Any]:
 def test_a_plain_handler_is_answered_at_once_in_the_version_of_the_request(
     version: int, tags: bool
 ) -> None:
-    seen: list[tuple[RequestContext, HeartbeatRequest]] = []
+    seen: list[tuple[RequestContext, m.HeartbeatRequest]] = []
 
-    def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
         seen.append((ctx, request))
-        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, throttle_time_ms=5)
+        return m.HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, throttle_time_ms=5)
 
     side = Side(heartbeat=heartbeat)
     answer = side.answer(request_frame(HEARTBEAT, version))
-    assert decoded(answer, HeartbeatResponse, version, tags=tags) == HeartbeatResponse(
+    assert decoded(answer, m.HeartbeatResponse, version, tags=tags) == m.HeartbeatResponse(
         error_code=27, throttle_time_ms=5
     )
     ((ctx, request),) = seen
@@ -170,7 +164,7 @@ def test_a_plain_handler_is_answered_at_once_in_the_version_of_the_request(
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_an_encoded_response_is_framed_as_one_that_is_encoded_now(version: int) -> None:
-    body = codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=0))
+    body = codec(m.HeartbeatResponse, version).encode(m.HeartbeatResponse(error_code=0))
     encoded = Side(heartbeat=lambda ctx, request: EncodedResponse(body))
     frame = request_frame(HEARTBEAT, version)
     assert encoded.answer(frame) == Side(heartbeat=ok).answer(frame)
@@ -186,9 +180,9 @@ def test_an_encoded_response_is_framed_as_one_that_is_encoded_now(version: int) 
 async def test_an_async_handler_is_answered_when_it_is_done() -> None:
     may_go_on = asyncio.Event()
 
-    async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    async def heartbeat(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
         await may_go_on.wait()
-        return HeartbeatResponse(error_code=0)
+        return m.HeartbeatResponse(error_code=0)
 
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
@@ -198,16 +192,18 @@ async def test_an_async_handler_is_answered_when_it_is_done() -> None:
     may_go_on.set()
     answer = await pending
     assert answer is not None
-    assert decoded(b"".join(answer), HeartbeatResponse, 4, tags=True).error_code == 0
+    assert decoded(b"".join(answer), m.HeartbeatResponse, 4, tags=True).error_code == 0
 
 
 async def test_a_handler_may_answer_later_and_what_is_there_already_costs_no_turn() -> None:
-    answers: list[Deferred[HeartbeatResponse]] = []
+    answers: list[Deferred[m.HeartbeatResponse]] = []
 
-    def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> Deferred[HeartbeatResponse]:
-        answer: Deferred[HeartbeatResponse] = Deferred()
+    def heartbeat(
+        ctx: RequestContext, request: m.HeartbeatRequest
+    ) -> Deferred[m.HeartbeatResponse]:
+        answer: Deferred[m.HeartbeatResponse] = Deferred()
         if answers:
-            answer.set_result(HeartbeatResponse(error_code=0))
+            answer.set_result(m.HeartbeatResponse(error_code=0))
         answers.append(answer)
         return answer
 
@@ -218,7 +214,7 @@ async def test_a_handler_may_answer_later_and_what_is_there_already_costs_no_tur
 
 def test_unknown_header_tags_are_ignored() -> None:
     side = Side(heartbeat=ok)
-    body = codec(HeartbeatRequest, 4).encode(HEARTBEAT)
+    body = codec(m.HeartbeatRequest, 4).encode(HEARTBEAT)
     tags = b"\x02" + b"\x05\x03abc" + b"\x06\x00"
     assert side.answer(header(12, 4, tags=tags) + body)
 
@@ -252,20 +248,20 @@ def test_api_versions_in_an_unknown_version_is_answered_in_v0_with_its_own_range
 ) -> None:
     side = Side(heartbeat=ok)
     answer = side.answer(header(18, version) + b"anything at all")
-    message = decoded(answer, ApiVersionsResponse, 0, tags=False)
+    message = decoded(answer, m.ApiVersionsResponse, 0, tags=False)
     assert message.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(v.api_key, v.min_version, v.max_version) for v in message.api_keys] == [(18, 0, 5)]
     assert len(answer) == 4 + 16
 
 
 def test_api_versions_has_no_tags_in_its_response_header() -> None:
-    side = Side(api_versions=lambda ctx, request: ApiVersionsResponse(error_code=0, api_keys=[]))
-    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    side = Side(api_versions=lambda ctx, request: m.ApiVersionsResponse(error_code=0, api_keys=[]))
+    request = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
     answer = side.answer(request_frame(request, 3))
-    assert decoded(answer, ApiVersionsResponse, 3, tags=False).error_code == 0
+    assert decoded(answer, m.ApiVersionsResponse, 3, tags=False).error_code == 0
 
 
-HEARTBEAT_BODY = codec(HeartbeatRequest, 4).encode(HEARTBEAT)
+HEARTBEAT_BODY = codec(m.HeartbeatRequest, 4).encode(HEARTBEAT)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +308,7 @@ def test_a_handler_that_raises_is_answered_with_an_unknown_server_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     side = Side(heartbeat=raising(RuntimeError("our mistake")))
-    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), HeartbeatResponse, 4, tags=True)
+    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), m.HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "our mistake" in caplog.text
     assert side.error_counts() == {"Heartbeat": {-1: 1}}
@@ -320,14 +316,14 @@ def test_a_handler_that_raises_is_answered_with_an_unknown_server_error(
 
 def test_a_handler_may_raise_the_error_to_answer_with(caplog: pytest.LogCaptureFixture) -> None:
     side = Side(heartbeat=raising(KafkaError(ErrorCode.NOT_COORDINATOR)))
-    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), HeartbeatResponse, 4, tags=True)
+    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), m.HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.NOT_COORDINATOR
     assert not caplog.messages
 
 
 def test_a_response_that_cannot_be_encoded_is_our_fault_and_answered() -> None:
-    side = Side(heartbeat=lambda ctx, request: HeartbeatResponse(error_code=1 << 40))
-    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), HeartbeatResponse, 4, tags=True)
+    side = Side(heartbeat=lambda ctx, request: m.HeartbeatResponse(error_code=1 << 40))
+    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), m.HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -338,7 +334,7 @@ class Unsayable(IntEnum):
 @pytest.mark.parametrize(
     ("handler", "traces"),
     [
-        (lambda ctx, request: HeartbeatResponse(error_code=1 << 40), False),
+        (lambda ctx, request: m.HeartbeatResponse(error_code=1 << 40), False),
         (raising(RuntimeError("our mistake")), True),
     ],
 )
@@ -366,7 +362,7 @@ def test_an_error_that_cannot_be_said_in_the_answer_closes_the_connection() -> N
 
 
 async def test_an_async_handler_that_raises_is_answered_too() -> None:
-    async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    async def heartbeat(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
         await asyncio.sleep(0)
         raise RuntimeError("our mistake")
 
@@ -375,12 +371,12 @@ async def test_an_async_handler_that_raises_is_answered_too() -> None:
     assert isinstance(pending, Deferred)
     answer = await pending
     assert answer is not None
-    message = decoded(b"".join(answer), HeartbeatResponse, 4, tags=True)
+    message = decoded(b"".join(answer), m.HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_handlers_that_are_interrupted_by_the_shutdown_are_answered_too() -> None:
-    async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    async def heartbeat(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
         await asyncio.sleep(1_000)
         raise AssertionError
 
@@ -391,14 +387,14 @@ async def test_handlers_that_are_interrupted_by_the_shutdown_are_answered_too() 
     await side.dispatcher.close()
     answer = await pending
     assert answer is not None
-    message = decoded(b"".join(answer), HeartbeatResponse, 4, tags=True)
+    message = decoded(b"".join(answer), m.HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_failed_produce_names_each_partition() -> None:
     side = Side(produce=raising(RuntimeError("our mistake")))
     message = decoded(
-        side.answer(request_frame(produce(acks=-1), 9)), ProduceResponse, 9, tags=True
+        side.answer(request_frame(produce(acks=-1), 9)), m.ProduceResponse, 9, tags=True
     )
     ((partition,),) = [topic.partition_responses for topic in message.responses]
     assert (partition.index, partition.error_code, partition.base_offset) == (3, -1, -1)

@@ -15,13 +15,9 @@ from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import RequestHeader
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support import messages as m
 from tests.support.brokers.running_topics import context, running_topics
 from tests.support.records.storage_tools import memory_store
 
@@ -33,16 +29,21 @@ class Asker:
 
     def __init__(self, topics: TopicManager) -> None:
         self.topics = topics
-        self.services: BrokerServices = context(topics, MetadataRequest(topics=None)).broker
+        self.services: BrokerServices = context(topics, m.MetadataRequest(topics=None)).broker
 
-    def answer(self, request: MetadataRequest, version: int = VERSION, listener: str = "") -> Any:  # noqa: ANN401
+    def answer(self, request: m.MetadataRequest, version: int = VERSION, listener: str = "") -> Any:  # noqa: ANN401
         """What the handler returns."""
         connection = ConnectionInfo("/127.0.0.1", session=UNKNOWN._replace(listener=listener))
         return metadata(
             RequestContext(RequestHeader(3, version, 7, "c"), connection, self.services), request
         )
 
-    def ask(self, *names: str | None, ids: tuple[bytes, ...] = (), **more: Any) -> MetadataResponse:  # noqa: ANN401
+    def ask(
+        self,
+        *names: str | None,
+        ids: tuple[bytes, ...] = (),
+        **more: Any,  # noqa: ANN401
+    ) -> m.MetadataResponse:
         """The answer as a client reads it."""
         version = more.pop("version", VERSION)
         return read(self.answer(about(*names, ids=ids), version, **more), version)
@@ -52,14 +53,16 @@ class Asker:
         return len(self.services.topic_answers)
 
 
-def about(*names: str | None, ids: tuple[bytes, ...] = ()) -> MetadataRequest:
-    topics = [MetadataRequestTopic(name=name) for name in names]
-    topics += [MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+def about(*names: str | None, ids: tuple[bytes, ...] = ()) -> m.MetadataRequest:
+    topics = [m.MetadataRequestTopic(name=name) for name in names]
+    topics += [m.MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]
+    return m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
 
-def read(answer: MetadataResponse | EncodedResponse, version: int = VERSION) -> MetadataResponse:
-    response = codec(MetadataResponse, version)
+def read(
+    answer: m.MetadataResponse | EncodedResponse, version: int = VERSION
+) -> m.MetadataResponse:
+    response = codec(m.MetadataResponse, version)
     body = answer.body if isinstance(answer, EncodedResponse) else response.encode(answer)
     return response.decode(body)[0]
 
@@ -131,8 +134,8 @@ async def test_a_name_beside_an_id_is_not_remembered(tmp_path: Path) -> None:
         asker = Asker(topics)
         answers = set()
         for length in range(20):
-            named = MetadataRequestTopic(name="x" * length, topic_id=topic.topic_id)
-            answers.add(asker.answer(MetadataRequest(topics=[named])))
+            named = m.MetadataRequestTopic(name="x" * length, topic_id=topic.topic_id)
+            answers.add(asker.answer(m.MetadataRequest(topics=[named])))
         assert len(answers) == asker.kept_count == 1
 
 

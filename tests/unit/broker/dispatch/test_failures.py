@@ -8,11 +8,7 @@ from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.metadata import MetadataRequest
-from kohort.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.support import messages as m
 
 APIS = load_handlers()
 VERSIONS = [
@@ -63,15 +59,15 @@ def test_every_api_says_that_a_request_failed_in_every_version(key: int, version
 
 
 def test_lists_of_the_request_are_repeated_with_their_names() -> None:
-    request = FetchRequest(
+    request = m.FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
         topics=[
-            FetchTopic(
+            m.FetchTopic(
                 topic="t",
                 partitions=[
-                    FetchPartition(partition=5, fetch_offset=0, partition_max_bytes=0),
-                    FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=0),
+                    m.FetchPartition(partition=5, fetch_offset=0, partition_max_bytes=0),
+                    m.FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=0),
                 ],
             )
         ],
@@ -86,23 +82,23 @@ def test_lists_of_the_request_are_repeated_with_their_names() -> None:
 
 
 def test_a_response_with_an_error_of_its_own_says_it_there() -> None:
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
+    request = m.FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     response: Any = failed(request, 7, ErrorCode.KAFKA_STORAGE_ERROR)
     assert (response.error_code, response.responses) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
 def test_the_field_that_the_version_has_is_the_one_that_is_read() -> None:
-    by_name = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1)
+    by_name = m.DeleteTopicsRequest(topic_names=["a"], timeout_ms=1)
     response: Any = failed(by_name, 5, ErrorCode.UNKNOWN_SERVER_ERROR, "broken")
     assert [(r.name, r.error_message) for r in response.responses] == [("a", "broken")]
-    by_id = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=b"i" * 16)], timeout_ms=1)
+    by_id = m.DeleteTopicsRequest(topics=[m.DeleteTopicState(topic_id=b"i" * 16)], timeout_ms=1)
     response = failed(by_id, 6, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert [(r.topic_id, r.error_message) for r in response.responses] == [(b"i" * 16, None)]
 
 
 def test_plain_numbers_in_a_list_are_repeated() -> None:
-    request = OffsetFetchRequest(
-        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[4, 2])]
+    request = m.OffsetFetchRequest(
+        group_id="g", topics=[m.OffsetFetchRequestTopic(name="t", partition_indexes=[4, 2])]
     )
     response: Any = failed(request, 1, ErrorCode.NOT_COORDINATOR)
     ((four, two),) = [topic.partitions for topic in response.topics]
@@ -111,7 +107,7 @@ def test_plain_numbers_in_a_list_are_repeated() -> None:
 
 
 def test_values_that_would_mislead_say_unknown() -> None:
-    request = JoinGroupRequest(
+    request = m.JoinGroupRequest(
         group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
     )
     response: Any = failed(request, 9, ErrorCode.NOT_COORDINATOR)
@@ -119,7 +115,7 @@ def test_values_that_would_mislead_say_unknown() -> None:
 
 
 def test_where_there_is_nothing_to_hang_the_error_on_the_caller_is_told() -> None:
-    all_topics = MetadataRequest(topics=None)
+    all_topics = m.MetadataRequest(topics=None)
     with pytest.raises(NoErrorField):
         failed(all_topics, 12, ErrorCode.UNKNOWN_SERVER_ERROR)
     response: Any = failed(all_topics, 13, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -24,13 +24,8 @@ from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support import messages as m
 from tests.support.brokers.working_clock import WorkingClock
 from tests.support.network.wire import request_body, response_in
 
@@ -42,12 +37,12 @@ class World:
     """A dispatcher with two APIs, one of which has long requests."""
 
     def __init__(self, describe: Any, **options: Any) -> None:  # noqa: ANN401
-        def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-            return HeartbeatResponse(error_code=0)
+        def heartbeat(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
+            return m.HeartbeatResponse(error_code=0)
 
         apis = [
-            Api(HeartbeatRequest, heartbeat, versions="0-4"),
-            Api(DescribeGroupsRequest, describe, versions="0-6", part_max=PART_MAX, **options),
+            Api(m.HeartbeatRequest, heartbeat, versions="0-4"),
+            Api(m.DescribeGroupsRequest, describe, versions="0-6", part_max=PART_MAX, **options),
         ]
         self.services = SimpleNamespace(
             purgatory=Purgatory(report=lambda doing, error: None),
@@ -65,22 +60,22 @@ class World:
         )
 
     def describe(self, names: list[str], host: str = "/127.0.0.1") -> Deferred[Any]:
-        frame = request_body(DescribeGroupsRequest(groups=names), 5)
+        frame = request_body(m.DescribeGroupsRequest(groups=names), 5)
         answer = self.dispatcher.serve(ConnectionInfo(host), frame)
         assert isinstance(answer, Deferred)
         return answer
 
     def beat(self) -> None:
         """Send a heartbeat, which is answered at once."""
-        request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        request = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         answer = self.dispatcher.serve(ConnectionInfo("/127.0.0.1"), request_body(request, 4))
         assert isinstance(answer, list)
 
 
-def described(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(
+def described(request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
+    return m.DescribeGroupsResponse(
         groups=[
-            DescribedGroup(
+            m.DescribedGroup(
                 error_code=0, group_id=name, group_state="Empty", protocol_type="",
                 protocol_data="", members=[],
             )
@@ -91,13 +86,13 @@ def described(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
 
 def names_in(answer: Any) -> list[str]:  # noqa: ANN401
     frame = b"".join(answer)[4:]
-    return [group.group_id for group in response_in(frame, DescribeGroupsResponse, 5).groups]
+    return [group.group_id for group in response_in(frame, m.DescribeGroupsResponse, 5).groups]
 
 
 async def test_a_long_request_is_handled_in_parts_with_other_requests_in_between() -> None:
     sizes: list[int] = []
 
-    def describe(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    def describe(ctx: RequestContext, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
         sizes.append(len(request.groups))
         return described(request)
 
@@ -118,11 +113,11 @@ async def test_a_long_request_is_handled_in_parts_with_other_requests_in_between
 
 async def test_a_handler_may_return_steps() -> None:
     def describe(
-        ctx: RequestContext, request: DescribeGroupsRequest
-    ) -> Steps[DescribeGroupsResponse]:
-        response = DescribeGroupsResponse(groups=[])
+        ctx: RequestContext, request: m.DescribeGroupsRequest
+    ) -> Steps[m.DescribeGroupsResponse]:
+        response = m.DescribeGroupsResponse(groups=[])
         for name in request.groups:
-            response.groups += described(DescribeGroupsRequest(groups=[name])).groups
+            response.groups += described(m.DescribeGroupsRequest(groups=[name])).groups
             yield
         return response
 
@@ -132,7 +127,7 @@ async def test_a_handler_may_return_steps() -> None:
 
 
 async def test_a_failed_part_whose_response_has_no_error_field_closes_the_connection() -> None:
-    def describe(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    def describe(ctx: RequestContext, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     world = World(describe, parts=(lists("groups"),))
@@ -142,9 +137,9 @@ async def test_a_failed_part_whose_response_has_no_error_field_closes_the_connec
 
 @pytest.mark.parametrize("long_bytes", [LONG_BYTES, sys.maxsize])
 async def test_an_error_of_the_whole_request_is_answered_in_slices(long_bytes: int) -> None:
-    calls: list[DescribeGroupsRequest] = []
+    calls: list[m.DescribeGroupsRequest] = []
 
-    def describe(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    def describe(ctx: RequestContext, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
         calls.append(request)
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
@@ -187,7 +182,7 @@ async def test_long_requests_of_one_client_delay_another_client_by_one_of_them()
 
 async def test_a_malformed_long_request_closes_its_connection() -> None:
     world = World(lambda ctx, request: described(request))
-    frame = request_body(DescribeGroupsRequest(groups=NAMES), 5)[:-100]
+    frame = request_body(m.DescribeGroupsRequest(groups=NAMES), 5)[:-100]
     answer = world.dispatcher.serve(ConnectionInfo("/127.0.0.1"), frame)
     with pytest.raises(CloseConnection):
         await cast("Deferred[Any]", answer)

@@ -11,32 +11,20 @@ from kohort.broker.dispatch.parts import Lists, join, parts_of
 from kohort.broker.dispatch.registry import Api
 from kohort.broker.handlers import load_handlers
 from kohort.protocol.message import RESPONSES
-from kohort.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from kohort.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
+from tests.support import messages as m
 
 NESTED = ("topics", "partitions")
 
 
-def request_of(*counts: int) -> OffsetDeleteRequest:
+def request_of(*counts: int) -> m.OffsetDeleteRequest:
     """Topics with these numbers of partitions; two of each name."""
-    return OffsetDeleteRequest(
+    return m.OffsetDeleteRequest(
         group_id="g",
         topics=[
-            OffsetDeleteRequestTopic(
+            m.OffsetDeleteRequestTopic(
                 name=f"t{number // 2}",
                 partitions=[
-                    OffsetDeleteRequestPartition(partition_index=index) for index in range(count)
+                    m.OffsetDeleteRequestPartition(partition_index=index) for index in range(count)
                 ],
             )
             for number, count in enumerate(counts)
@@ -44,15 +32,17 @@ def request_of(*counts: int) -> OffsetDeleteRequest:
     )
 
 
-def answered(request: OffsetDeleteRequest, error_code: int = 0) -> OffsetDeleteResponse:
+def answered(request: m.OffsetDeleteRequest, error_code: int = 0) -> m.OffsetDeleteResponse:
     """Return a response with an entry for everything that the request names."""
-    return OffsetDeleteResponse(
+    return m.OffsetDeleteResponse(
         error_code=error_code,
         topics=[
-            OffsetDeleteResponseTopic(
+            m.OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=0)
+                    m.OffsetDeleteResponsePartition(
+                        partition_index=one.partition_index, error_code=0
+                    )
                     for one in topic.partitions
                 ],
             )
@@ -61,7 +51,7 @@ def answered(request: OffsetDeleteRequest, error_code: int = 0) -> OffsetDeleteR
     )
 
 
-def elements_in(request: OffsetDeleteRequest) -> int:
+def elements_in(request: m.OffsetDeleteRequest) -> int:
     """Count as `parts_of` does: an empty topic counts as one."""
     return sum(max(1, len(topic.partitions)) for topic in request.topics)
 
@@ -84,14 +74,14 @@ def test_parts_are_bounded_and_their_joined_responses_are_the_response(seed: int
 
 
 def test_a_list_of_texts_is_split_as_well() -> None:
-    request = DescribeGroupsRequest(groups=[f"g{number}" for number in range(25)])
+    request = m.DescribeGroupsRequest(groups=[f"g{number}" for number in range(25)])
     parts = [part.groups for part, _ in parts_of(request, ("groups",), 10)]
     assert [len(part) for part in parts] == [10, 10, 5]
     assert [name for part in parts for name in part] == request.groups
 
 
 def test_a_null_list_is_one_part() -> None:
-    request = DescribeGroupsRequest(groups=[])
+    request = m.DescribeGroupsRequest(groups=[])
     assert list(parts_of(request, ("groups",), 10)) == [(request, False)]
 
 
@@ -103,12 +93,12 @@ def test_an_error_of_a_later_part_is_that_of_the_response() -> None:
 
 
 def test_different_elements_without_inner_lists_are_kept_apart() -> None:
-    def response(state: str) -> DescribeGroupsResponse:
-        group = DescribedGroup(
+    def response(state: str) -> m.DescribeGroupsResponse:
+        group = m.DescribedGroup(
             error_code=0, group_id="g", group_state=state, protocol_type="", protocol_data="",
             members=[],
         )  # fmt: skip
-        return DescribeGroupsResponse(groups=[group])
+        return m.DescribeGroupsResponse(groups=[group])
 
     whole = response("Empty")
     join(whole, response("Empty"), ("groups",), continues=False)

@@ -8,10 +8,7 @@ import pytest
 from kohort.broker.core.security.session import Principal
 from kohort.broker.handlers.delegation_tokens import create_delegation_token
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_delegation_token import (
-    CreatableRenewers,
-    CreateDelegationTokenRequest,
-)
+from tests.support import messages as m
 
 DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
@@ -27,7 +24,7 @@ DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 def test_every_renewer_must_be_a_user(types: list[str], code: ErrorCode) -> None:
     session = SimpleNamespace(principal=Principal("User", "alice"))
     ctx: Any = SimpleNamespace(session=session, api_version=3)
-    renewers = [CreatableRenewers(principal_type=kind, principal_name="bob") for kind in types]
-    request = CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1)
+    renewers = [m.CreatableRenewers(principal_type=kind, principal_name="bob") for kind in types]
+    request = m.CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1)
     answer = create_delegation_token(ctx, request)
     assert answer.error_code == code

@@ -9,22 +9,18 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support import messages as m
 from tests.support.brokers.running_topics import append, ask, running_topics
 
 
 async def answer(
     topics: TopicManager, name: str, index: int, offset: int, version: int | None = None
 ) -> tuple[int, int]:
-    partition = DeleteRecordsPartition(partition_index=index, offset=offset)
-    request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=name, partitions=[partition])], timeout_ms=1000
+    partition = m.DeleteRecordsPartition(partition_index=index, offset=offset)
+    request = m.DeleteRecordsRequest(
+        topics=[m.DeleteRecordsTopic(name=name, partitions=[partition])], timeout_ms=1000
     )
     (result,) = (await ask(topics, request, version)).topics[0].partitions
     assert result.partition_index == index

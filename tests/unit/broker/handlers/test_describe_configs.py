@@ -6,11 +6,7 @@ import pytest
 
 from kohort.broker.handlers.describe_configs import describe_configs
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResult,
-)
+from tests.support import messages as m
 from tests.support.brokers.running_topics import ask, context, running_topics
 from tests.support.measures.bytecodes import metered
 
@@ -19,14 +15,14 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 def asking(
     kind: int, name: str, keys: list[str] | None = None, **include: bool
-) -> DescribeConfigsRequest:
-    resource = DescribeConfigsResource(
+) -> m.DescribeConfigsRequest:
+    resource = m.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=keys
     )
-    return DescribeConfigsRequest(resources=[resource], **include)
+    return m.DescribeConfigsRequest(resources=[resource], **include)
 
 
-def values(result: DescribeConfigsResult) -> dict[str, str | None]:
+def values(result: m.DescribeConfigsResult) -> dict[str, str | None]:
     return {config.name: config.value for config in result.configs}
 
 
@@ -151,10 +147,10 @@ async def test_a_group_without_a_name_is_not_described(tmp_path: Path) -> None:
         assert (result.error_code, result.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
-def of_topics(count: int) -> DescribeConfigsRequest:
-    return DescribeConfigsRequest(
+def of_topics(count: int) -> m.DescribeConfigsRequest:
+    return m.DescribeConfigsRequest(
         resources=[
-            DescribeConfigsResource(
+            m.DescribeConfigsResource(
                 resource_type=TOPIC, resource_name=f"t{number}", configuration_keys=None
             )
             for number in range(count)

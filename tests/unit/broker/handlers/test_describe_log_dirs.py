@@ -6,17 +6,15 @@ import pytest
 
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS
-from kohort.protocol.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
+from tests.support import messages as m
 from tests.support.brokers.running_topics import append, ask, running_topics
 
 
 async def sizes(topics: TopicManager, *asked: tuple[str, list[int]]) -> dict[tuple[str, int], int]:
-    request = DescribeLogDirsRequest(
+    request = m.DescribeLogDirsRequest(
         topics=[
-            DescribableLogDirTopic(topic=name, partitions=partitions) for name, partitions in asked
+            m.DescribableLogDirTopic(topic=name, partitions=partitions)
+            for name, partitions in asked
         ]
     )
     (result,) = (await ask(topics, request)).results
@@ -33,7 +31,7 @@ async def test_everything_is_described_in_every_version(tmp_path: Path, version:
         topic = await topics.changes.create_topic("orders", partition_count=2)
         append(topic.partitions[1])
         await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
-        response = await ask(topics, DescribeLogDirsRequest(topics=None), version)
+        response = await ask(topics, m.DescribeLogDirsRequest(topics=None), version)
         assert response.error_code == 0
         (result,) = response.results
         assert (result.error_code, result.log_dir) == (0, str(tmp_path))

@@ -29,13 +29,8 @@ from kohort.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from kohort.testing.inline_executor import InlineExecutor
+from tests.support import messages as m
 from tests.support.brokers.running_topics import append, context, running_topics
 
 P = ParamSpec("P")
@@ -238,12 +233,12 @@ async def test_a_time_is_looked_up_by_another_thread(tmp_path: Path) -> None:
     await filled(tmp_path, batches=30, size=100_000, log_segment_bytes=str(MIB))
     executor = HeldExecutor()
     async with running_topics(tmp_path, executor=executor) as topics:
-        request = ListOffsetsRequest(
+        request = m.ListOffsetsRequest(
             replica_id=-1,
             topics=[
-                ListOffsetsTopic(
+                m.ListOffsetsTopic(
                     name="t",
-                    partitions=[ListOffsetsPartition(partition_index=0, timestamp=TIME)],
+                    partitions=[m.ListOffsetsPartition(partition_index=0, timestamp=TIME)],
                 )
             ],
         )
@@ -253,7 +248,7 @@ async def test_a_time_is_looked_up_by_another_thread(tmp_path: Path) -> None:
             answer = at_once(list_offsets(context(topics, request, 7), request))
             assert isinstance(answer, Deferred)
             await executor.let_one_go()
-            response: ListOffsetsResponse = await answer
+            response: m.ListOffsetsResponse = await answer
             executor.is_held = False
             ((one,),) = [topic.partitions for topic in response.topics]
             assert (one.error_code, (one.offset, one.timestamp)) == (ErrorCode.NONE, found)

@@ -7,31 +7,7 @@ import pytest
 
 from kohort.groups.requests import CommitRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
-from kohort.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from kohort.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kohort.protocol.messages.list_groups import ListGroupsRequest
-from kohort.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
+from tests.support import messages as m
 from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
 from tests.support.measures.bytecodes import metered
 from tests.support.memory_logs import MemoryOffsetsLog
@@ -58,8 +34,8 @@ class TestFindCoordinator:
     async def test_it_is_always_this_broker(self, version: int) -> None:
         async with running_groups() as g:
             for key_type in (0, 1) if version else (0,):
-                answer = await g.ask(FindCoordinatorRequest(key="g", key_type=key_type), version)
-                assert answer == FindCoordinatorResponse(
+                answer = await g.ask(m.FindCoordinatorRequest(key="g", key_type=key_type), version)
+                assert answer == m.FindCoordinatorResponse(
                     error_code=ErrorCode.NONE,
                     error_message="NONE" if version else "",
                     node_id=1,
@@ -70,10 +46,10 @@ class TestFindCoordinator:
     @pytest.mark.parametrize("version", [4, 5, 6])
     async def test_several_keys_are_answered_each(self, version: int) -> None:
         async with running_groups() as g:
-            answer = await g.ask(FindCoordinatorRequest(coordinator_keys=["g", ""]), version)
-            assert answer == FindCoordinatorResponse(
+            answer = await g.ask(m.FindCoordinatorRequest(coordinator_keys=["g", ""]), version)
+            assert answer == m.FindCoordinatorResponse(
                 coordinators=[
-                    Coordinator(
+                    m.Coordinator(
                         key=key,
                         node_id=1,
                         host="broker.example",
@@ -92,7 +68,7 @@ class TestFindCoordinator:
         async with running_groups() as g:
             g.groups.host.log = UncreatedLog()
             keys = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
-            answer = await g.ask(FindCoordinatorRequest(**keys), version)
+            answer = await g.ask(m.FindCoordinatorRequest(**keys), version)
             found = answer.coordinators[0] if version >= 4 else answer
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert (found.node_id, found.host, found.port) == (-1, "", -1)
@@ -100,7 +76,7 @@ class TestFindCoordinator:
     @pytest.mark.parametrize("version", range(1, 7))
     async def test_other_keys_have_no_coordinator(self, version: int) -> None:
         async with running_groups() as g:
-            request = FindCoordinatorRequest(key_type=2)
+            request = m.FindCoordinatorRequest(key_type=2)
             if version >= 4:
                 request.coordinator_keys = ["g"]
                 (found,) = (await g.ask(request, version)).coordinators
@@ -116,17 +92,17 @@ class TestDescribeGroups:
     async def test_a_stable_group_is_shown_whole(self, version: int) -> None:
         async with running_groups() as g:
             member_id = await g.lone_member()
-            answer = await g.ask(DescribeGroupsRequest(groups=["g"]), version)
-            assert answer == DescribeGroupsResponse(
+            answer = await g.ask(m.DescribeGroupsRequest(groups=["g"]), version)
+            assert answer == m.DescribeGroupsResponse(
                 groups=[
-                    DescribedGroup(
+                    m.DescribedGroup(
                         error_code=ErrorCode.NONE,
                         group_id="g",
                         group_state="Stable",
                         protocol_type="consumer",
                         protocol_data="range",
                         members=[
-                            DescribedGroupMember(
+                            m.DescribedGroupMember(
                                 member_id=member_id,
                                 group_instance_id="i" if version >= 4 else None,
                                 client_id="c",
@@ -143,7 +119,7 @@ class TestDescribeGroups:
     async def test_otherwise_assignor_and_metadata_are_not(self) -> None:
         async with running_groups() as g:
             await g.join(instance="i")
-            (group,) = (await g.ask(DescribeGroupsRequest(groups=["g"]))).groups
+            (group,) = (await g.ask(m.DescribeGroupsRequest(groups=["g"]))).groups
             assert group.group_state == "CompletingRebalance"
             assert group.protocol_data == ""
             assert [member.member_metadata for member in group.members] == [b""]
@@ -151,12 +127,12 @@ class TestDescribeGroups:
     @pytest.mark.parametrize("version", range(7))
     async def test_a_group_that_does_not_exist(self, version: int) -> None:
         async with running_groups() as g:
-            request = DescribeGroupsRequest(
+            request = m.DescribeGroupsRequest(
                 groups=["nobody's"], include_authorized_operations=version >= 3
             )
             (group,) = (await g.ask(request, version)).groups
             newest = version >= 6
-            assert group == DescribedGroup(
+            assert group == m.DescribedGroup(
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND if newest else ErrorCode.NONE,
                 error_message="Group nobody's not found." if newest else None,
                 group_id="nobody's",
@@ -170,14 +146,14 @@ class TestDescribeGroups:
     async def test_operations_are_told_on_request(self) -> None:
         async with running_groups() as g:
             await g.lone_member()
-            request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+            request = m.DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
             (group,) = (await g.ask(request)).groups
             assert group.authorized_operations == 3400
 
     async def test_a_group_of_which_nothing_can_be_said(self) -> None:
         async with running_groups() as g:
             await g.groups.host.close()
-            (group,) = (await g.ask(DescribeGroupsRequest(groups=["g"]))).groups
+            (group,) = (await g.ask(m.DescribeGroupsRequest(groups=["g"]))).groups
             assert (group.error_code, group.group_state) == (ErrorCode.NOT_COORDINATOR, "")
 
 
@@ -190,7 +166,7 @@ class TestListGroups:
         states: Sequence[str] = (),
         types: Sequence[str] = (),
     ) -> list[tuple[str, str, str, str]]:
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        request = m.ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         answer = await g.ask(request, version)
         assert answer.error_code == ErrorCode.NONE
         return sorted(
@@ -250,10 +226,10 @@ class TestDeleteGroups:
             await g.lone_member()
             await commit(g, "simple", "t")
             names = ["simple", "g", "nobody's", "simple"]
-            answer = await g.ask(DeleteGroupsRequest(groups_names=names), version)
-            assert answer == DeleteGroupsResponse(
+            answer = await g.ask(m.DeleteGroupsRequest(groups_names=names), version)
+            assert answer == m.DeleteGroupsResponse(
                 results=[
-                    DeletableGroupResult(group_id=group_id, error_code=error)
+                    m.DeletableGroupResult(group_id=group_id, error_code=error)
                     for group_id, error in (
                         ("simple", ErrorCode.NONE),
                         ("g", ErrorCode.NON_EMPTY_GROUP),
@@ -266,17 +242,17 @@ class TestDeleteGroups:
     async def test_a_coordinator_that_stops_says_so(self) -> None:
         async with running_groups() as g:
             await g.groups.host.close()
-            (result,) = (await g.ask(DeleteGroupsRequest(groups_names=["g"]))).results
+            (result,) = (await g.ask(m.DeleteGroupsRequest(groups_names=["g"]))).results
             assert result.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def offset_delete(group_id: str, *topics: tuple[str, list[int]]) -> OffsetDeleteRequest:
-    return OffsetDeleteRequest(
+def offset_delete(group_id: str, *topics: tuple[str, list[int]]) -> m.OffsetDeleteRequest:
+    return m.OffsetDeleteRequest(
         group_id=group_id,
         topics=[
-            OffsetDeleteRequestTopic(
+            m.OffsetDeleteRequestTopic(
                 name=name,
-                partitions=[OffsetDeleteRequestPartition(partition_index=i) for i in indexes],
+                partitions=[m.OffsetDeleteRequestPartition(partition_index=i) for i in indexes],
             )
             for name, indexes in topics
         ],
@@ -291,13 +267,13 @@ class TestOffsetDelete:
             request = offset_delete("g", ("t", [0, 3]), ("u", [0]), ("nobody's", [0]))
             answer = await g.ask(request)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert answer == OffsetDeleteResponse(
+            assert answer == m.OffsetDeleteResponse(
                 error_code=ErrorCode.NONE,
                 topics=[
-                    OffsetDeleteResponseTopic(
+                    m.OffsetDeleteResponseTopic(
                         name=name,
                         partitions=[
-                            OffsetDeleteResponsePartition(partition_index=i, error_code=error)
+                            m.OffsetDeleteResponsePartition(partition_index=i, error_code=error)
                             for i, error in results
                         ],
                     )
@@ -313,7 +289,7 @@ class TestOffsetDelete:
         async with running_groups() as g:
             await commit(g, "g", "t")
             answer = await g.ask(offset_delete("g", ("t", []), ("nobody's", [])))
-            assert answer == OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
+            assert answer == m.OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
 
     @pytest.mark.parametrize(
         ("group_id", "error"),
@@ -325,7 +301,7 @@ class TestOffsetDelete:
     ) -> None:
         async with running_groups() as g:
             answer = await g.ask(offset_delete(group_id, *topics))
-            assert answer == OffsetDeleteResponse(error_code=error, topics=[])
+            assert answer == m.OffsetDeleteResponse(error_code=error, topics=[])
 
     async def test_what_is_deleted_is_gone(self) -> None:
         async with running_groups() as g:

@@ -3,12 +3,7 @@
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-)
+from tests.support import messages as m
 from tests.support.groups.running_groups import running_groups
 
 
@@ -16,13 +11,13 @@ from tests.support.groups.running_groups import running_groups
 async def test_before_version_3_one_member_leaves_and_the_error_is_at_the_top(version: int) -> None:
     async with running_groups() as g:
         member_id = await g.lone_member()
-        request = LeaveGroupRequest(group_id="g", member_id="stranger")
-        unknown = LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        request = m.LeaveGroupRequest(group_id="g", member_id="stranger")
+        unknown = m.LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         assert await g.ask(request, version) == unknown
         request.group_id = "nobody's"
         assert await g.ask(request, version) == unknown
-        request = LeaveGroupRequest(group_id="g", member_id=member_id)
-        assert await g.ask(request, version) == LeaveGroupResponse(error_code=ErrorCode.NONE)
+        request = m.LeaveGroupRequest(group_id="g", member_id=member_id)
+        assert await g.ask(request, version) == m.LeaveGroupResponse(error_code=ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -30,36 +25,36 @@ async def test_from_then_on_each_has_its_own_and_is_named_as_it_was_sent(version
     async with running_groups() as g:
         await g.lone_member()
         members = [
-            MemberIdentity(member_id="stranger", group_instance_id="j"),
-            MemberIdentity(member_id="", group_instance_id="i", reason="removed"),
+            m.MemberIdentity(member_id="stranger", group_instance_id="j"),
+            m.MemberIdentity(member_id="", group_instance_id="i", reason="removed"),
         ]
-        answer = await g.ask(LeaveGroupRequest(group_id="g", members=members), version)
-        assert answer == LeaveGroupResponse(
+        answer = await g.ask(m.LeaveGroupRequest(group_id="g", members=members), version)
+        assert answer == m.LeaveGroupResponse(
             error_code=ErrorCode.NONE,
             members=[
-                MemberResponse(
+                m.MemberResponse(
                     member_id="stranger",
                     group_instance_id="j",
                     error_code=ErrorCode.UNKNOWN_MEMBER_ID,
                 ),
-                MemberResponse(member_id="", group_instance_id="i", error_code=ErrorCode.NONE),
+                m.MemberResponse(member_id="", group_instance_id="i", error_code=ErrorCode.NONE),
             ],
         )
 
 
 async def test_an_empty_leave_is_allowed() -> None:
     async with running_groups() as g:
-        answer = await g.ask(LeaveGroupRequest(group_id="g"), 5)
-        assert answer == LeaveGroupResponse(error_code=ErrorCode.NONE, members=[])
+        answer = await g.ask(m.LeaveGroupRequest(group_id="g"), 5)
+        assert answer == m.LeaveGroupResponse(error_code=ErrorCode.NONE, members=[])
 
 
 @pytest.mark.parametrize("version", range(6))
 async def test_a_group_must_have_an_id(version: int) -> None:
     async with running_groups() as g:
-        request = LeaveGroupRequest(
+        request = m.LeaveGroupRequest(
             group_id="",
             member_id="m" if version < 3 else "",
-            members=[] if version < 3 else [MemberIdentity(member_id="m")],
+            members=[] if version < 3 else [m.MemberIdentity(member_id="m")],
         )
-        expected = LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        expected = m.LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         assert await g.ask(request, version) == expected

@@ -8,29 +8,24 @@ import pytest
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponsePartition,
-)
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support import messages as m
 from tests.support.brokers.running_topics import ask, running_topics
 from tests.support.records.storage_tools import memory_store
 
 
-def asking(*names: str | None, create: bool = False, **more: bool) -> MetadataRequest:
-    topics = [MetadataRequestTopic(name=name) for name in names]
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=create, **more)
+def asking(*names: str | None, create: bool = False, **more: bool) -> m.MetadataRequest:
+    topics = [m.MetadataRequestTopic(name=name) for name in names]
+    return m.MetadataRequest(topics=topics, allow_auto_topic_creation=create, **more)
 
 
-def by_id(topic_id: bytes, name: str | None = None) -> MetadataRequest:
-    topics = [MetadataRequestTopic(name=name, topic_id=topic_id)]
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+def by_id(topic_id: bytes, name: str | None = None) -> m.MetadataRequest:
+    topics = [m.MetadataRequestTopic(name=name, topic_id=topic_id)]
+    return m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
 
-def found(response: MetadataResponse) -> list[tuple[str | None, int]]:
+def found(response: m.MetadataResponse) -> list[tuple[str | None, int]]:
     return [(topic.name, topic.error_code) for topic in response.topics]
 
 
@@ -38,7 +33,7 @@ def found(response: MetadataResponse) -> list[tuple[str | None, int]]:
 async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
         topic = await topics.changes.create_topic("orders", partition_count=2)
-        request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+        request = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="orders")])
         response = await ask(topics, request, version)
         assert [(one.node_id, one.host, one.port) for one in response.brokers] == [
             (1, "broker.example", 9092)
@@ -46,7 +41,7 @@ async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: in
         (described,) = response.topics
         assert (described.error_code, described.name) == (ErrorCode.NONE, "orders")
         assert described.partitions == [
-            MetadataResponsePartition(
+            m.MetadataResponsePartition(
                 error_code=0,
                 partition_index=index,
                 leader_id=1,
@@ -66,7 +61,7 @@ async def test_all_topics_are_a_null_list_or_in_v0_an_empty_one(tmp_path: Path) 
     async with running_topics(tmp_path) as topics:
         await topics.changes.create_topic("orders", partition_count=1)
         await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
-        everything = await ask(topics, MetadataRequest(topics=None))
+        everything = await ask(topics, m.MetadataRequest(topics=None))
         assert {topic.name: topic.is_internal for topic in everything.topics} == {
             "orders": False,
             CONSUMER_OFFSETS: True,
@@ -88,7 +83,9 @@ async def test_a_missing_topic_is_created_where_client_and_broker_allow_it(tmp_p
         assert found(response) == [("orders", ErrorCode.NONE)]
         assert len(response.topics[0].partitions) == 3
         # Before v4 there is nothing to say about it, and the answer is yes.
-        assert found(await ask(topics, MetadataRequest(topics=[MetadataRequestTopic(name="b")]), 1))
+        assert found(
+            await ask(topics, m.MetadataRequest(topics=[m.MetadataRequestTopic(name="b")]), 1)
+        )
         assert topics.get("b") is not None
 
 

@@ -7,13 +7,8 @@ import pytest
 
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 from kohort.protocol.types import ZERO_UUID
+from tests.support import messages as m
 from tests.support.groups.running_groups import RunningGroups, running_groups
 
 VERSIONS = range(2, 11)
@@ -22,14 +17,14 @@ A_TOPIC_ID = bytes(range(16))
 
 def a_topic(
     g: RunningGroups, version: int, name: str, *partitions: int, topic_id: bytes | None = None
-) -> OffsetCommitRequestTopic:
+) -> m.OffsetCommitRequestTopic:
     topic = g.topics.get(name)
     known_id = A_TOPIC_ID if topic is None else topic.topic_id
-    return OffsetCommitRequestTopic(
+    return m.OffsetCommitRequestTopic(
         name=name if version < 10 else "",
         topic_id=ZERO_UUID if version < 10 else topic_id or known_id,
         partitions=[
-            OffsetCommitRequestPartition(
+            m.OffsetCommitRequestPartition(
                 partition_index=index,
                 committed_offset=42,
                 committed_leader_epoch=5,
@@ -43,25 +38,25 @@ def a_topic(
 async def commit(
     g: RunningGroups,
     version: int,
-    topics: Sequence[OffsetCommitRequestTopic],
+    topics: Sequence[m.OffsetCommitRequestTopic],
     *,
     group_id: str = "g",
     member_id: str = "",
     generation: int = -1,
     retention_time_ms: int = -1,
-) -> OffsetCommitResponse:
-    request = OffsetCommitRequest(
+) -> m.OffsetCommitResponse:
+    request = m.OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         retention_time_ms=retention_time_ms,
         topics=list(topics),
     )
-    response: OffsetCommitResponse = await g.ask(request, version)
+    response: m.OffsetCommitResponse = await g.ask(request, version)
     return response
 
 
-def errors(response: OffsetCommitResponse) -> list[list[int]]:
+def errors(response: m.OffsetCommitResponse) -> list[list[int]]:
     return [[one.error_code for one in topic.partitions] for topic in response.topics]
 
 

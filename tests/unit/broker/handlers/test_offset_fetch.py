@@ -5,19 +5,8 @@ import pytest
 from kohort.groups.records import PendingOffset
 from kohort.groups.requests import CommitRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
 from kohort.protocol.types import ZERO_UUID
+from tests.support import messages as m
 from tests.support.groups.running_groups import RunningGroups, running_groups
 
 A_TOPIC_ID = bytes(range(16))
@@ -41,8 +30,8 @@ async def with_offsets(g: RunningGroups) -> bytes:
 
 def partition(
     index: int, offset: int = -1, epoch: int = -1, metadata: str = "", error: int = 0
-) -> OffsetFetchResponsePartition:
-    return OffsetFetchResponsePartition(
+) -> m.OffsetFetchResponsePartition:
+    return m.OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=offset,
         committed_leader_epoch=epoch,
@@ -53,8 +42,8 @@ def partition(
 
 def partitions(
     index: int, offset: int = -1, epoch: int = -1, metadata: str = "", error: int = 0
-) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
+) -> m.OffsetFetchResponsePartitions:
+    return m.OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=offset,
         committed_leader_epoch=epoch,
@@ -71,17 +60,17 @@ async def test_a_position_of_another_topic_of_the_name_is_not_told(version: int)
         topic = g.topics.get("t")
         assert topic is not None
         if version < 8:
-            old = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-            response: OffsetFetchResponse = await g.ask(
-                OffsetFetchRequest(group_id="g", topics=old), version
+            old = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+            response: m.OffsetFetchResponse = await g.ask(
+                m.OffsetFetchRequest(group_id="g", topics=old), version
             )
             assert response.topics[0].partitions == [partition(0)]
             return
         name, topic_id = ("t", ZERO_UUID) if version < 10 else ("", topic.topic_id)
-        wanted = OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])
+        wanted = m.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])
         for topics, told in (([wanted], [partitions(0)]), (None, [])):
-            asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
-            response = await g.ask(OffsetFetchRequest(groups=[asked]), version)
+            asked = m.OffsetFetchRequestGroup(group_id="g", topics=topics)
+            response = await g.ask(m.OffsetFetchRequest(groups=[asked]), version)
             found = response.groups[0].topics
             assert [one for topic in found for one in topic.partitions] == told
 
@@ -91,18 +80,18 @@ async def test_one_group_is_told_what_it_asks_for(version: int) -> None:
     async with running_groups() as g:
         await with_offsets(g)
         topics = [
-            OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 99]),
-            OffsetFetchRequestTopic(name="nobody's", partition_indexes=[0]),
+            m.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 99]),
+            m.OffsetFetchRequestTopic(name="nobody's", partition_indexes=[0]),
         ]
-        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
+        answer = await g.ask(m.OffsetFetchRequest(group_id="g", topics=topics), version)
         epoch = 5 if version >= 5 else -1
-        assert answer == OffsetFetchResponse(
+        assert answer == m.OffsetFetchResponse(
             topics=[
-                OffsetFetchResponseTopic(
+                m.OffsetFetchResponseTopic(
                     name="t",
                     partitions=[partition(0, 42, epoch, "note"), partition(1), partition(99)],
                 ),
-                OffsetFetchResponseTopic(name="nobody's", partitions=[partition(0)]),
+                m.OffsetFetchResponseTopic(name="nobody's", partitions=[partition(0)]),
             ]
         )
 
@@ -110,36 +99,38 @@ async def test_one_group_is_told_what_it_asks_for(version: int) -> None:
 @old_versions
 async def test_a_group_that_does_not_exist_has_no_offsets(version: int) -> None:
     async with running_groups() as g:
-        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-        answer = await g.ask(OffsetFetchRequest(group_id="nobody's", topics=topics), version)
-        expected = OffsetFetchResponseTopic(name="t", partitions=[partition(0)])
-        assert answer == OffsetFetchResponse(topics=[expected])
+        topics = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        answer = await g.ask(m.OffsetFetchRequest(group_id="nobody's", topics=topics), version)
+        expected = m.OffsetFetchResponseTopic(name="t", partitions=[partition(0)])
+        assert answer == m.OffsetFetchResponse(topics=[expected])
 
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_null_asks_for_all_topics_and_an_empty_list_for_none(version: int) -> None:
     async with running_groups() as g:
         await with_offsets(g)
-        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=None), version)
+        answer = await g.ask(m.OffsetFetchRequest(group_id="g", topics=None), version)
         epoch = 5 if version >= 5 else -1
-        expected = OffsetFetchResponseTopic(name="t", partitions=[partition(0, 42, epoch, "note")])
-        assert answer == OffsetFetchResponse(topics=[expected])
-        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=[]), version)
-        assert answer == OffsetFetchResponse(topics=[])
+        expected = m.OffsetFetchResponseTopic(
+            name="t", partitions=[partition(0, 42, epoch, "note")]
+        )
+        assert answer == m.OffsetFetchResponse(topics=[expected])
+        answer = await g.ask(m.OffsetFetchRequest(group_id="g", topics=[]), version)
+        assert answer == m.OffsetFetchResponse(topics=[])
 
 
 @old_versions
 async def test_an_error_of_the_group_is_at_the_top_from_version_2_on(version: int) -> None:
     async with running_groups() as g:
         await g.groups.host.close()
-        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
+        topics = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        answer = await g.ask(m.OffsetFetchRequest(group_id="g", topics=topics), version)
         error = ErrorCode.NOT_COORDINATOR
         if version >= 2:
-            assert answer == OffsetFetchResponse(topics=[], error_code=error)
+            assert answer == m.OffsetFetchResponse(topics=[], error_code=error)
         else:
-            expected = OffsetFetchResponseTopic(name="t", partitions=[partition(0, error=error)])
-            assert answer == OffsetFetchResponse(topics=[expected])
+            expected = m.OffsetFetchResponseTopic(name="t", partitions=[partition(0, error=error)])
+            assert answer == m.OffsetFetchResponse(topics=[expected])
 
 
 @new_versions
@@ -148,25 +139,27 @@ async def test_several_groups_are_told_each_its_own(version: int) -> None:
         topic_id = await with_offsets(g)
         by_id = version >= 10
         name, topic_id = ("", topic_id) if by_id else ("t", ZERO_UUID)
-        asked = OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0, 1])
+        asked = m.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0, 1])
         groups = [
-            OffsetFetchRequestGroup(group_id="g", topics=[asked]),
-            OffsetFetchRequestGroup(group_id="g", topics=None),
-            OffsetFetchRequestGroup(group_id="g", topics=[]),
-            OffsetFetchRequestGroup(group_id="", topics=[asked]),
+            m.OffsetFetchRequestGroup(group_id="g", topics=[asked]),
+            m.OffsetFetchRequestGroup(group_id="g", topics=None),
+            m.OffsetFetchRequestGroup(group_id="g", topics=[]),
+            m.OffsetFetchRequestGroup(group_id="", topics=[asked]),
         ]
-        answer = await g.ask(OffsetFetchRequest(groups=groups), version)
+        answer = await g.ask(m.OffsetFetchRequest(groups=groups), version)
         stored = partitions(0, 42, 5, "note")
 
-        def told(*found: OffsetFetchResponsePartitions) -> OffsetFetchResponseTopics:
-            return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=list(found))
+        def told(*found: m.OffsetFetchResponsePartitions) -> m.OffsetFetchResponseTopics:
+            return m.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=list(found))
 
-        assert answer == OffsetFetchResponse(
+        assert answer == m.OffsetFetchResponse(
             groups=[
-                OffsetFetchResponseGroup(group_id="g", topics=[told(stored, partitions(1))]),
-                OffsetFetchResponseGroup(group_id="g", topics=[told(stored)]),
-                OffsetFetchResponseGroup(group_id="g", topics=[]),
-                OffsetFetchResponseGroup(group_id="", topics=[told(partitions(0), partitions(1))]),
+                m.OffsetFetchResponseGroup(group_id="g", topics=[told(stored, partitions(1))]),
+                m.OffsetFetchResponseGroup(group_id="g", topics=[told(stored)]),
+                m.OffsetFetchResponseGroup(group_id="g", topics=[]),
+                m.OffsetFetchResponseGroup(
+                    group_id="", topics=[told(partitions(0), partitions(1))]
+                ),
             ]
         )
 
@@ -175,18 +168,18 @@ async def test_several_groups_are_told_each_its_own(version: int) -> None:
 async def test_an_error_is_told_per_group(version: int) -> None:
     async with running_groups() as g:
         await g.groups.host.close()
-        groups = [OffsetFetchRequestGroup(group_id="g", topics=None)]
-        answer = await g.ask(OffsetFetchRequest(groups=groups), version)
+        groups = [m.OffsetFetchRequestGroup(group_id="g", topics=None)]
+        answer = await g.ask(m.OffsetFetchRequest(groups=groups), version)
         assert [group.error_code for group in answer.groups] == [ErrorCode.NOT_COORDINATOR]
 
 
 async def test_a_topic_id_that_means_nothing_is_an_error() -> None:
     async with running_groups() as g:
-        asked = OffsetFetchRequestTopics(topic_id=A_TOPIC_ID, partition_indexes=[0])
-        groups = [OffsetFetchRequestGroup(group_id="g", topics=[asked])]
-        answer = await g.ask(OffsetFetchRequest(groups=groups), 10)
+        asked = m.OffsetFetchRequestTopics(topic_id=A_TOPIC_ID, partition_indexes=[0])
+        groups = [m.OffsetFetchRequestGroup(group_id="g", topics=[asked])]
+        answer = await g.ask(m.OffsetFetchRequest(groups=groups), 10)
         assert answer.groups[0].topics == [
-            OffsetFetchResponseTopics(
+            m.OffsetFetchResponseTopics(
                 topic_id=A_TOPIC_ID, partitions=[partitions(0, error=ErrorCode.UNKNOWN_TOPIC_ID)]
             )
         ]
@@ -196,14 +189,14 @@ async def test_a_topic_id_that_means_nothing_is_an_error() -> None:
 async def test_who_wants_stable_offsets_is_told_of_open_transactions(version: int) -> None:
     async with running_groups() as g:
         await with_offsets(g)
-        request = OffsetFetchRequest(require_stable=True)
+        request = m.OffsetFetchRequest(require_stable=True)
         if version == 7:
             request.group_id = "g"
-            request.topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+            request.topics = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
             found = (await g.ask(request, version)).topics[0].partitions
         else:
-            topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
-            request.groups = [OffsetFetchRequestGroup(group_id="g", topics=topics)]
+            topics = [m.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+            request.groups = [m.OffsetFetchRequestGroup(group_id="g", topics=topics)]
             found = (await g.ask(request, version)).groups[0].topics[0].partitions
         assert [(one.committed_offset, one.error_code) for one in found] == [
             (42, ErrorCode.NONE),

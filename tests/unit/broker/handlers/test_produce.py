@@ -15,15 +15,10 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support import messages as m
 from tests.support.brokers.running_topics import context, running_topics
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.waiting import turns
@@ -31,20 +26,20 @@ from tests.support.waiting import turns
 TIMEOUT_MS = 1_000
 
 
-def request_for(**partitions: int) -> ProduceRequest:
+def request_for(**partitions: int) -> m.ProduceRequest:
     """One record for each partition of these topics."""
     batch = encode_batch([Record(b"value", timestamp=1_700_000_000_000)])
     topics = [
-        TopicProduceData(
+        m.TopicProduceData(
             name=name,
             partition_data=[
-                PartitionProduceData(index=index, records=memoryview(batch))
+                m.PartitionProduceData(index=index, records=memoryview(batch))
                 for index in range(count)
             ],
         )
         for name, count in partitions.items()
     ]
-    return ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=topics)
+    return m.ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=topics)
 
 
 async def test_what_is_not_forced_to_disk_in_time_or_at_all_is_answered_for_itself(
@@ -113,10 +108,10 @@ LARGE: Final = memoryview(
 )
 
 
-def request_for_large(name: str, partitions: int = 1) -> ProduceRequest:
-    data = [PartitionProduceData(index=index, records=LARGE) for index in range(partitions)]
-    topic = TopicProduceData(name=name, partition_data=data)
-    return ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[topic])
+def request_for_large(name: str, partitions: int = 1) -> m.ProduceRequest:
+    data = [m.PartitionProduceData(index=index, records=LARGE) for index in range(partitions)]
+    topic = m.TopicProduceData(name=name, partition_data=data)
+    return m.ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[topic])
 
 
 @asynccontextmanager
@@ -130,7 +125,7 @@ async def compacted(tmp_path: Path, clock: Clock) -> AsyncIterator[RequestContex
         yield ctx
 
 
-def base_offsets(response: ProduceResponse | None) -> list[int]:
+def base_offsets(response: m.ProduceResponse | None) -> list[int]:
     assert response is not None
     return [one.base_offset for topic in response.responses for one in topic.partition_responses]
 

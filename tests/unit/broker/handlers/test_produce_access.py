@@ -24,16 +24,11 @@ from kohort.broker.handlers.produce import produce
 from kohort.broker.security.rules import AccessRules, Disk
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support import messages as m
 from tests.support.brokers.running_topics import context, running_topics
 from tests.support.records.batches import with_header
 
@@ -42,13 +37,15 @@ NAMES = ("a", "b", "missing")
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def request_for(*names: str, records: bytes | None = BATCH) -> ProduceRequest:
+def request_for(*names: str, records: bytes | None = BATCH) -> m.ProduceRequest:
     view = None if records is None else memoryview(records)
     topics = [
-        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=view)])
+        m.TopicProduceData(
+            name=name, partition_data=[m.PartitionProduceData(index=0, records=view)]
+        )
         for name in names
     ]
-    return ProduceRequest(acks=1, timeout_ms=1_000, topic_data=topics)
+    return m.ProduceRequest(acks=1, timeout_ms=1_000, topic_data=topics)
 
 
 def session(user: str) -> Session:
@@ -72,7 +69,7 @@ class Place(NamedTuple):
     def told(self, *names: str) -> list[int]:
         """The error of each topic."""
         response = produce(self.ctx, request_for(*names))
-        assert isinstance(response, ProduceResponse)
+        assert isinstance(response, m.ProduceResponse)
         return [one.partition_responses[0].error_code for one in response.responses]
 
     def end_offset(self, name: str) -> int:
@@ -119,7 +116,7 @@ async def test_an_unknown_topic_id_is_not_denied(place: Place) -> None:
     ctx.broker.access = place.ctx.broker.access
     ctx.connection.session = session("u")
     response = produce(ctx, request)
-    assert isinstance(response, ProduceResponse)
+    assert isinstance(response, m.ProduceResponse)
     errors = [one.partition_responses[0].error_code for one in response.responses]
     assert errors == [DENIED, ErrorCode.UNKNOWN_TOPIC_ID]
 
@@ -166,7 +163,7 @@ async def test_a_batch_is_of_a_transaction_by_the_bit_that_its_header_has_for_it
             produce(place.ctx, request)
         assert caught.value.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     else:
-        assert isinstance(produce(place.ctx, request), ProduceResponse)
+        assert isinstance(produce(place.ctx, request), m.ProduceResponse)
     assert place.end_offset("a") == (0 if read_header(batch).is_transactional else 1)
 
 
@@ -180,4 +177,4 @@ async def test_less_than_a_header_is_looked_at_as_far_as_it_goes(
         with pytest.raises(KafkaError):
             produce(place.ctx, request)
     else:
-        assert isinstance(produce(place.ctx, request), ProduceResponse)
+        assert isinstance(produce(place.ctx, request), m.ProduceResponse)

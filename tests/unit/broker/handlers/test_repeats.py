@@ -7,52 +7,43 @@ import pytest
 
 from kohort.broker.handlers.shared.repeats import REPEATS_MAX
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
 from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from tests.support import messages as m
 from tests.support.transactions.running_transactions import running_transactions
 
 
-def configs(count: int) -> DescribeConfigsRequest:
-    topic = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
-    return DescribeConfigsRequest(resources=[topic] * count)
+def configs(count: int) -> m.DescribeConfigsRequest:
+    topic = m.DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+    return m.DescribeConfigsRequest(resources=[topic] * count)
 
 
-def groups(count: int) -> DescribeGroupsRequest:
-    return DescribeGroupsRequest(groups=["g"] * count)
+def groups(count: int) -> m.DescribeGroupsRequest:
+    return m.DescribeGroupsRequest(groups=["g"] * count)
 
 
 def producers(count: int) -> DescribeProducersRequest:
     return DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0] * count)])
 
 
-def transactions(count: int) -> DescribeTransactionsRequest:
-    return DescribeTransactionsRequest(transactional_ids=["id"] * count)
+def transactions(count: int) -> m.DescribeTransactionsRequest:
+    return m.DescribeTransactionsRequest(transactional_ids=["id"] * count)
 
 
-def groups_of_offsets(count: int) -> OffsetFetchRequest:
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)] * count)
+def groups_of_offsets(count: int) -> m.OffsetFetchRequest:
+    return m.OffsetFetchRequest(
+        groups=[m.OffsetFetchRequestGroup(group_id="g", topics=None)] * count
+    )
 
 
-def offsets(count: int) -> OffsetFetchRequest:
-    topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
-    group = OffsetFetchRequestGroup(group_id="g", topics=[topic] * count)
-    return OffsetFetchRequest(groups=[group])
+def offsets(count: int) -> m.OffsetFetchRequest:
+    topic = m.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    group = m.OffsetFetchRequestGroup(group_id="g", topics=[topic] * count)
+    return m.OffsetFetchRequest(groups=[group])
 
 
-def offsets_of_the_group(count: int) -> OffsetFetchRequest:
-    topic = OffsetFetchRequestTopic(name="t", partition_indexes=[0] * count)
-    return OffsetFetchRequest(group_id="g", topics=[topic])
+def offsets_of_the_group(count: int) -> m.OffsetFetchRequest:
+    topic = m.OffsetFetchRequestTopic(name="t", partition_indexes=[0] * count)
+    return m.OffsetFetchRequest(group_id="g", topics=[topic])
 
 
 ASKED: list[tuple[Callable[[int], Any], int, Callable[[Any], list[Any]]]] = [

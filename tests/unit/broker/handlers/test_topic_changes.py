@@ -7,49 +7,34 @@ import pytest
 from kohort.broker.runtime.slices import CHECKS_MAX
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
 from kohort.protocol.types import ZERO_UUID
+from tests.support import messages as m
 from tests.support.brokers.running_topics import ask, running_topics
 from tests.support.measures.bytecodes import metered
 from tests.support.waiting import counted_turns
 
 
-def topic(name: str, partitions: int = 1, **configs: str | None) -> CreatableTopic:
-    return CreatableTopic(
+def topic(name: str, partitions: int = 1, **configs: str | None) -> m.CreatableTopic:
+    return m.CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=-1,
         assignments=[],
         configs=[
-            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            m.CreatableTopicConfig(name=key.replace("_", "."), value=value)
             for key, value in configs.items()
         ],
     )
 
 
-def codes(response: CreateTopicsResponse) -> dict[str, int]:
+def codes(response: m.CreateTopicsResponse) -> dict[str, int]:
     return {one.name: one.error_code for one in response.topics}
 
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_a_topic_is_created_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        request = CreateTopicsRequest(topics=[topic("orders", 2, retention_ms="5")])
+        request = m.CreateTopicsRequest(topics=[topic("orders", 2, retention_ms="5")])
         (created,) = (await ask(topics, request, version)).topics
         stored = topics.get("orders")
         assert stored is not None
@@ -66,7 +51,7 @@ async def test_a_topic_is_created_in_every_version(tmp_path: Path, version: int)
 
 async def test_topics_that_cannot_be_are_refused_alone(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        request = CreateTopicsRequest(
+        request = m.CreateTopicsRequest(
             topics=[
                 topic("twice"),
                 topic("twice"),
@@ -102,10 +87,10 @@ async def test_topics_that_cannot_be_are_refused_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_what_a_refusal_repeats_fits_into_the_answer(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        configs = [CreatableTopicConfig(name="x" * 32_000, value="y" * 32_000)]
+        configs = [m.CreatableTopicConfig(name="x" * 32_000, value="y" * 32_000)]
         wanted = topic("orders")
         wanted.configs = configs
-        request = CreateTopicsRequest(topics=[topic("z" * 32_700), wanted])
+        request = m.CreateTopicsRequest(topics=[topic("z" * 32_700), wanted])
         response = await ask(topics, request, version)
         assert set(codes(response).values()) == {
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -115,35 +100,35 @@ async def test_what_a_refusal_repeats_fits_into_the_answer(tmp_path: Path, versi
 
 async def test_a_request_for_too_much_is_refused_as_a_whole(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        request = CreateTopicsRequest(topics=[topic("small"), topic("huge", 10_000)])
+        request = m.CreateTopicsRequest(topics=[topic("small"), topic("huge", 10_000)])
         assert set(codes(await ask(topics, request)).values()) == {ErrorCode.POLICY_VIOLATION}
         assert topics.all() == []
 
 
 async def test_a_negative_timeout_creates_nothing(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        request = CreateTopicsRequest(topics=[topic("orders")], timeout_ms=-5)
+        request = m.CreateTopicsRequest(topics=[topic("orders")], timeout_ms=-5)
         assert codes(await ask(topics, request)) == {"orders": ErrorCode.REQUEST_TIMED_OUT}
         assert topics.all() == []
 
 
 async def test_validation_alone_tells_what_would_be(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        request = CreateTopicsRequest(topics=[topic("orders", -1)], validate_only=True)
+        request = m.CreateTopicsRequest(topics=[topic("orders", -1)], validate_only=True)
         (planned,) = (await ask(topics, request)).topics
         assert (planned.error_code, planned.num_partitions) == (ErrorCode.NONE, 1)
         assert topics.all() == []
 
 
-def by_name(name: str) -> DeleteTopicState:
-    return DeleteTopicState(name=name, topic_id=ZERO_UUID)
+def by_name(name: str) -> m.DeleteTopicState:
+    return m.DeleteTopicState(name=name, topic_id=ZERO_UUID)
 
 
-def by_id(topic_id: bytes) -> DeleteTopicState:
-    return DeleteTopicState(name=None, topic_id=topic_id)
+def by_id(topic_id: bytes) -> m.DeleteTopicState:
+    return m.DeleteTopicState(name=None, topic_id=topic_id)
 
 
-def outcome(one: DeletableTopicResult) -> tuple[str | None, int, str | None]:
+def outcome(one: m.DeletableTopicResult) -> tuple[str | None, int, str | None]:
     return (one.name, one.error_code, one.error_message)
 
 
@@ -152,9 +137,9 @@ async def test_a_topic_is_deleted_in_every_version(tmp_path: Path, version: int)
     async with running_topics(tmp_path) as topics:
         old = await topics.changes.create_topic("orders", partition_count=1)
         request = (
-            DeleteTopicsRequest(topics=[by_name("orders"), by_name("none")], timeout_ms=1000)
+            m.DeleteTopicsRequest(topics=[by_name("orders"), by_name("none")], timeout_ms=1000)
             if version >= 6
-            else DeleteTopicsRequest(topic_names=["orders", "none"], timeout_ms=1000)
+            else m.DeleteTopicsRequest(topic_names=["orders", "none"], timeout_ms=1000)
         )
         deleted, missing = (await ask(topics, request, version)).responses
         assert (deleted.name, deleted.error_code) == ("orders", ErrorCode.NONE)
@@ -166,7 +151,9 @@ async def test_a_topic_is_deleted_in_every_version(tmp_path: Path, version: int)
 async def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         old = await topics.changes.create_topic("orders", partition_count=1)
-        request = DeleteTopicsRequest(topics=[by_id(old.topic_id), by_id(b"x" * 16)], timeout_ms=9)
+        request = m.DeleteTopicsRequest(
+            topics=[by_id(old.topic_id), by_id(b"x" * 16)], timeout_ms=9
+        )
         assert [outcome(one) for one in (await ask(topics, request)).responses] == [
             ("orders", ErrorCode.NONE, None),
             (None, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
@@ -178,8 +165,8 @@ async def test_a_deletion_that_makes_no_sense_deletes_nothing(tmp_path: Path) ->
     async with running_topics(tmp_path) as topics:
         a = await topics.changes.create_topic("a", partition_count=1)
         b = await topics.changes.create_topic("b", partition_count=1)
-        both = DeleteTopicState(name="a", topic_id=a.topic_id)
-        cases: list[tuple[list[DeleteTopicState], list[tuple[str | None, str]]]] = [
+        both = m.DeleteTopicState(name="a", topic_id=a.topic_id)
+        cases: list[tuple[list[m.DeleteTopicState], list[tuple[str | None, str]]]] = [
             ([by_name("a"), by_name("a")], [("a", "Duplicate topic name.")]),
             ([by_id(a.topic_id)] * 2, [(None, "Duplicate topic id.")]),
             ([both], [("a", "You may not specify both topic name and topic id.")]),
@@ -190,7 +177,7 @@ async def test_a_deletion_that_makes_no_sense_deletes_nothing(tmp_path: Path) ->
             ),
         ]
         for states, expected in cases:
-            request = DeleteTopicsRequest(topics=states, timeout_ms=1000)
+            request = m.DeleteTopicsRequest(topics=states, timeout_ms=1000)
             answered = [outcome(one) for one in (await ask(topics, request)).responses]
             assert answered == [
                 (name, ErrorCode.INVALID_REQUEST, message) for name, message in expected
@@ -201,12 +188,12 @@ async def test_a_deletion_that_makes_no_sense_deletes_nothing(tmp_path: Path) ->
 async def test_deletion_can_be_turned_off_and_internal_topics_stay(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=1)
-        request = DeleteTopicsRequest(topics=[by_name(CONSUMER_OFFSETS)], timeout_ms=1000)
+        request = m.DeleteTopicsRequest(topics=[by_name(CONSUMER_OFFSETS)], timeout_ms=1000)
         (refused,) = (await ask(topics, request)).responses
         assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     async with running_topics(tmp_path, "delete.topic.enable=false") as topics:
         await topics.changes.create_topic("orders", partition_count=1)
-        request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000)
+        request = m.DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000)
         for version, code in (
             (2, ErrorCode.INVALID_REQUEST),
             (3, ErrorCode.TOPIC_DELETION_DISABLED),
@@ -217,13 +204,13 @@ async def test_deletion_can_be_turned_off_and_internal_topics_stay(tmp_path: Pat
 
 def enlarging(
     *wanted: tuple[str, int], brokers: list[list[int]] | None = None, validate_only: bool = False
-) -> CreatePartitionsRequest:
+) -> m.CreatePartitionsRequest:
     assignments = None
     if brokers is not None:
-        assignments = [CreatePartitionsAssignment(broker_ids=ids) for ids in brokers]
-    return CreatePartitionsRequest(
+        assignments = [m.CreatePartitionsAssignment(broker_ids=ids) for ids in brokers]
+    return m.CreatePartitionsRequest(
         topics=[
-            CreatePartitionsTopic(name=name, count=count, assignments=assignments)
+            m.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
             for name, count in wanted
         ],
         timeout_ms=1000,
@@ -266,10 +253,10 @@ async def test_others_have_the_loop_while_many_topics_are_validated(tmp_path: Pa
         many = [topic(f"t{number}") for number in range(3 * CHECKS_MAX)]
         async with counted_turns() as turns:
             only_planned = await ask(
-                topics, CreateTopicsRequest(topics=many[:1], validate_only=True)
+                topics, m.CreateTopicsRequest(topics=many[:1], validate_only=True)
             )
             few = turns.count
-            planned = await ask(topics, CreateTopicsRequest(topics=many, validate_only=True))
+            planned = await ask(topics, m.CreateTopicsRequest(topics=many, validate_only=True))
         assert codes(only_planned) == {"t0": ErrorCode.NONE}
         assert set(codes(planned).values()) == {ErrorCode.NONE}
         assert turns.count - few >= few + 3
@@ -279,9 +266,9 @@ async def test_others_have_the_loop_while_many_deletions_are_too_late(tmp_path: 
     names = [f"t{number}" for number in range(3 * CHECKS_MAX)]
     async with running_topics(tmp_path) as topics:
         async with counted_turns() as turns:
-            await ask(topics, DeleteTopicsRequest(topic_names=names[:1], timeout_ms=-1), 5)
+            await ask(topics, m.DeleteTopicsRequest(topic_names=names[:1], timeout_ms=-1), 5)
             few = turns.count
-            late = await ask(topics, DeleteTopicsRequest(topic_names=names, timeout_ms=-1), 5)
+            late = await ask(topics, m.DeleteTopicsRequest(topic_names=names, timeout_ms=-1), 5)
         assert {one.error_code for one in late.responses} == {ErrorCode.REQUEST_TIMED_OUT}
         assert turns.count - few >= few + 3
 
@@ -295,11 +282,11 @@ async def test_what_else_a_deletion_names_is_looked_through_once(tmp_path: Path)
         others = [by_name(f"none{number}") for number in range(1_000)]
         with metered() as few:
             await ask(
-                topics, DeleteTopicsRequest(topics=[by_name(names[0]), *others], timeout_ms=9)
+                topics, m.DeleteTopicsRequest(topics=[by_name(names[0]), *others], timeout_ms=9)
             )
         with metered() as many:
             answer = await ask(
-                topics, DeleteTopicsRequest(topics=[*map(by_name, names), *others], timeout_ms=9)
+                topics, m.DeleteTopicsRequest(topics=[*map(by_name, names), *others], timeout_ms=9)
             )
         assert len(answer.responses) == len(names) + len(others)
         assert many.count < 1.5 * few.count
@@ -309,7 +296,7 @@ async def test_configs_that_are_the_same_are_put_together_once(tmp_path: Path) -
     async with running_topics(tmp_path) as topics:
         same = [topic(f"t{number}") for number in range(100)]
         other = [topic(f"t{number}", retention_ms=str(number)) for number in range(100)]
-        requests = [CreateTopicsRequest(topics=one, validate_only=True) for one in (same, other)]
+        requests = [m.CreateTopicsRequest(topics=one, validate_only=True) for one in (same, other)]
         for request in requests:
             await ask(topics, request)
         with metered() as of_same:

@@ -7,11 +7,7 @@ import pytest
 from kohort.broker.topics.names import TRANSACTION_STATE
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.list_transactions import ListTransactionsRequest
-from kohort.protocol.messages.write_txn_markers import (
-    WriteTxnMarkersRequest,
-)
+from tests.support import messages as m
 from tests.support.transactions.running_transactions import (
     running_transactions,
 )
@@ -29,7 +25,7 @@ async def test_an_operator_ends_what_hangs() -> None:
         partition = b.topics.partition("t", 0)
         assert partition is not None
         assert partition.last_stable_offset == 0
-        request = WriteTxnMarkersRequest(
+        request = m.WriteTxnMarkersRequest(
             markers=[
                 marker(77, 4, commit=False, t=[0, 9], none=[0]),
                 marker(77, -1, t=[1]),
@@ -55,7 +51,7 @@ async def test_an_operator_ends_what_hangs() -> None:
         }
         assert partition.last_stable_offset == 2
         for nothing in ([], [marker(77, 4)], [marker(77, 4, t=[])]):
-            assert (await b.ask(WriteTxnMarkersRequest(markers=nothing), 1)).markers == []
+            assert (await b.ask(m.WriteTxnMarkersRequest(markers=nothing), 1)).markers == []
 
 
 async def test_transactions_are_described() -> None:
@@ -64,7 +60,7 @@ async def test_transactions_are_described() -> None:
         await b.init("idle", transaction_timeout_ms=5_000)
         await add(b, {"t": [2, 0], "u": [1]})
         response = await b.ask(
-            DescribeTransactionsRequest(transactional_ids=["id", "no", "", "idle", "id"])
+            m.DescribeTransactionsRequest(transactional_ids=["id", "no", "", "idle", "id"])
         )
         first, no, empty, idle, again = response.transaction_states
         assert first == again
@@ -85,7 +81,7 @@ async def test_transactions_are_described() -> None:
             assert (wrong.producer_id, wrong.transaction_timeout_ms, wrong.topics) == (0, 0, [])
         await end(b, pid)
         (ended,) = (
-            await b.ask(DescribeTransactionsRequest(transactional_ids=["id"]))
+            await b.ask(m.DescribeTransactionsRequest(transactional_ids=["id"]))
         ).transaction_states
         assert (ended.transaction_state, ended.topics) == ("CompleteCommit", [])
         assert ended.transaction_start_time_ms == first.transaction_start_time_ms
@@ -99,7 +95,7 @@ async def test_transactions_are_listed() -> None:
 
         async def names(version: int = 2, **filters: object) -> list[str]:
             fields = {"state_filters": [], "producer_id_filters": []} | filters
-            response = await b.ask(ListTransactionsRequest(**fields), version)  # type: ignore[arg-type]
+            response = await b.ask(m.ListTransactionsRequest(**fields), version)  # type: ignore[arg-type]
             assert response.error_code == NONE
             return sorted(one.transactional_id for one in response.transaction_states)
 
@@ -118,11 +114,11 @@ async def test_transactions_are_listed() -> None:
         assert await names(transactional_id_pattern="o.*") == ["other"]
         assert await names(transactional_id_pattern="the") == []
         unknown = await b.ask(
-            ListTransactionsRequest(state_filters=["x", "Dead", "y", "x"], producer_id_filters=[])
+            m.ListTransactionsRequest(state_filters=["x", "Dead", "y", "x"], producer_id_filters=[])
         )
         assert unknown.unknown_state_filters == ["x", "y"]
         bad = b.start(
-            ListTransactionsRequest(
+            m.ListTransactionsRequest(
                 state_filters=[], producer_id_filters=[], transactional_id_pattern="(a"
             )
         )

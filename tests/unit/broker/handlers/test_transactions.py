@@ -14,27 +14,10 @@ from kohort.broker.transactions.host import TransactionsConfig
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES
-from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.end_txn import EndTxnRequest
-from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from kohort.protocol.messages.list_transactions import ListTransactionsRequest
-from kohort.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from kohort.protocol.messages.write_txn_markers import (
-    WriteTxnMarkersRequest,
-)
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.support import messages as m
 from tests.support.brokers.running_topics import aborted_in
 from tests.support.transactions.running_transactions import (
     RunningTransactions,
@@ -98,7 +81,7 @@ async def test_fenced_has_two_names() -> None:
                 "t": [FENCED if version >= 2 else OLD_FENCED]
             }
         for version in range(5):
-            request = AddOffsetsToTxnRequest(
+            request = m.AddOffsetsToTxnRequest(
                 transactional_id="id", producer_id=pid, producer_epoch=9, group_id="g"
             )
             told = (await b.ask(request, version)).error_code
@@ -151,16 +134,16 @@ async def test_several_transactions_are_each_for_itself(version: int) -> None:
 
         def one(
             name: str, index: int, *, verify_only: bool = False
-        ) -> AddPartitionsToTxnTransaction:
-            return AddPartitionsToTxnTransaction(
+        ) -> m.AddPartitionsToTxnTransaction:
+            return m.AddPartitionsToTxnTransaction(
                 transactional_id=name,
                 producer_id=pid,
                 producer_epoch=0,
                 verify_only=verify_only,
-                topics=[AddPartitionsToTxnTopic(name="t", partitions=[index])],
+                topics=[m.AddPartitionsToTxnTopic(name="t", partitions=[index])],
             )
 
-        request = AddPartitionsToTxnRequest(
+        request = m.AddPartitionsToTxnRequest(
             transactions=[
                 one("no", 0),
                 one("id", 0, verify_only=True),
@@ -186,7 +169,7 @@ async def test_several_transactions_are_each_for_itself(version: int) -> None:
             ("id", ErrorCode.TRANSACTION_ABORTABLE),
             ("id", UNKNOWN),
         ]
-        empty = await b.ask(AddPartitionsToTxnRequest(), version)
+        empty = await b.ask(m.AddPartitionsToTxnRequest(), version)
         assert empty.results_by_transaction == []
 
 
@@ -231,7 +214,7 @@ async def test_all_of_it_behind_an_fsync() -> None:
 async def test_the_offsets_of_a_group_join_by_their_partition() -> None:
     async with running_transactions() as b:
         pid = (await b.init()).producer_id
-        request = AddOffsetsToTxnRequest(
+        request = m.AddOffsetsToTxnRequest(
             transactional_id="id", producer_id=pid, producer_epoch=0, group_id="g"
         )
         assert (await b.ask(request)).error_code == NONE
@@ -268,12 +251,12 @@ async def send(
     )
     topic = b.topics.get("t")
     assert topic is not None
-    data = TopicProduceData(
+    data = m.TopicProduceData(
         name="t",
         topic_id=topic.topic_id,
-        partition_data=[PartitionProduceData(index=0, records=batch)],
+        partition_data=[m.PartitionProduceData(index=0, records=batch)],
     )
-    request = ProduceRequest(transactional_id="id", acks=-1, timeout_ms=1000, topic_data=[data])
+    request = m.ProduceRequest(transactional_id="id", acks=-1, timeout_ms=1000, topic_data=[data])
     (answer,) = (await b.ask(request, version)).responses[0].partition_responses
     return answer.error_code, answer.log_start_offset, answer.error_message
 
@@ -296,7 +279,7 @@ async def test_where_the_log_begins_is_told_by_logs_alone(version: int) -> None:
         await add(b, {"t": [0]})
         assert await send(b, pid + 1, version) == (UNMAPPED, -1, None)
         assert (await send(b, pid, version, epoch=1))[:2] == (OLD_FENCED, -1)
-        await b.ask(WriteTxnMarkersRequest(markers=[marker(pid, 3, t=[0])]), 2)
+        await b.ask(m.WriteTxnMarkersRequest(markers=[marker(pid, 3, t=[0])]), 2)
         assert (await send(b, pid, version))[:2] == (OLD_FENCED, -1)
 
 
@@ -306,18 +289,18 @@ async def test_where_the_log_begins_is_told_by_logs_alone(version: int) -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1),
-        AddPartitionsToTxnRequest(
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[1, 2])]
+        m.InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1),
+        m.AddPartitionsToTxnRequest(
+            v3_and_below_topics=[m.AddPartitionsToTxnTopic(name="t", partitions=[1, 2])]
         ),
-        AddOffsetsToTxnRequest(
+        m.AddOffsetsToTxnRequest(
             transactional_id="id", producer_id=1, producer_epoch=0, group_id="g"
         ),
-        EndTxnRequest(transactional_id="id", producer_id=1, producer_epoch=0, committed=True),
-        WriteTxnMarkersRequest(markers=[marker(1, 2, t=[0])]),
+        m.EndTxnRequest(transactional_id="id", producer_id=1, producer_epoch=0, committed=True),
+        m.WriteTxnMarkersRequest(markers=[marker(1, 2, t=[0])]),
         DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])]),
-        DescribeTransactionsRequest(transactional_ids=["id"]),
-        ListTransactionsRequest(state_filters=[], producer_id_filters=[]),
+        m.DescribeTransactionsRequest(transactional_ids=["id"]),
+        m.ListTransactionsRequest(state_filters=[], producer_id_filters=[]),
     ],
     ids=lambda request: type(request).__name__,
 )

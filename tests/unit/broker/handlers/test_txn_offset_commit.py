@@ -9,13 +9,8 @@ import pytest
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
 from kohort.protocol.types import ZERO_UUID
+from tests.support import messages as m
 from tests.support.groups.running_groups import RunningGroups, running_groups
 
 VERSIONS = range(7)
@@ -73,14 +68,14 @@ def with_keeper(g: RunningGroups) -> Keeper:
 
 def a_topic(
     g: RunningGroups, version: int, name: str, *partitions: int, metadata: str | None = None
-) -> TxnOffsetCommitRequestTopic:
+) -> m.TxnOffsetCommitRequestTopic:
     topic = g.topics.get(name)
     known_id = A_TOPIC_ID if topic is None else topic.topic_id
-    return TxnOffsetCommitRequestTopic(
+    return m.TxnOffsetCommitRequestTopic(
         name=name if version < 6 else "",
         topic_id=ZERO_UUID if version < 6 else known_id,
         partitions=[
-            TxnOffsetCommitRequestPartition(
+            m.TxnOffsetCommitRequestPartition(
                 partition_index=index,
                 committed_offset=42,
                 committed_leader_epoch=5,
@@ -94,13 +89,13 @@ def a_topic(
 async def ask(
     g: RunningGroups,
     version: int,
-    topics: Sequence[TxnOffsetCommitRequestTopic],
+    topics: Sequence[m.TxnOffsetCommitRequestTopic],
     *,
     group_id: str = "g",
     member_id: str = "",
     generation: int = -1,
-) -> TxnOffsetCommitResponse:
-    request = TxnOffsetCommitRequest(
+) -> m.TxnOffsetCommitResponse:
+    request = m.TxnOffsetCommitRequest(
         transactional_id="x",
         group_id=group_id,
         producer_id=7,
@@ -109,11 +104,11 @@ async def ask(
         member_id=member_id,
         topics=list(topics),
     )
-    answer: TxnOffsetCommitResponse = await g.ask(request, version)
+    answer: m.TxnOffsetCommitResponse = await g.ask(request, version)
     return answer
 
 
-def errors_of(answer: TxnOffsetCommitResponse) -> list[int]:
+def errors_of(answer: m.TxnOffsetCommitResponse) -> list[int]:
     return [one.error_code for topic in answer.topics for one in topic.partitions]
 
 
@@ -155,7 +150,7 @@ async def test_the_group_is_asked_when_the_partition_is_in_the_transaction() -> 
         keeper = with_keeper(g)
         keeper.adding = Deferred()
         answer = g.start(
-            TxnOffsetCommitRequest(
+            m.TxnOffsetCommitRequest(
                 transactional_id="x",
                 group_id="g",
                 producer_id=7,

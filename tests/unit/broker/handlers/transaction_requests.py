@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kohort.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-)
+from tests.support import messages as m
 from tests.support.transactions.running_transactions import (
     RunningTransactions,
 )
@@ -22,12 +14,12 @@ async def add(
     """AddPartitionsToTxn up to v3; errors by topic."""
     one = b.transactions.host.transactional_id("id")
     pid = 0 if one is None or one.record is None else one.record.producer_id
-    request = AddPartitionsToTxnRequest(
+    request = m.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="id",
         v3_and_below_producer_id=pid,
         v3_and_below_producer_epoch=epoch,
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            m.AddPartitionsToTxnTopic(name=name, partitions=indexes)
             for name, indexes in topics.items()
         ],
     )
@@ -40,11 +32,11 @@ async def add(
 
 async def end(
     b: RunningTransactions, pid: int, epoch: int = 0, *, commit: bool = True, version: int = 5
-) -> EndTxnResponse:
-    request = EndTxnRequest(
+) -> m.EndTxnResponse:
+    request = m.EndTxnRequest(
         transactional_id="id", producer_id=pid, producer_epoch=epoch, committed=commit
     )
-    response: EndTxnResponse = await b.ask(request, version)
+    response: m.EndTxnResponse = await b.ask(request, version)
     return response
 
 
@@ -55,13 +47,13 @@ def state(b: RunningTransactions, name: str = "id") -> str | None:
 
 def marker(
     pid: int, epoch: int, *, commit: bool = True, version: int = 0, **topics: list[int]
-) -> WritableTxnMarker:
-    return WritableTxnMarker(
+) -> m.WritableTxnMarker:
+    return m.WritableTxnMarker(
         producer_id=pid,
         producer_epoch=epoch,
         transaction_result=commit,
         topics=[
-            WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            m.WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
             for name, indexes in topics.items()
         ],
         coordinator_epoch=3,
