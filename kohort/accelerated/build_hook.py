@@ -11,8 +11,6 @@ KOHORT_COMPILE=0 leaves everything as it is; KOHORT_COMPILE=1 makes a failure an
 who build wheels and would rather have none than a slow one.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

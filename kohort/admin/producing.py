@@ -1,7 +1,5 @@
 """A producer for the command line: records into batches, each of which is appended exactly once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Final

@@ -4,8 +4,6 @@ Coordinators know transactional ids, partitions know producer ids. To combine th
 asked for the transactional ids of a producer id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final

@@ -3,8 +3,6 @@
 The broker itself (:mod:`kohort.broker.daemon`) is imported only when it runs, not for `--help`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Reads the configuration, logs the ignored settings, and runs the broker until SI
 Exit codes: 0 after a clean stop, 1 if the broker could not start, 2 for an invalid configuration.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

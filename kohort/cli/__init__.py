@@ -5,8 +5,6 @@ Spark jobs; most other commands are clients of a broker. A command's module is i
 command is called, so that clients do not pay for the import of a broker.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Executes ``kohort consume``: reads records with a consumer and prints them."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import dataclasses

@@ -3,8 +3,6 @@
 Sends no requests; detects a running broker by its port and its data directory's lock.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

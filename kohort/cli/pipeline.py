@@ -4,8 +4,6 @@ Exit codes: 0; 1 if the job failed; 2 if the command line is invalid; 3 if a bro
 space is missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Formats times, counts and names on one line, whatever characters a peer uses in names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

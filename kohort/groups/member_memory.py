@@ -5,8 +5,6 @@ connected; and a client with access to a prefix can join any number of groups. S
 group do not limit the total.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 SMALL_BYTES: Final = 16 * 1024

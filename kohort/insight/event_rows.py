@@ -5,8 +5,6 @@ since 1970. A column with the same name as an event field copies that field, so 
 columns are listed here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 

@@ -1,7 +1,5 @@
 """Converts rows of declared tables to Arrow and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 

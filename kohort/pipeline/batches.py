@@ -6,8 +6,6 @@ character. Stack traces of a failed job, some 100 kB, overflow the stack and kil
 thread. So the exception is kept here, and Spark receives a single line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

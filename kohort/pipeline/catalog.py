@@ -3,8 +3,6 @@
 Spark or PyIceberg resolves the catalog's name.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,5 @@
 """Parses records of the topic, or lines of a file, into events or reasons for rejection."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

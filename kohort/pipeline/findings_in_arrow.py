@@ -1,7 +1,5 @@
 """Computes the findings of many groups from Arrow tables to Arrow tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 

@@ -1,7 +1,5 @@
 """Processing many rows within memory: batches of keys, and a pause of the garbage collector."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

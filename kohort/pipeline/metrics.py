@@ -4,8 +4,6 @@ Continuous jobs are scraped (`--metrics-port`); jobs that end write a file (`--m
 is rewritten after each batch.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The fast way between messages and bytes: ``codec(HeartbeatRequest, 4).decode(frame)``."""
 
-from __future__ import annotations
-
 import importlib
 import linecache
 import struct

@@ -3,8 +3,6 @@
 A frame is an int32 size and that many bytes; a request or response in it is a header and a body.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar

@@ -4,8 +4,6 @@ The layout is the definition of what is on the wire: :mod:`kohort.protocol.compi
 fast codec from it, and tests compare the two.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import construct

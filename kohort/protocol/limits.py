@@ -1,7 +1,5 @@
 """Bounds on what the codecs decode and encode."""
 
-from __future__ import annotations
-
 from typing import Final
 
 ELEMENTS_MAX: Final = 1_000_000

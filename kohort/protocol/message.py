@@ -15,8 +15,6 @@ declaration as ``schema``. Its wire format in a version is given by
 writer of it.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol, TypeVar, dataclass_transform

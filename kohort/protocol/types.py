@@ -5,8 +5,6 @@
 version lacks are here too, as ``zero``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 

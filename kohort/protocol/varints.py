@@ -1,7 +1,5 @@
 """Unsigned varints for the message codecs (records have their own, zig-zag ones)."""
 
-from __future__ import annotations
-
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.limits import TAGS_MAX
 

@@ -6,8 +6,6 @@ are rejected by their Host header, or because they lack a Content-Type that page
 without permission.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

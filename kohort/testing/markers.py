@@ -1,7 +1,5 @@
 """The marker with the settings of a test's broker."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import pytest

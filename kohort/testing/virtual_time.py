@@ -5,8 +5,6 @@ it, and to no other. Code that imported such a function by name before, or reads
 way (`datetime.now`), gets the real time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading

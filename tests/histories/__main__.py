@@ -1,7 +1,5 @@
 """`python -m tests.histories`: runs of a broker that is disturbed, each judged by the checker."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

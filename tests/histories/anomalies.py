@@ -1,7 +1,5 @@
 """The kinds of what may not be, and how one is told."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ that are forked here. A planted fault is what shows that the checker is not blin
 a broker might have, and a run against it must not be without anomalies.
 """
 
-from __future__ import annotations
-
 import argparse
 import mmap
 import struct

@@ -1,7 +1,5 @@
 """Judges a history: which anomalies are in it. Pure; see README.md for what each rule rests on."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator

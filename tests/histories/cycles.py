@@ -1,7 +1,5 @@
 """Cycles in a directed graph: its strongly connected components of more than one node (Tarjan)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 

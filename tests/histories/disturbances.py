@@ -1,7 +1,5 @@
 """What happens to a broker and its connections in a run, by chance."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -4,8 +4,6 @@ Every record's value is a number of its own, so that a value that is read names 
 wrote it. Logs are numbered too: the checker knows no topics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto

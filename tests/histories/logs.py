@@ -1,7 +1,5 @@
 """The logs of a history, which are partitions of two topics: what is written, and its copies."""
 
-from __future__ import annotations
-
 from typing import Final
 
 LISTS: Final = "lists"

@@ -6,8 +6,6 @@ that was lost on its way could arrive in the midst of the next transaction, so t
 answers were lost asks for a new epoch first (KIP-360), as clients do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """A reader of either isolation level: it leaves out by itself what it is told was aborted."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import deque

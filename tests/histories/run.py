@@ -1,7 +1,5 @@
 """One run: a broker, those who work on it, what disturbs it, and the history that comes of it."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import time

@@ -1,7 +1,5 @@
 """Work on the broker while it is disturbed: writers, copiers and readers, a thread each."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import threading

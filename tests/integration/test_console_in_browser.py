@@ -1,7 +1,5 @@
 """The console in a real browser: what is shown, what hostile names cannot do, by keyboard too."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from functools import partial

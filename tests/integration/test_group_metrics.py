@@ -1,7 +1,5 @@
 """Groups that go through everything, and what the metrics then say: exactly that."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import struct

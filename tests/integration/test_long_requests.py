@@ -1,7 +1,5 @@
 """Requests with thousands of elements get the same responses as short ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.protocol.errors import ErrorCode

@@ -7,8 +7,6 @@ that of what their client libraries have for groups of any type: here it is kafk
 `python -m tests.interop.electing_registry BOOTSTRAP NAME` is an instance.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

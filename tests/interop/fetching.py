@@ -1,7 +1,5 @@
 """A fetcher on its own, as the consumer has it, and a producer for what it is to read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager

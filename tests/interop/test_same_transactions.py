@@ -3,8 +3,6 @@
 What is still being ended is asked again on both, so that nothing hangs on how fast a broker is.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable, Iterable

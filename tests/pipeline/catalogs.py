@@ -1,7 +1,5 @@
 """Catalogs and an object store that are none of ours, each in a process of its own."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

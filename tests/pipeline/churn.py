@@ -1,7 +1,5 @@
 """Groups that do not rest, on a real broker, and what the broker says of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Jobs of `kohort pipeline` as their users run them, in process groups to be killed as one."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

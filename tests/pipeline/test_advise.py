@@ -1,7 +1,5 @@
 """Advice by way of Spark: the same however the work is cut, for all groups that have a history."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """All jobs by spark-submit on a cluster of two workers, whose executors have an archive alone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Each scene is played on both, with the same records in topics of the same shape,
 outcome; what it should be is said beside it, or read by another client.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

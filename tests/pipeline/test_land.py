@@ -1,7 +1,5 @@
 """`kohort pipeline land`: what is in the tables is what is in the topics, whatever happened."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A disk that is full: said in words, and a run after making room completes what was begun."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

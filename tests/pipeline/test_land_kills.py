@@ -1,7 +1,5 @@
 """Exactly once: drivers and brokers are killed, and the tables equal the topics, row for row."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Spark's connector and our own landing through TLS and SCRAM, with the least rules of the docs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO

@@ -1,7 +1,5 @@
 """The history is read to its end though its broker is killed under the query."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Values by the schemas of a registry that is somebody else's: Apicurio's."""
 
-from __future__ import annotations
-
 import io
 import json
 import urllib.request

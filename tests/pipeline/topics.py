@@ -1,7 +1,5 @@
 """Topics for the pipeline's tests: written, and read as a Kafka client reads them."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Accounts, which compute almost nothing, against the plain arithmetic of every use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, cast

@@ -12,8 +12,6 @@ what is in it. After a kill, the content of another .log in its place is therefo
 offsets fit (such damages are left out), and batches missing at its end are not reported.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter

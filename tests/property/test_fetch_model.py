@@ -6,8 +6,6 @@ time, what waits is bounded, and whatever can be read is read in the end, by a s
 the next fetches only when an effect or a deadline tells it to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum
 

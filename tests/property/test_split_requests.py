@@ -1,7 +1,5 @@
 """A request is answered the same whether it is executed as a whole or in parts."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from copy import copy

@@ -1,7 +1,5 @@
 """Random lives of one transactional id: replay makes what was live, and nothing illegal happens."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

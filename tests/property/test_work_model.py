@@ -5,8 +5,6 @@ seeks back. Each lane keeps its order, no position passes a record that is not d
 held is counted to the byte.
 """
 
-from __future__ import annotations
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

@@ -1,7 +1,5 @@
 """What a leader does with the members' metadata, eager and cooperative, and what it is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from kohort.protocol.codec import codec, encode_versioned

@@ -1,7 +1,5 @@
 """What the history has still to tell of one group, and whether it tells it right."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from kohort.groups.history.model import (

@@ -6,8 +6,6 @@ heartbeats fall as they fall: what the setting comes to is the mean of these liv
 single one is from another is what chance makes of it.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor

@@ -1,7 +1,5 @@
 """What the ledger knows of one group."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A group as far as it can be seen from the broker's door, and what has to follow a request."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from kohort.groups.events import TriggerKind

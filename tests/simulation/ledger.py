@@ -11,8 +11,6 @@ turn of the loop: each is dealt with before the next. A commit is not, at once: 
 that come in its turn, and whatever else is asked of its group in that turn waits with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

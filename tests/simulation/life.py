@@ -2,8 +2,6 @@
 fail. Whatever happens, when it stops the groups have to settle.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

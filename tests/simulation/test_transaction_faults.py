@@ -2,8 +2,6 @@
 or could be.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

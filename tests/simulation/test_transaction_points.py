@@ -1,7 +1,5 @@
 """A kill at each point of a transaction: the next start makes of it what the protocol promises."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 

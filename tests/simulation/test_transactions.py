@@ -16,8 +16,6 @@ P11 Compaction keeps the last committed value of each key.
 P12 After recovery, partitions and coordinator agree.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

@@ -2,8 +2,6 @@
 again under the same name, while the broker is stopped, killed and loses power.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

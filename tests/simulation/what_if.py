@@ -5,8 +5,6 @@ what comes of it. It is lived by a whole broker and by clients that speak to it 
 history that the broker keeps of it is all that the advisor gets to see.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random

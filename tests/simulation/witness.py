@@ -1,7 +1,5 @@
 """What must hold for what members are told, whatever happens; it knows nothing of states."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from kohort.groups.requests import CommittedOffset

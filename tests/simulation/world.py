@@ -4,8 +4,6 @@ A world is made from a seed. What it does is a function of the seed and of the c
 that fails can be repeated: not a single thing in it takes its time or its chance from outside.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -5,8 +5,6 @@ and so is an answer or an event. So nothing is needed beside the browser, which 
 report use as well.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

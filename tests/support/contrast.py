@@ -1,7 +1,5 @@
 """How well colours can be told apart: ratios of WCAG 2.2, level AA, and the palettes of a style."""
 
-from __future__ import annotations
-
 import re
 from typing import Final, TypeAlias
 

@@ -1,7 +1,5 @@
 """What metadata say of a cluster, as a test has it, to the fetch side's rules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -2,8 +2,6 @@
 like those of a disk.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final

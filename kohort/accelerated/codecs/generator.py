@@ -7,8 +7,6 @@ that a broker needs, and compiled to one extension module (see docs/adr). It rea
 what is well formed, writes what is ordinary, and hands everything else to the ordinary codec.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The checks are those of `kohort.protocol.compiler.decoder`, in the same order; w
 raises, this one returns None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the generated functions of one message need to know of its classes when they are loaded."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from kohort.protocol.compiler.writer import Writer

@@ -4,8 +4,6 @@ Where `kohort.protocol.compiler.encoder` raises, or a value has a type that it n
 one returns -1, and nothing was written then.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from kohort.accelerated.codecs.tables import WIDTHS, TypedWriter, prefix_width, suffix

@@ -1,7 +1,5 @@
 """The addresses that a broker listens on, and those that it advertises to clients."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from errno import EADDRINUSE

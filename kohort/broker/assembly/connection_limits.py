@@ -4,8 +4,6 @@ Hosts in ``max.connections.per.ip.overrides`` may be names. Each name is resolve
 start, or on another thread if it is set later.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Builds the coordinators of groups and of transactions from the settings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kohort.broker.config import BrokerConfig

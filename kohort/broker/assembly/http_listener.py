@@ -4,8 +4,6 @@ The ports are opened before the logs. Requests can be authenticated only after t
 until then, the ports serve only the health checks.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import ssl

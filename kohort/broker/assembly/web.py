@@ -1,7 +1,5 @@
 """The broker's two HTTP ports: one for health checks and metrics, one for the console."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack

@@ -6,8 +6,6 @@ runs as a separate process, one at a time and with the lowest priority, and gets
 are in memory.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """GET /api/broker: figures of the broker itself."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Final, TypeAlias

@@ -4,8 +4,6 @@ Pure functions from the facts of a group to findings. The advisor replays the co
 settings (`kohort.broker.console.advising`); these checks need only the current state.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias

@@ -1,7 +1,5 @@
 """GET /api/checks: all groups with findings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, Final, TypeAlias
 

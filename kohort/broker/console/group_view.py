@@ -1,7 +1,5 @@
 """GET /api/groups/{group}: members, positions, awaited members, and the newest rebalance."""
 
-from __future__ import annotations
-
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.checks import findings

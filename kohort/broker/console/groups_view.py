@@ -1,7 +1,5 @@
 """GET /api/groups: a page of groups, filtered and sorted over all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from heapq import nlargest
 from typing import Any, Final, TypeAlias

@@ -4,8 +4,6 @@ They run one at a time, like those of the HTTP port: thirty at once, each with a
 event loop iteration, would delay the groups.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """A group's rebalance records, with the same sentences as ``kohort groups why``."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import OrderedDict

@@ -5,8 +5,6 @@ A survey of ten thousand groups takes a few tenths of a second, in slices. So on
 pages that need it within a short time (`kohort.broker.console.timed_cache`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from heapq import merge

@@ -1,7 +1,5 @@
 """A cache of one expensive result, shared by all requests within a short time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar

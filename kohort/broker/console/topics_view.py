@@ -1,7 +1,5 @@
 """GET /api/topics and /api/topics/{topic}: topics, and the groups that read them."""
 
-from __future__ import annotations
-
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.lag import Ages, Position, positions, total_lag

@@ -18,8 +18,6 @@ exception after the steps (while records are made or appended) cannot be attribu
 and all are answered COORDINATOR_NOT_AVAILABLE.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence

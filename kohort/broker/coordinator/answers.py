@@ -5,8 +5,6 @@ content was fixed by the step that caused them, so other work may run in between
 responses of the group.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The commands in a group's inbox, and the interface that group actors need of their host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol

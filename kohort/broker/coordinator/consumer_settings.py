@@ -1,7 +1,5 @@
 """The settings of each consumer group, from the broker's and its own configs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

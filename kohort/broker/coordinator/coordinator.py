@@ -5,8 +5,6 @@ executed in the order of arrival; every request is answered exactly once, even w
 stops.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Sequence
 

@@ -1,7 +1,5 @@
 """The topics of the broker, as consumer groups see them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kohort.broker.topics.catalog import Catalog

@@ -3,8 +3,6 @@
 Actors use this as their `ActorHost`; `GroupCoordinator` brings the requests of clients.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

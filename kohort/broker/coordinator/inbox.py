@@ -1,7 +1,5 @@
 """Commands and deadlines of one group that wait until it may be stepped, in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 

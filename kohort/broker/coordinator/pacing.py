@@ -5,8 +5,6 @@ group of five thousand would otherwise write five thousand records of a megabyte
 write such a record wait for a pause after the last one, and then share one append.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Final

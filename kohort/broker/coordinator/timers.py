@@ -5,8 +5,6 @@ and after a start those of many groups. None of them expires for seconds, so the
 over several event loop iterations, while each keeps its present deadline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import islice
 

@@ -3,8 +3,6 @@
 For names chosen by peers, whose number nothing else bounds: addresses, client ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 

@@ -4,8 +4,6 @@ If a handler raises, the request is answered with an error. If the response has 
 error, or the request is invalid, the connection is closed and the reason logged.
 """
 
-from __future__ import annotations
-
 import asyncio
 from time import perf_counter
 from types import GeneratorType

@@ -7,8 +7,6 @@ request at a time also bounds memory: a request with many small elements takes t
 bytes when it is decoded.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from functools import partial

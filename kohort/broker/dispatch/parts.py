@@ -5,8 +5,6 @@ So it gets a long request in parts with a bounded number of elements. Each part 
 and other requests are executed between two of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import copy
 from typing import Any, NamedTuple, TypeVar

@@ -5,8 +5,6 @@ advertised versions are known before that (:mod:`kohort.broker.handlers`), and c
 that every advertised version is supported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from inspect import iscoroutinefunction

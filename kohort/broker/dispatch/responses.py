@@ -5,8 +5,6 @@ Whatever a handler raises becomes an error response. If the response has no fiel
 the client expects none, the connection is closed and the reason logged.
 """
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from time import perf_counter

@@ -6,8 +6,6 @@ groups, logs and topics belong to the services in
 for how a handler is registered.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple

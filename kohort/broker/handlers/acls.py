@@ -7,8 +7,6 @@ filters are deleted all together; a rule that matches several filters is listed 
 number in the filter of DescribeAcls matches nothing.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import (

@@ -4,8 +4,6 @@ v0-4. PRODUCER_FENCED from v2 (KIP-588). Adds the partition of __consumer_offset
 belongs; the group need not exist. TxnOffsetCommit v5 does the same by itself.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

@@ -7,8 +7,6 @@ is not needed, but these versions are supported because Kafka advertises them to
 request without transactions is answered, unlike in Kafka.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Final
 

@@ -5,8 +5,6 @@ refused everywhere; Kafka applies the first one. IP entities must be numeric add
 not resolved.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType

@@ -4,8 +4,6 @@ v0-2 as in Kafka 4.4; superseded by IncrementalAlterConfigs (KIP-339). A resourc
 twice is refused, where Kafka 4.4 does not answer the request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

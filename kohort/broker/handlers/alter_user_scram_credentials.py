@@ -6,8 +6,6 @@ password may have any length above 0. Unlike Kafka, the broker limits names, sal
 users.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType

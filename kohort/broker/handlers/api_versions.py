@@ -5,8 +5,6 @@ A request of an unknown version does not reach this module: the dispatcher answe
 which clients retry with a lower version.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

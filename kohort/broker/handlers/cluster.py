@@ -8,8 +8,6 @@ v0-2 as in Kafka 4.4 with one node. The metadata is not stored in a log, so its 
 watermark are 0: nothing lags. The voter has the broker's address.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

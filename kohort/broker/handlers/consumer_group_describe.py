@@ -3,8 +3,6 @@
 v0-1. v1 tells members of the classic protocol from others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -4,8 +4,6 @@ v0-1. v1 regular expressions, and member ids that clients make. The rules are in
 :mod:`kohort.groups.consumer.heartbeat`.
 """
 
-from __future__ import annotations
-
 import uuid
 from typing import Final
 

@@ -5,8 +5,6 @@ as in Kafka. The partition count of an internal topic is fixed, because it deter
 group's offsets are.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final
 

@@ -7,8 +7,6 @@ Kafka. Unlike in Kafka, clients cannot create __consumer_offsets: the broker doe
 FindCoordinator.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, TypeAlias

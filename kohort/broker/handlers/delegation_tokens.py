@@ -6,8 +6,6 @@ cluster; neither exists here. They are rejected as by a Kafka broker without
 `delegation.token.secret.key`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from kohort.broker.core.security.acls import Operation, ResourceType

@@ -5,8 +5,6 @@ segments before it are deleted. Topics whose cleanup.policy is compact alone ref
 internal ones.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

@@ -5,8 +5,6 @@ a crash; the files are removed afterwards. Nothing needs the request's timeout, 
 has already expired, as in Kafka. Internal topics cannot be deleted.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final, NamedTuple
 

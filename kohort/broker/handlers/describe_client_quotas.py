@@ -3,8 +3,6 @@
 v0-1 as in Kafka 4.4.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

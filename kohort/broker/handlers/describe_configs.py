@@ -4,8 +4,6 @@ v1-4 as in Kafka 4.4. The documentation of a topic config that is accepted witho
 Of a broker, only the settings that have an effect are described.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from typing import Final, TypeAlias

@@ -4,8 +4,6 @@ v0. For operators who look for the transaction that blocks a partition's readers
 are included.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, per_partition, same

@@ -5,8 +5,6 @@ max.request.partition.size.limit allow; its cursor says where the next one begin
 describes the same topics as Metadata.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same

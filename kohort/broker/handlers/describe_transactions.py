@@ -4,8 +4,6 @@ v0. Only durable state is shown. While a transaction is being ended only its par
 marker are listed; after that none.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.encoding import by_topic
 from kohort.broker.dispatch.context import RequestContext

@@ -3,8 +3,6 @@
 v0. Shows mechanisms and iterations, never a salt or a key.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final
 

@@ -4,8 +4,6 @@ v0-2 as in Kafka 4.4. There is one broker, so an election is never needed; the r
 Kafka if the preferred replicas lead.
 """
 
-from __future__ import annotations
-
 from typing import Final, TypeAlias
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType

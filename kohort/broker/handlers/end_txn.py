@@ -7,8 +7,6 @@ Kafka responds before it writes the markers. The rules are in
 :mod:`kohort.broker.core.transaction.rules`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

@@ -10,8 +10,6 @@ Follower fields (replica state, diverging epochs, snapshots) are decoded and ign
 are no followers; rack-aware reads would have no other replica to choose, for the same reason.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final, cast
 

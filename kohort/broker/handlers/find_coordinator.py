@@ -8,8 +8,6 @@ exist before a group commits or a transaction begins. Kafka answers COORDINATOR_
 the topic exists; here the response waits for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Sequence
 from typing import Final
 

@@ -13,8 +13,6 @@ DeleteGroups (key 42): delete groups without members, and their offsets.
 v0-3. v2 flexible, v3 a message per group. An id that is named twice is answered once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -3,8 +3,6 @@
 v0-4. v3 instance id, v4 flexible. Never waits, and changes no timer in a stable group.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Final
 

@@ -3,8 +3,6 @@
 v0-1 as in Kafka 4.4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

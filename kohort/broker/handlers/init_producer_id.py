@@ -9,8 +9,6 @@ that they would retry for ever. Two-phase commit (v6, KIP-939) is not supported.
 :mod:`kohort.broker.core.transaction.rules`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType

@@ -5,8 +5,6 @@ tag that states a reason as a number, v7 protocol type in the response, v8 a rea
 assignment. The rules are in :mod:`kohort.groups.classic.join`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 

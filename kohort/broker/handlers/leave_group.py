@@ -4,8 +4,6 @@ v0-5. v3 several members, also by instance id, each with its own error; v4 flexi
 text. The rules are in :mod:`kohort.groups.classic.leave`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 

@@ -4,8 +4,6 @@ v0-1 as in Kafka 4.4: the topics that Metadata lists, this broker and its logger
 have configs. There are no client-metrics subscriptions, the only resources that v0 lists.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security import acls
 from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext

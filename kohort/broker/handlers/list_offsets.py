@@ -6,8 +6,6 @@ last tiered and the earliest pending upload offsets are -1. The timeout of v10 i
 lookups, of which there are none.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, ResourceType

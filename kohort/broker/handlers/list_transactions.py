@@ -5,8 +5,6 @@ matched without backtracking; :mod:`kohort.broker.core.transaction.listing` desc
 patterns.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter, Pattern, PatternError
 from kohort.broker.dispatch.context import RequestContext

@@ -8,8 +8,6 @@ AlterReplicaLogDirs (key 34): accepted for the only data directory, without effe
 v1-2 as in Kafka 4.4.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable
 from pathlib import Path

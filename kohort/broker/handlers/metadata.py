@@ -6,8 +6,6 @@ its controller is elsewhere; here the topic is in the same response, which saves
 backoff. __rebalance_history, which Kafka does not have, is described only if a request names it.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Final, TypeAlias
 

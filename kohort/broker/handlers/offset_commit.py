@@ -5,8 +5,6 @@ GROUP_ID_NOT_FOUND, v10 topic ids instead of names. Partitions that do not exist
 the rules for the others are in :mod:`kohort.groups.offsets.commit`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias

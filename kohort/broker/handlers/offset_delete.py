@@ -4,8 +4,6 @@ v0. Offsets of a deleted topic cannot be deleted this way; they are deleted with
 rules are in :mod:`kohort.groups.offsets.removal`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from kohort.broker.core.security.acls import Operation, ResourceType

@@ -8,8 +8,6 @@ committed for, not for another one that has its name now. A partition without a 
 ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 

@@ -4,8 +4,6 @@ v2-4. A partition has one epoch, which ends at the high watermark; a log that wa
 cluster also has its previous leaders' epochs. Later epochs have no end.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same

@@ -5,8 +5,6 @@ alone, which is complete immediately, so the list is always empty. Other assignm
 Kafka rejects unknown brokers.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext

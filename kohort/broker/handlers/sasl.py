@@ -7,8 +7,6 @@ returns the session lifetime (KIP-368) and v2 is flexible. The rules of the mech
 requests.
 """
 
-from __future__ import annotations
-
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.network.service import TokenAnswer

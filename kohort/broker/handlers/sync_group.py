@@ -4,8 +4,6 @@ v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions.
 :mod:`kohort.groups.classic.sync`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

@@ -7,8 +7,6 @@ here; the transaction is checked next, and the group last. The group's rules are
 :mod:`kohort.groups.classic.commit` and :mod:`kohort.groups.offsets.pending`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Final

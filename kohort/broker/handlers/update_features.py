@@ -5,8 +5,6 @@ unknown feature is rejected. The features of this broker are always enabled, at 
 settings fix.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

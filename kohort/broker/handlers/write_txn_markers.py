@@ -7,8 +7,6 @@ INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR. On __consumer_offsets
 decides on the producer's pending offsets.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, per_partition, same

@@ -1,7 +1,5 @@
 """Creates records. Imported with the first record, to speed up startup."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import Final

@@ -8,8 +8,6 @@ Only the end of the history is read. Generations older than that are ignored: th
 records, unless thousands of others were written within the seconds between.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ Texts are added to the rings unparsed. Only a rebalance recorded as running, wit
 record after it, is parsed: the broker stopped before it ended, so it becomes unfinished.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

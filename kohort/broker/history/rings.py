@@ -7,8 +7,6 @@ records, the oldest records are dropped, first those of removed groups, then tho
 without a rebalance for the longest time.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator

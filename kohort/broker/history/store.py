@@ -8,8 +8,6 @@ more. When too much of all blocks consists of dropped records, the live ones of 
 moved to another block.
 """
 
-from __future__ import annotations
-
 import mmap
 import sys
 import zlib

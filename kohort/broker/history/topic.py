@@ -6,8 +6,6 @@ not ended), `sequence`, and the `generation` that a rebalance ended with. No err
 a group: records that cannot be written are lost, counted, and logged once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ Kafka's once it contains `meta.properties`, the last of Kafka's files to be writ
 Kohort opens it as before. Blocking code; the directory must be locked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

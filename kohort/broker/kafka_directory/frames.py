@@ -4,8 +4,6 @@ Controllers may write many records in one transaction (KIP-868), delimited by ma
 that was aborted or has no end is ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Final
 

@@ -4,8 +4,6 @@ Pure. In Kafka it is a sequence of records (`Replay` reads it, `records_of` writ
 form, see `kohort.broker.kafka_directory.own_metadata`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias

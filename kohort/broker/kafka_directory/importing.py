@@ -5,8 +5,6 @@ on the directory is Kohort's, and Kafka does not start on it. The controller log
 another name. Blocking code; the directory must be locked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final

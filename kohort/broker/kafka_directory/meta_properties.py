@@ -1,7 +1,5 @@
 """meta.properties, the file that identifies a directory's cluster, and marks it as Kafka's."""
 
-from __future__ import annotations
-
 import base64
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """The directory of `__cluster_metadata-0`: snapshots and segments. Blocking code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

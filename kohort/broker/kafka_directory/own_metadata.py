@@ -1,7 +1,5 @@
 """Converts Kohort's metadata to the image of a cluster and back. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final

@@ -5,8 +5,6 @@ upgrade`). Partitions have the same content for all releases: Kafka 3.5 and late
 group and transaction records (KIP-915).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 

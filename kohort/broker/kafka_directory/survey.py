@@ -5,8 +5,6 @@ differs from that of the known topic. So the ids are checked first, before any c
 code.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

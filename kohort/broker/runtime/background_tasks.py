@@ -7,8 +7,6 @@ single topic or group should not get here: the task itself catches it, because i
 every restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine

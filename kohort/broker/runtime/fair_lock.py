@@ -2,8 +2,6 @@
 use.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Hashable

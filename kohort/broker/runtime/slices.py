@@ -11,8 +11,6 @@ between two slices passes it to `pause`. One that cannot await at the end of its
 a group, the batches of a request) checks `is_over` itself; its driver then awaits `yield_to_loop`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

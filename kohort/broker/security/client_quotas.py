@@ -3,8 +3,6 @@
 A change is stored before it takes effect and before it is answered.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence

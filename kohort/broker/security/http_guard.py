@@ -4,8 +4,6 @@ Responses to failures are delayed as on the other listeners, depending on the re
 address, so that guessing passwords is not faster here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

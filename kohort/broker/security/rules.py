@@ -5,8 +5,6 @@ it is answered. Therefore an acknowledged change survives a crash, and applies t
 of every connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence

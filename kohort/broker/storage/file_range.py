@@ -7,8 +7,6 @@ runs. A file that another program has shortened is detected: a range never gives
 fewer.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Protocol

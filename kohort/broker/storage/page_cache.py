@@ -4,8 +4,6 @@ A call takes 2 to 15 us for a megabyte, copying it 150. Kernels before 6.5 lack 
 sandboxes forbid it, and other systems have nothing like it; then nothing counts as cached.
 """
 
-from __future__ import annotations
-
 import ctypes
 import resource
 import sys

@@ -1,7 +1,5 @@
 """The topics by name and by id, and checks for new names."""
 
-from __future__ import annotations
-
 from kohort.broker.topics.names import check_name, collision_key
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic

@@ -12,8 +12,6 @@ the compaction of that log. Damage is left alone: a log is compacted up to the
 first damaged segment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

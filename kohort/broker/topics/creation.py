@@ -4,8 +4,6 @@ Pure checks. They raise KafkaError with the code and, in substance, the message 
 registered broker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -3,8 +3,6 @@
 Blocking code. The directory's lock must be held.
 """
 
-from __future__ import annotations
-
 import base64
 import logging
 import os

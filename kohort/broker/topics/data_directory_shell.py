@@ -1,7 +1,5 @@
 """The data directory for the loop's thread: blocking work runs in the executor."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor

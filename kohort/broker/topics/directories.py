@@ -4,8 +4,6 @@ Blocking code. A directory belongs to a topic if it has its name and its partiti
 topic's id; one with another id is left over and is set aside, never served and never overwritten.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

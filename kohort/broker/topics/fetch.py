@@ -10,8 +10,6 @@ event loop, in a few microseconds. Other data may have to be read from disk or v
 thread reads it. Large data is only located, and sent from its file (sendfile).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Repairs indexes of aborted transactions in another thread before they are used."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Executor
 from typing import Final

@@ -1,7 +1,5 @@
 """Configs of the topics that the broker creates for itself."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.config import BrokerConfig

@@ -5,8 +5,6 @@ partition's first batch, so neither the start nor the first client waits for fif
 for any other topic, the broker's flush settings decide how durable an acknowledged batch is.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
 

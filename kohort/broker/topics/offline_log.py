@@ -1,7 +1,5 @@
 """Replaces a partition's log that cannot be opened."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard, cast

@@ -1,7 +1,5 @@
 """Creates topics and their partitions from the stored metadata."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

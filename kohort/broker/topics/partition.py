@@ -20,8 +20,6 @@ undo, takes the partition offline until the next start: the content of the disk 
 acknowledging anything on top of it would be a guess.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -5,8 +5,6 @@ thousands of partitions starts as fast as an empty one; and each of the fifty pa
 __consumer_offsets gets a directory only when a group is stored in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 

@@ -1,7 +1,5 @@
 """Waiting until the batches of a Produce request are as durable as their partitions require."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar

@@ -8,8 +8,6 @@ not be restored. Everything unproved is listed in the log, because it has to be 
 Blocking code. See docs/adr/0009.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter

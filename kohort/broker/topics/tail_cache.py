@@ -5,8 +5,6 @@ bytes within one turn of the loop. The key contains everything that determines t
 entry is never stale, only unused; the total size is bounded over all partitions.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Hashable
 

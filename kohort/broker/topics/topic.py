@@ -1,7 +1,5 @@
 """A topic while the broker runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ that may be appended to runs on the loop's thread, in slices; fsyncs and the rem
 the executor. A partition that fails is taken offline and does not hold up the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator

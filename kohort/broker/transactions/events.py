@@ -1,7 +1,5 @@
 """Counts and logs the outcomes of transactions."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Removing an id means writing its tombstone, through the rules like every record.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Protocol

@@ -10,8 +10,6 @@ id's own steps change its state, so there is no lock and no queue: the rules rej
 arrives while a record is being written.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence

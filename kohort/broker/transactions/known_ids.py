@@ -1,7 +1,5 @@
 """Index of the transactional ids: all, those with an open transaction, and those that are idle."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from kohort.broker.core.transaction.records import NEVER_MS

@@ -3,8 +3,6 @@
 The partition of an id is chosen like Kafka's, so that tools find it.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Iterator
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """Writing the markers that end transactions in their partitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -5,8 +5,6 @@ cannot be undone. No client sees the states in between, because the markers are 
 later request is executed.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from functools import partial

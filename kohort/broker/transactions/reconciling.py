@@ -1,7 +1,5 @@
 """Reconciles partitions and coordinator after an unclean stop, before requests are served."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from typing import Protocol, assert_never

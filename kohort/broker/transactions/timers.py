@@ -4,8 +4,6 @@ The timeout uses the wall clock, which may jump, so it is checked every few seco
 Many ids may be due at once, after a pause of the process for instance: they share slices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias

@@ -3,8 +3,6 @@
 Every request is answered exactly once, also when the broker stops. `host` has the ids themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from kohort.broker.core.transaction.requests import (

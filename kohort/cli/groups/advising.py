@@ -1,7 +1,5 @@
 """Executes ``kohort groups advise``: reads the history, replays it, prints a table of settings."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import Counter

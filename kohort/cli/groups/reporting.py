@@ -1,7 +1,5 @@
 """Executes ``kohort groups report``: reads the history, computes advice, writes the page."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

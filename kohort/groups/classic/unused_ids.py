@@ -5,8 +5,6 @@ kept until the session timeout, which the client chooses. Each group limits the 
 and this class the memory of all: the oldest are dropped first, in whatever group they are.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final

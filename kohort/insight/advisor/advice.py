@@ -7,8 +7,6 @@ missing from the history are not ranked. Nothing is recommended if the replay un
 settings does not match the history.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

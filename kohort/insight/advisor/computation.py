@@ -1,7 +1,5 @@
 """Computes advice from one group's history records, in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final

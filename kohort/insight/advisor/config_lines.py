@@ -1,7 +1,5 @@
 """Formats a recommended setting as configuration lines for each client library and the broker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias

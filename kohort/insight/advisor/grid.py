@@ -1,7 +1,5 @@
 """The grid of candidate settings for a group."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace

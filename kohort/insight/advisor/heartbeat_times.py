@@ -7,8 +7,6 @@ stay synchronized much longer. The drift is estimated from the times at which me
 of a rebalance soon after another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import cos, fsum, log, pi, sin, sqrt

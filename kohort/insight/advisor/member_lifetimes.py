@@ -4,8 +4,6 @@ Members that the records do not list (log lines, omitted members) are known from
 name them. Missing values stay None; nothing is estimated here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

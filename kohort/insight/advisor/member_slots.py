@@ -4,8 +4,6 @@ A static member's slot is its instance id. A dynamic member comes back under a n
 slot is its client id if no two processes had that at the same time, else client id and host.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ which a partition that they gained had no owner. Unread time is the actual time 
 partition had no reader, including crashes before their detection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final

@@ -3,8 +3,6 @@
 Heartbeat times are random in the replay, as in reality.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median_low, stdev

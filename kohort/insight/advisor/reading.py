@@ -4,8 +4,6 @@ Fields may be missing: histories made from a stock broker's log contain little m
 `Trace.unknown` lists the missing facts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

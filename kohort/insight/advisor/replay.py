@@ -5,8 +5,6 @@ time to replay a week depends only on the number of rebalances. The same trace, 
 give the same outcome on any machine and in any order.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush

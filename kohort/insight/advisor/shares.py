@@ -4,8 +4,6 @@ The group core does not parse subscriptions and assignments, so replays use shor
 history of simulated members can be recorded with real ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, Protocol, TypeAlias
 

@@ -5,8 +5,6 @@ comparing all its predictions. The result does not depend on where and how many 
 concurrently.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Describes predictions: the changes of a setting, its gain and its cost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

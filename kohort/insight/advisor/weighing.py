@@ -4,8 +4,6 @@ A setting that changes several things is compared with its ablations: the same s
 of the changes, on the same seeds. If an ablation is as good, that change is useless.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Computes all findings of a group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias

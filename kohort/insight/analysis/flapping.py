@@ -1,7 +1,5 @@
 """Finds partitions that change owners frequently."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

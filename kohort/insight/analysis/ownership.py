@@ -10,8 +10,6 @@ and stored as one row with all partition numbers: in a group of eight members wi
 eager rebalance makes 16 rows instead of 48.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import defaultdict

@@ -3,8 +3,6 @@
 Times are milliseconds since 1970, None if the table has null.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Summarizes a group: causes, needless rebalances, missing events, and one row of totals."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Summarizes why a group rebalanced and what to change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from statistics import median

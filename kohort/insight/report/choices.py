@@ -1,7 +1,5 @@
 """Renders the advice on a group: a table of settings and configuration lines."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

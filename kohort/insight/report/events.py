@@ -1,7 +1,5 @@
 """Selects the events of one group's history, and computes figures from them."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

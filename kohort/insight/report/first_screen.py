@@ -1,7 +1,5 @@
 """Renders the first screen of a group: causes, slow members, and what to change."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.insight.advisor.text import NOT_REPLAYED, TOO_FAR, nothing_better

@@ -1,7 +1,5 @@
 """Converts the advice on one group to rows of the table `advice`, for the page."""
 
-from __future__ import annotations
-
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.text import describe

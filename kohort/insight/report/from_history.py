@@ -1,7 +1,5 @@
 """Makes the page of one group from its history, without Spark."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -5,8 +5,6 @@ dots the result is as readable as with methods that move all labels at once, and
 deterministic.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

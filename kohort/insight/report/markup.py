@@ -5,8 +5,6 @@ unprintable characters are written as escapes, so that a name cannot become mark
 direction or end the file early.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html import escape
 from typing import Final, TypeAlias

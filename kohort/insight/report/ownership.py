@@ -1,7 +1,5 @@
 """Draws the owners of partitions over time."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Renders the page: a single file without scripts or external resources."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final

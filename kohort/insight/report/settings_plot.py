@@ -1,7 +1,5 @@
 """Plots the settings that were tried: rebalances against stopped time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

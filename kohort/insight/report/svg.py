@@ -4,8 +4,6 @@ A scaled plot would have text of seven pixels on a phone, so the style sheet sho
 fits. It also sets the colours by class, for light and dark mode; text is not converted to paths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal

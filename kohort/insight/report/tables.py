@@ -1,7 +1,5 @@
 """Tables that fit on a phone: there, each row is a block, and each value has its title."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Formats durations, times, causes and shares for the page."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Final
 

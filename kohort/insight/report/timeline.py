@@ -1,7 +1,5 @@
 """Plots a group's history over time: cost, number and causes of rebalances."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final
 

@@ -5,8 +5,6 @@ grid of settings. Results go to the table `advice`, to the topic `__rebalance_ad
 to standard output.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ Each topic has its own table ``land/<topic>``, checkpoint and streaming query. S
 added and omitted from run to run, and a topic that fails does not stop the others.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

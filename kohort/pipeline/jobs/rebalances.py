@@ -4,8 +4,6 @@ Reads the topic with a streaming query, or files. docs/pipeline-tables.md lists 
 repeated run does not change existing rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import threading
 import time

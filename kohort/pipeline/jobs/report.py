@@ -1,7 +1,5 @@
 """Writes a page on why groups rebalanced and what to change: `kohort pipeline report`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Final

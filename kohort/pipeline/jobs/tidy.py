@@ -4,8 +4,6 @@ Intended for lakes with continuous jobs, once a night, also while they run. Delt
 findings only need unused files deleted, because writes compact them.
 """
 
-from __future__ import annotations
-
 import argparse
 from datetime import UTC, datetime, timedelta
 from typing import Final

@@ -1,7 +1,5 @@
 """Decodes Avro and Protobuf values to JSON with a registry's schemas. Imported by executors."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -4,8 +4,6 @@ The table stores the ids of its batches, so a batch repeated after a kill is app
 lost before they could be read end the job, or are recorded as gaps.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The tables store each event once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

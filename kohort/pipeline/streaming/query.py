@@ -8,8 +8,6 @@ Checkpoints are under ``<checkpoints>/<job>/<topic>/<topic id>``: a recreated to
 so its offsets are not confused with those of the deleted topic.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

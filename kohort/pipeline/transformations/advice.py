@@ -1,7 +1,5 @@
 """Converts rows of the table `advice` to messages, one per group."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from pyspark.sql import DataFrame

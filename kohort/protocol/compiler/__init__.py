@@ -10,8 +10,6 @@ The reader promises: only :class:`~kohort.protocol.errors.DecodeError` comes out
 buffer cannot hold.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from functools import partial

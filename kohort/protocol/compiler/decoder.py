@@ -1,7 +1,5 @@
 """Generates the reader of a layout: every length and count is checked before it is used."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -2,8 +2,6 @@
 copied.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from kohort.protocol.compiler.writer import Writer, absent, is_literal

@@ -1,7 +1,5 @@
 """The common part of both generators: a function under construction."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -9,8 +9,6 @@ stores a batch at its own offset by writing `placement_prefix(...)` and the batc
 header with a new CRC, to be written by `encode_header` before the batch from `HEADER_BYTES` on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct

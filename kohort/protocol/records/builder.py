@@ -1,7 +1,5 @@
 """Building record batches from records: for the broker's own topics, the client and tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kohort.protocol.errors import EncodeError

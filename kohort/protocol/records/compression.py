@@ -17,8 +17,6 @@ length), others write one raw block. Both are read; framing is written, because 
 it. Kafka has no limit of this kind and trusts that max.message.bytes of compressed data is enough.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

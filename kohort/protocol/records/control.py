@@ -5,8 +5,6 @@ coordinator that sent it. Kinds other than abort and commit belong to KRaft's ow
 unknown kinds.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct

@@ -4,8 +4,6 @@
 exactly the records it should, and raise only DecodeError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple, NoReturn

@@ -6,8 +6,6 @@ accepted, as every Kafka client accepts it; one that does not fit the type is re
 truncated, because readers that truncate differently would see different records.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from kohort.protocol.errors import DecodeError, EncodeError

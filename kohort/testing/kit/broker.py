@@ -1,7 +1,5 @@
 """The broker of a test on the running loop: starting, stopping, killing and restarting it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ faults. A request is matched against the faults of its API in the order in which
 first match decides, except that after an observing fault the others are tried too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import warnings
 from collections.abc import Callable, Iterable, Iterator

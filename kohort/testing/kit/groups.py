@@ -3,8 +3,6 @@
 Steps go through a group's inbox, in order with the requests of clients.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, Final, TypedDict, Unpack

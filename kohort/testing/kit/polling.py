@@ -1,7 +1,5 @@
 """Waiting for effects of clients, by polling."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Final

@@ -4,8 +4,6 @@ Produced records pass through the code of Produce requests, starting at the fram
 records that a consumer would get.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

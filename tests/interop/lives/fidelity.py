@@ -1,7 +1,5 @@
 """What the advisor predicts of lives that were lived, held against how they were lived."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

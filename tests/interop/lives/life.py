@@ -4,8 +4,6 @@ What happens is the same each time, and far enough apart to have an end before s
 happens: so the count of rebalances follows from the setting, and not from chance.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

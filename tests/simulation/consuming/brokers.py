@@ -5,8 +5,6 @@ production. Brokers come back under other addresses, lead other partitions, and
 look after the group in turn.
 """
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Many lives, one after the other on every core, and what came of them."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

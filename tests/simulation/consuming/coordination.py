@@ -1,7 +1,5 @@
 """A broker's side of the group: the answers of its coordinator, or of a broker that is not it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any
 

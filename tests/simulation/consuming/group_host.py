@@ -1,7 +1,5 @@
 """The coordinator's group on the loop's time: the broker's own rules, and who waits for them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple

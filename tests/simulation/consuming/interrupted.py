@@ -1,7 +1,5 @@
 """Cancellation at any await: the nth time that a call waits, whatever for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Generator
 from typing import Any, Generic, TypeVar

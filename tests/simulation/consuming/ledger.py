@@ -1,7 +1,5 @@
 """What is true of all consumers together, whatever happens: checked at each record and commit."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from kohort.client.core.partitions import TopicPartition

@@ -2,8 +2,6 @@
 abort what they cannot finish, are replaced by others of the same id, and do not always notice.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from random import Random

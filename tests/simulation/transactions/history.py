@@ -1,7 +1,5 @@
 """One history from its begin to its end, with all the disks that it could have left behind."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from tests.simulation.transactions.states import Examiner

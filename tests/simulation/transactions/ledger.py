@@ -4,8 +4,6 @@ Every fact has a number. What a disk is held against is what was known when it w
 one history serves for as many disks as one likes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

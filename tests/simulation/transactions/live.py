@@ -1,7 +1,5 @@
 """A broker that is at work, held against its own logs after every answer."""
 
-from __future__ import annotations
-
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.records.batch import split_batches
 from tests.simulation.transactions.broker import Broker

@@ -2,8 +2,6 @@
 broker's, as simple as it can be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The disk is copied before each operation on it: what a process leaves behind tha
 Which point that is, is read from the logs.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from enum import Enum

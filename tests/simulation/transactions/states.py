@@ -1,7 +1,5 @@
 """A broker is started on a disk that a stop has left, and must agree with it in everything."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final

@@ -7,8 +7,6 @@ power). Each copy is a state; `states` starts a broker on it and holds that agai
 by byte, and against what the clients were told by then.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from random import Random

@@ -1,7 +1,5 @@
 """Kohort in a process of its own, forked from one that has imported it; to be killed often."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

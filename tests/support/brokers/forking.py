@@ -7,8 +7,6 @@ are thousands. Apart from that it is `python -m kohort`. When its input ends, it
 started.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

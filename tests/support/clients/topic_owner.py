@@ -6,8 +6,6 @@ connection is lost, `NoAnswerError` is thrown into them; then the outcome of the
 until `look` has seen the topic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from random import Random

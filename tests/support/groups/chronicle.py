@@ -1,7 +1,5 @@
 """A group that is driven through time, and the records that its history makes of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ Both sides are the real rules. What is made up is only the wire, which here take
 application, which notes what its listener is told.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Checks on the way what holds for every group at every time: a ticket is answered
 Append comes last, and every parked request has a deadline.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A schema registry that answers as Confluent's does."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

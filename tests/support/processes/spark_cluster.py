@@ -1,7 +1,5 @@
 """A Spark cluster on this machine: a master and workers of one core each."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

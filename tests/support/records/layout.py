@@ -4,8 +4,6 @@ These define the bytes. They are too slow for the broker and check no bounds, so
 and `control` read and write the same in straight-line code, and tests compare them with these.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import construct as c

@@ -1,7 +1,5 @@
 """One transactional id, driven without a loop: what it asks for happens when the test says so."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from typing import Any

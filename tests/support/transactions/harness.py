@@ -1,7 +1,5 @@
 """Transactional ids on a virtual clock: the log in memory, and partitions that are markers only."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager

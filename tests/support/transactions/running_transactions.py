@@ -1,7 +1,5 @@
 """The APIs of transactions in front of a coordinator, groups and real topics, without a network."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kohort pipeline` on machines that lack what it needs: words, no tracebacks."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import socket

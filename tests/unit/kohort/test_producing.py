@@ -1,7 +1,5 @@
 """The command line's producer, with a model of sequence numbers at brokers, and of losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
 

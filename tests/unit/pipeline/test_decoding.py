@@ -1,7 +1,5 @@
 """Values by the schemas of a registry, and what is said of those that are none."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """What Spark's exceptions come to in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.insight.errors import ReportedError

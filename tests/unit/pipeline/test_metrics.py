@@ -1,7 +1,5 @@
 """What jobs tell Prometheus."""
 
-from __future__ import annotations
-
 import urllib.request
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each group belongs to one partition, chosen as Kafka does, so that tools find it
 call form one batch, all or nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 

@@ -4,8 +4,6 @@ A record outside of transactions counts immediately. A transactional record coun
 marker on, but in its own place in the log: a later record with its key takes precedence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kohort.broker.coordinator.log.offsets_log import Stored, StoredMarker, StoredRecord

@@ -22,8 +22,6 @@ whole move. No commits can have been made meanwhile: a group is served only afte
 refused until the next start if it cannot be moved.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """The groups' log on disk: the internal topic __consumer_offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Iterator, Sequence
 
 from kohort.broker.config import BrokerConfig

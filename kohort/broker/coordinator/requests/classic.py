@@ -4,8 +4,6 @@ Groups of other kinds answer them with errors, as in Kafka. Requests to groups o
 :mod:`kohort.broker.coordinator.coordinator`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Final

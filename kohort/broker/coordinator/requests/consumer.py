@@ -1,7 +1,5 @@
 """The heartbeat of consumer groups (KIP-848)."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Sequence
 

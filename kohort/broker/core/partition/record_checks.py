@@ -4,8 +4,6 @@ A batch of 1 MB can contain 150,000 records, a compressed one ten million. Each 
 milliseconds, so that a large or hostile batch delays only its sender.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

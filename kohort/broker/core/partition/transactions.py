@@ -9,8 +9,6 @@ Pure. First offsets of open transactions increase as they begin, live and when a
 so the lowest is found without a search.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from typing import Final, NamedTuple
 

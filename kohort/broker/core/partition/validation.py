@@ -13,8 +13,6 @@ replaced with that of the records. The checks of the header and the CRC return n
 is valid, and raise RejectionError if not.
 """
 
-from __future__ import annotations
-
 from kohort.broker.core.partition.record_checks import (
     ANY_TIMESTAMP,
     RECORD_ERRORS_MAX,

@@ -1,7 +1,5 @@
 """The inputs and results of validating a produced batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 

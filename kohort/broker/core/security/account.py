@@ -1,7 +1,5 @@
 """The accounts of clients: charge requests, and determine throttle times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Sized
 from typing import Final
 

@@ -4,8 +4,6 @@ A rule (Kafka: ACL binding) allows or denies a principal, from a host, an operat
 of a type that a pattern names. Numbers are those of the protocol (KIP-11, KIP-290).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple

@@ -6,8 +6,6 @@ over those that allow; if none applies, the operation is denied, unless no patte
 and `allow.everyone.if.no.acl.found` is set.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple

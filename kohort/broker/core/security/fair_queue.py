@@ -4,8 +4,6 @@ If the queue is full, the owner with the most items loses the newest of them. An
 capacity that others leave free, and never loses more than exceeds an equal share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 

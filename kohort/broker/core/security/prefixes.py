@@ -6,8 +6,6 @@ longest start of all, so each step finds a prefix or excludes all that are longe
 shared (the walk of Kafka's `StandardAuthorizerData`).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

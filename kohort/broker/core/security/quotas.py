@@ -5,8 +5,6 @@ or else an address; each may be the default, which applies to all without a limi
 account that is charged is that of the real names: a default limits each of them, not all together.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterator, Mapping

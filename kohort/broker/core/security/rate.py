@@ -5,8 +5,6 @@ over begins the next one. The rate is the sum of the samples divided by the time
 them began, which counts as at least all windows but one.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 WINDOWS: Final = 11

@@ -7,8 +7,6 @@ other principals and the number of hosts and operations do not slow a decision d
 bitwise AND of the operation with the entries of all matching patterns.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple

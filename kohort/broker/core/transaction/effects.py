@@ -3,8 +3,6 @@
 The core does no I/O.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 

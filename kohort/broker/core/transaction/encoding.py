@@ -4,8 +4,6 @@ its coordinator can read them.
 Value version 1 is written, version 0 is read as well. The batch has one record, and no producer.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.transaction.records import (

@@ -6,8 +6,6 @@ the markers are certain to be durable before any later request is executed, or i
 be written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 

@@ -4,8 +4,6 @@ Regular expressions of clients, matched by RE2, which never backtracks: the time
 the length of the text times that of the pattern, for any pattern. Kafka uses RE2/J, its Java port.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Final, NamedTuple
 

@@ -5,8 +5,6 @@ leaves that to replicas. A single broker knows both sides; if it cannot tell the
 transaction, it aborts it in that partition, because records that may be undecided are never shown.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypeAlias
 
 from kohort.broker.core.transaction.records import TransactionRecord

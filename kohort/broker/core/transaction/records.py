@@ -1,7 +1,5 @@
 """The durable state of a transactional id: one record with everything, or a tombstone."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypeAlias
 
 from kohort.broker.core.transaction.requests import (

@@ -1,7 +1,5 @@
 """Requests to a transactional id and their results, independent of wire versions."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 

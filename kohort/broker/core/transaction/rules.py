@@ -3,8 +3,6 @@
 The checks are in Kafka's order, which clients can see: if two fail, the first error is returned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias

@@ -4,8 +4,6 @@ Prepare* is the decision: once its record is durable the outcome is final, whate
 Complete* means that every partition has its marker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType

@@ -8,8 +8,6 @@ The end of a transaction is three such changes: Prepare*, which is the decision;
 partition; Complete*. Who waits for it, and which markers are missing, is kept by `TransactionEnd`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 

@@ -3,8 +3,6 @@
 Pure. Each has the previous epoch beside the record, as long as the producer may still use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Shared by the APIs for access rules. Contains no handlers."""
 
-from __future__ import annotations
-
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.security.rules import AccessRules

@@ -4,8 +4,6 @@ Without an authorizer every client may perform every operation that applies to t
 as with Kafka.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import OPERATIONS, ResourceType

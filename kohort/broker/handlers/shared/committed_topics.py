@@ -1,7 +1,5 @@
 """The topics of an OffsetCommit or a TxnOffsetCommit. Contains no handlers."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType

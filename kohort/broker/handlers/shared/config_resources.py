@@ -4,8 +4,6 @@ Contains no handlers. Resources are topics, brokers and groups; the broker's log
 described. There are no client-metrics subscriptions.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence

@@ -5,8 +5,6 @@ request adds them itself, all in one record of the transaction. A batch that is 
 transaction or by the partition's producer state, adds nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol

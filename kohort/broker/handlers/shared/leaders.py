@@ -1,7 +1,5 @@
 """Leaders of partitions, and the check of their epochs (KIP-320). Contains no handlers."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext

@@ -4,8 +4,6 @@ A client that understands THROTTLING_QUOTA_EXCEEDED is refused while its quota i
 others are served, and throttled afterwards.
 """
 
-from __future__ import annotations
-
 from kohort.broker.dispatch.context import RequestContext
 from kohort.protocol.errors import ErrorCode, KafkaError
 

@@ -5,8 +5,6 @@ request of 100 kB may repeat a name fifty thousand times, and a response that de
 the configs of a topic as often would have gigabytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from typing import Final
 

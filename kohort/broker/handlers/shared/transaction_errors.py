@@ -1,7 +1,5 @@
 """Version-dependent error codes of the transactional APIs. Contains no handlers."""
 
-from __future__ import annotations
-
 from kohort.protocol.errors import ErrorCode
 
 

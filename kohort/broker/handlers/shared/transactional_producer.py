@@ -5,8 +5,6 @@ in progress, verify the partitions, and, from a certain version on, add them to 
 They differ in that version, and in the errors that clients of each version get.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Limits of one connection: the configs, throttling, activity of clients, and closed peers."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -5,8 +5,6 @@ accepting only by closing the socket; therefore it gets a duplicate, and the ori
 kernel's queue alive.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -5,8 +5,6 @@ exceeds its rate, its new connections are refused and closed after a delay. Both
 window at most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

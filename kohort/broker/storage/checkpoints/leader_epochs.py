@@ -5,8 +5,6 @@ per line, both ascending. Every batch contains its epoch as well, so a lost or d
 rebuilt from the log; it is therefore written without fsync.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise

@@ -5,8 +5,6 @@ a start only has to read later batches. A damaged or partly written file fails i
 previous one is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from struct import Struct
 

@@ -17,8 +17,6 @@ Text: version 0, the name of the partition's directory, one line `<file name> <c
 file, "-" instead of the checksum if there must be no such file, and the CRC-32C of all of that.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

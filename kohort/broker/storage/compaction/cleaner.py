@@ -21,8 +21,6 @@ step at a time. Retention may delete segments meanwhile; their replacement is th
 remaining ones.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple

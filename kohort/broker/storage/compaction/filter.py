@@ -13,8 +13,6 @@ offsets of a gap, as Kafka's own empty batches do for producers. Consumers advan
 every gap in a log is a sign of damage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -12,8 +12,6 @@ shard and bucket of a key depend on a secret of the process, so that keys cannot
 collide.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from struct import Struct
 from typing import Final

@@ -1,7 +1,5 @@
 """Appends batches to the end of a log, and starts new segments."""
 
-from __future__ import annotations
-
 import logging
 from typing import NamedTuple, NoReturn
 

@@ -7,8 +7,6 @@ below the end of a log does not change, with two exceptions: retention and compa
 segments, and a file of the same name may replace them. A result read from such a segment is void.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 

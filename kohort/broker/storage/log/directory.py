@@ -5,8 +5,6 @@ gone, even for a start after a crash. The files themselves are removed later (fi
 and in any thread, because unlinking a gigabyte can take a tenth of a second.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -10,8 +10,6 @@ Segments follow each other without gaps, also in a log that was compacted here. 
 leaves gaps: in a compacted topic, a gap alone proves nothing.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

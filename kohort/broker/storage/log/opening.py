@@ -7,8 +7,6 @@ shutdown the segments beyond the recovery point are verified
 something proves that they existed (:mod:`kohort.broker.storage.log.lost_offsets`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Queries on a log's segments: timestamps, and which segments retention may delete."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 

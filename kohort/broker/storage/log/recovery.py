@@ -10,8 +10,6 @@ Damage below the recovery point is different. The shutdown did not cause it, and
 acknowledged, so it is skipped and kept: reading it gives CORRUPT_MESSAGE.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import NamedTuple
 

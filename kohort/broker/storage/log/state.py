@@ -4,8 +4,6 @@ Data that most logs never need is loaded on first use: a broker may have ten tho
 few are used.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator, Sequence

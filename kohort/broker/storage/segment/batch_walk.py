@@ -8,8 +8,6 @@ one begins: in a log without gaps a damaged base offset cannot have that effect,
 damaged byte goes undetected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The segment that compaction writes, under *.cleaned names until it is put in place."""
 
-from __future__ import annotations
-
 import logging
 
 from kohort.broker.core.partition.transactions import AbortedTransaction

@@ -8,8 +8,6 @@ checked or rebuilt. For the same reason entries are hints: code that uses one co
 batch it points to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 from struct import Struct

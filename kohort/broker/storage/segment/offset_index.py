@@ -4,8 +4,6 @@ An entry has the last offset of a batch and the position where that batch starts
 OffsetIndex. Offsets are stored relative to the segment's base offset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple

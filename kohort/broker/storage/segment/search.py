@@ -5,8 +5,6 @@ entries before it are tried; if none of them matches, the index is rebuilt from 
 damaged index costs time, but never gives a wrong result.
 """
 
-from __future__ import annotations
-
 import logging
 
 from kohort.broker.storage.errors import CorruptBatchError

@@ -2,8 +2,6 @@
 segment.
 """
 
-from __future__ import annotations
-
 from copy import copy
 from struct import Struct
 from typing import ClassVar, Self

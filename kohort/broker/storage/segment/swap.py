@@ -12,8 +12,6 @@ three are done without interruption: a decided replacement that is left lying wo
 start, bring back what compaction or retention has removed meanwhile.
 """
 
-from __future__ import annotations
-
 import logging
 
 from kohort.broker.storage.errors import CorruptBatchError

@@ -6,8 +6,6 @@ strictly ascending. Kafka calls it TimeIndex. When a segment is rolled or closed
 its maximum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple

@@ -6,8 +6,6 @@ maximum, so a wrong one would delete a segment too early: the last entry, which 
 also compared with the batches after it, of which there are none if timestamps are ascending.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

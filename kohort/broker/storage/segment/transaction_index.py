@@ -11,8 +11,6 @@ Entries that an unclean shutdown leaves above the recovery point are not trusted
 from the batches. The others are trusted if the file has the checksum that `segments.crc` lists.
 """
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

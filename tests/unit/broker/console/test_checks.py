@@ -1,7 +1,5 @@
 """What is worth a look in a group's settings."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.console.checks import (

@@ -1,7 +1,5 @@
 """A coordinator on a virtual clock, with a log in memory and the real purgatory."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The partition of an id: Java's string hash, in its Python and its compiled form."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

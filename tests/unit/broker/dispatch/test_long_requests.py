@@ -1,7 +1,5 @@
 """Long requests are executed in slices, one at a time, with other requests in between."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

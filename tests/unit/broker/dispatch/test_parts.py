@@ -1,7 +1,5 @@
 """Long requests in parts, and the responses joined again."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Permission to produce: what a connection has kept is never more than what the rules say now."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The apis of transactions that operators use: to look at transactions, and to end them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.topics.names import TRANSACTION_STATE

@@ -1,7 +1,5 @@
 """The apis that a transaction takes, by version: what is checked first, and how it is told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

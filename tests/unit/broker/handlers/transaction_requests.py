@@ -1,7 +1,5 @@
 """Requests of a transaction as tests of its apis send them."""
 
-from __future__ import annotations
-
 from tests.support import messages as m
 from tests.support.transactions.running_transactions import (
     RunningTransactions,

@@ -1,7 +1,5 @@
 """Rebalances whose process was killed before the history had their record."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The pages about transactions, over a real coordinator and real partitions, without sockets."""
 
-from __future__ import annotations
-
 import json
 from http import HTTPStatus
 from typing import Any

@@ -1,7 +1,5 @@
 """What is told of transactions, of a host that has some."""
 
-from __future__ import annotations
-
 from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.metrics.transaction_collector import TransactionCollector
 from kohort.broker.metrics.transactions import TransactionMetrics

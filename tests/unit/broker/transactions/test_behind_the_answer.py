@@ -1,7 +1,5 @@
 """The markers of an end that is answered before they are written."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Kills and losses of power: what lies on the disk then, and what a start makes of it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A start: ids are read back, what was decided is completed, and what was lost is repaired."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

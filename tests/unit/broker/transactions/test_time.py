@@ -1,7 +1,5 @@
 """Timeouts of transactions, and the ids that are forgotten or make room."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """__transaction_state as the topic that it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Transactional ids while the broker runs: what is answered when, and what is written before."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is to be set, as lines for each client library."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Histories, whole ones and such as stock brokers leave, and what is read from them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable

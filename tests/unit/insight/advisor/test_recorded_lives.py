@@ -4,8 +4,6 @@
 five ways, two of Java, on two cores at a load of 5 to 8, of Java at 1 to 3.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

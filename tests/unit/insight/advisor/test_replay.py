@@ -1,7 +1,5 @@
 """Traces made by hand, and what each setting makes of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """Contents of pages: the recorded week of the examples, and a small group of one's own making."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace

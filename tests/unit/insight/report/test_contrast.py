@@ -1,7 +1,5 @@
 """The colours of the page, by daylight and in the dark: ratios of WCAG 2.2, level AA."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

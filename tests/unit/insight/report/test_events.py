@@ -1,7 +1,5 @@
 """Records of one group: which are events, and who caused what."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 be read. Chromium measures it; everything that is folded is unfolded for that.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

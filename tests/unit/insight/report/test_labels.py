@@ -1,7 +1,5 @@
 """Numbers beside dots: readable however close the dots are."""
 
-from __future__ import annotations
-
 import random
 
 from kohort.insight.report.labels import HEIGHT, WIDTH_OF_DIGIT, Dot, place

@@ -1,7 +1,5 @@
 """The page by itself: what is in it, whatever the rows are."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from functools import cache

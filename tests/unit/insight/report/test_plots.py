@@ -1,7 +1,5 @@
 """Plots: axes as long as the history, words for those who do not see them, colours never alone."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

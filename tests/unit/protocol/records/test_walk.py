@@ -1,7 +1,5 @@
 """Both forms of the module that follows records: as it is written, and compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Additions to a transaction, and whether a batch may be appended."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.requests import ClientVersion

@@ -1,7 +1,5 @@
 """Records of __transaction_state, byte for byte as Kafka 4.4.0 writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.encoding import (

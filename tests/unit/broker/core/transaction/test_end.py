@@ -1,7 +1,5 @@
 """EndTxn in every state, by every producer, in both flows; and how a transaction ends."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.effects import Began, EndCause, Ended, Stuck, Superseded

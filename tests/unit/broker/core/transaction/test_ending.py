@@ -1,7 +1,5 @@
 """The end of a transaction: its request is answered once, its markers are noted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

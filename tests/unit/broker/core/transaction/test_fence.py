@@ -1,7 +1,5 @@
 """After a loss of power an id is given an epoch that no producer has."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.requests import EXHAUSTED_EPOCH

@@ -1,7 +1,5 @@
 """InitProducerId with a transactional id: every condition, in every state."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.requests import InitRequest, TransactionConfig

@@ -1,7 +1,5 @@
 """Patterns of clients: they mean what Python's own mean, and cost no more than their length."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

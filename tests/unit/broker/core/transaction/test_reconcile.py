@@ -1,7 +1,5 @@
 """What an open transaction in a partition means after a loss of power."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.reconcile import (

@@ -1,7 +1,5 @@
 """The states of a transactional id, and the moves between them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.states import STORED_STATES, TransactionState, is_legal

@@ -1,7 +1,5 @@
 """Transactions that take too long, and ids that are not used."""
 
-from __future__ import annotations
-
 import pytest
 
 from kohort.broker.core.transaction.effects import EndCause, Ended
