@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from kohort.admin.cluster import RETRY_S, Cluster, RefusedError
-from kohort.admin.partitioner import partition_of
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
@@ -34,6 +34,12 @@ _SEQUENCES: Final = 1 << 31
 _PRODUCE_MAX: Final = 12
 """The last version that names topics; from 13 on they are ids."""
 _APPENDED: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+
+_SEED: Final = 0x9747B28C
+
+_FACTOR: Final = 0x5BD1E995
+
+_MASK: Final = 0xFFFFFFFF
 
 
 class _Batch:
@@ -208,3 +214,25 @@ class Producer:
         if found.error_code:
             raise RefusedError(found.error_code, "no producer id is given")
         return found.producer_id, found.producer_epoch
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit hash of Kafka's `Utils.murmur2`, unsigned."""
+    length = len(data)
+    value = _SEED ^ length
+    whole = length & ~3
+    for place in range(0, whole, 4):
+        word = int.from_bytes(data[place : place + 4], "little") * _FACTOR & _MASK
+        word = (word ^ word >> 24) * _FACTOR & _MASK
+        value = value * _FACTOR & _MASK ^ word
+    if whole < length:
+        value ^= int.from_bytes(data[whole:], "little")
+        value = value * _FACTOR & _MASK
+    value = (value ^ value >> 13) * _FACTOR & _MASK
+    return value ^ value >> 15
+
+
+@lru_cache(maxsize=4096)
+def partition_of(key: bytes, partition_count: int) -> int:
+    """The partition of records with this key, as in Java and in librdkafka's `murmur2_random`."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -4,10 +4,12 @@ Reads the configuration, logs the ignored settings, and runs the broker until SI
 Exit codes: 0 after a clean stop, 1 if the broker could not start, 2 for an invalid configuration.
 """
 
+import json
 import logging
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +17,13 @@ import uvloop
 
 from kohort.broker.app import Broker, StartError
 from kohort.broker.config import ConfigError, LoadedConfig, load
-from kohort.broker.runtime.log_lines import TEXT, JsonFormatter
 
 logger = logging.getLogger(__name__)
 
 START_FAILED: Final = 1
 BAD_CONFIG: Final = 2
+
+TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
 def run_daemon(file: Path | None, overrides: Sequence[str]) -> int:
@@ -54,3 +57,21 @@ def _log_warnings(loaded: LoadedConfig) -> None:
     if loaded.ignored:
         names = ", ".join(f"{given.name} ({given.origin})" for given in loaded.ignored)
         logger.warning("Kafka settings without effect here: %s", names)
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one object per line: time (UTC, ISO 8601), level, logger, message,
+    exception.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC)
+        fields = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)

@@ -1,11 +1,10 @@
 """Builds the coordinators of groups and of transactions from the settings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.consumer_settings import ConsumerGroupSettings
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from kohort.broker.coordinator.group_topics import GroupTopics
 from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.coordinator.requests.consumer import short_id
@@ -14,6 +13,7 @@ from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
@@ -29,7 +29,7 @@ from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.settings import MemberAccount
+from kohort.groups.consumer.settings import MemberAccount, Topic
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberMemory
@@ -158,3 +158,25 @@ async def load_transactions(host: TransactionHost, topics: TopicManager) -> None
         return [] if was_clean else list(topics.disk.opened())
 
     await host.start(lambda: find_open(opened()), lambda: find_epochs(opened()))
+
+
+class GroupTopics:
+    """See :class:`kohort.groups.consumer.settings.Topics`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    @property
+    def version(self) -> int:
+        return self._catalog.version
+
+    def get(self, name: str) -> Topic | None:
+        topic = self._catalog.get(name)
+        return None if topic is None else Topic(topic.topic_id, len(topic.partitions))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        topic = self._catalog.get_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def names(self) -> Iterable[str]:
+        return [topic.name for topic in self._catalog.all()]

@@ -12,6 +12,7 @@ from typing import Final
 from kohort.broker.core.security.acls import (
     InvalidRuleError,
     Operation,
+    ResourceType,
     Rule,
     RuleFilter,
     UnknownFilterError,
@@ -21,9 +22,8 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.access_rules import rules_in_force
 from kohort.broker.runtime.slices import Slice, run
-from kohort.broker.security.rules import TooManyRulesError
+from kohort.broker.security.rules import AccessRules, TooManyRulesError
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_acls import (
@@ -201,3 +201,17 @@ def _rule(creation: AclCreation) -> Rule:
         creation.operation,
         creation.permission_type,
     )
+
+
+def rules_in_force(ctx: RequestContext, operation: Operation, *, text: str) -> AccessRules:
+    """Return the access rules if the principal may do this to the cluster.
+
+    Raises:
+        KafkaError: SECURITY_DISABLED with this text if there is no authorizer, or
+            CLUSTER_AUTHORIZATION_FAILED.
+    """
+    access = ctx.broker.access
+    if access is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, text)
+    ctx.require(operation, ResourceType.CLUSTER)
+    return access.rules

@@ -10,7 +10,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.transaction_errors import fenced_in
+from kohort.broker.handlers.shared.transactional_producer import fenced_in
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode

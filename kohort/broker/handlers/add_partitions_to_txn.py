@@ -15,7 +15,7 @@ from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, T
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.transaction_errors import fenced_in
+from kohort.broker.handlers.shared.transactional_producer import fenced_in
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import INTERNAL_TOPICS

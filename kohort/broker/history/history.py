@@ -15,8 +15,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from kohort.broker.history.closing_queue import ClosingQueue, Waiting
-from kohort.broker.history.recovery import RecordedGenerations
-from kohort.broker.history.restoring import restore
+from kohort.broker.history.restoring import RecordedGenerations, restore
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.store import Packed, StoredRecord
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog

@@ -2,19 +2,78 @@
 
 Texts are added to the rings unparsed. Only a rebalance recorded as running, with no
 record after it, is parsed: the broker stopped before it ended, so it becomes unfinished.
+
+Rebalances that are in the groups' log but missing in the history are found at the same time. A
+generation is in the group's log before any member gets its assignment. Its history record follows
+when all members have it, so a process that is killed in between leaves a generation without a
+record. Startup compares the two while it loads the groups, and writes the missing records.
+Only the end of the history is read. Generations older than that are ignored: they have their
+records, unless thousands of others were written within the seconds between.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.topic import RUNNING, Entry, HistoryLog
 from kohort.broker.runtime.slices import Monotonic, Slice
+from kohort.groups.classic.stored_cause import StoredCause, decode_cause
 from kohort.groups.history.names import AVOIDED, REBALANCE
+from kohort.groups.records import GroupRecord
 from kohort.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
+
+logger = logging.getLogger(__name__)
+
+
+class RecordedGenerations:
+    """Generations that have records in the tail of the history, the part read at startup."""
+
+    def __init__(self, *, is_whole: bool = False) -> None:
+        self.is_whole = is_whole
+        """Whether everything ever written has been read."""
+        self._oldest_ms: int | None = None
+        self._written_ms: dict[str, dict[int, int]] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry that was read."""
+        if self._oldest_ms is None:
+            self._oldest_ms = entry.wall_ms
+        if entry.generation is not None:
+            self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
+
+    def missing(self, generations: Iterable[GroupRecord]) -> list[tuple[GroupRecord, StoredCause]]:
+        """Return the generations of a group that have no record, in order."""
+        found: list[tuple[GroupRecord, StoredCause]] = []
+        for stored in generations:
+            if stored.begun is None or self._has(stored):
+                continue
+            try:
+                found.append((stored, decode_cause(stored.begun)))
+            except ValueError as error:
+                logger.warning(
+                    "Generation %d of group %r has no record in the history, and none can be "
+                    "created: %s",
+                    stored.generation,
+                    stored.group_id,
+                    error,
+                )
+        return found
+
+    def _has(self, stored: GroupRecord) -> bool:
+        """Whether the record exists, or may exist before the part that was read.
+
+        A deleted group counts its generations from 1 again: a record written before this generation
+        was stored belongs to an earlier group.
+        """
+        stored_ms = stored.state_timestamp_ms
+        written_ms = self._written_ms.get(stored.group_id, {}).get(stored.generation)
+        if written_ms is not None and written_ms >= stored_ms:
+            return True
+        if self.is_whole:
+            return False
+        return self._oldest_ms is None or stored_ms < self._oldest_ms
 
 
 async def restore(

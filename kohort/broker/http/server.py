@@ -16,9 +16,9 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
-from kohort.broker.http.hosts import may_be_called
 from kohort.broker.http.messages import (
     AnyPage,
     BadRequestError,
@@ -34,6 +34,10 @@ from kohort.broker.http.requesters import (
 )
 from kohort.broker.http.tls_handshakes import TlsHandshakes
 from kohort.broker.network.server.listening import close_all, listening_sockets
+
+_UNREGISTRABLE: Final = (".localhost", ".local", ".internal", ".svc", ".test")
+"""Suffixes of names that cannot be registered."""
+
 
 if TYPE_CHECKING:
     import ssl
@@ -69,7 +73,7 @@ class HttpServer:
         hosts: Collection[str] = (),
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
-        """`hosts` are accepted host names besides those that cannot be registered; see `hosts.py`.
+        """`hosts` are accepted names besides those that cannot be registered; see `may_be_called`.
         With `tls`, only TLS connections are accepted.
         """
         self._pages = dict(pages)
@@ -263,3 +267,27 @@ def _routes_of(pages: Mapping[str, AnyPage]) -> "Routes":
     from kohort.broker.http.routes import Routes  # noqa: PLC0415
 
     return Routes(pages)
+
+
+def may_be_called(host: str, known: Collection[str]) -> bool:
+    """Whether a Host header is accepted: an address, a name without a dot, a name that cannot be
+    registered, or one of `known`. An empty one is accepted, because browsers always send it.
+
+    This prevents DNS rebinding: a web page can make its own name resolve to this machine, and then
+    read the pages here through the user's browser. Its requests have its name in the Host header.
+    """
+    name = host.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") <= 1:
+        name = name.partition(":")[0]
+    name = name.removesuffix(".")
+    if "." not in name and ":" not in name:
+        return True
+    if name.endswith(_UNREGISTRABLE) or name in known:
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -21,7 +21,7 @@ from kohort.broker.storage.layout import KAFKA_FILE
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories, unique_hex
-from kohort.broker.topics.offline_log import is_offline_log
+from kohort.broker.topics.opening import is_offline_log
 from kohort.broker.topics.rebuilding import Rebuilding
 from kohort.broker.topics.topic import Topic
 

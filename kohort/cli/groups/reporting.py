@@ -13,8 +13,7 @@ from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.output import write_whole
 from kohort.insight.report.contents import Contents
 from kohort.insight.report.events import History
-from kohort.insight.report.from_advice import advice_rows
-from kohort.insight.report.from_history import group_page
+from kohort.insight.report.from_history import advice_rows, group_page
 from kohort.insight.report.page import render
 
 _NAME_CHARS_MAX: Final = 100

@@ -1,14 +1,27 @@
 """When the group epoch grows, and why: each bump has exactly one cause."""
 
+import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import xxhash
 
 from kohort.groups.consumer.data import ResolvedRegex
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
-from kohort.groups.consumer.subscriptions import metadata_hash
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.reasons import StatedReason
+
+_FORMAT: Final = b"\0"
+
+_COUNT: Final = struct.Struct("<i").pack
+
+_SIGNED_64: Final = struct.Struct("<q")
+
+_UNSIGNED_64: Final = struct.Struct("<Q")
+
+_UUID_HALVES: Final = struct.Struct(">qq")
 
 
 def note_member_change(
@@ -168,3 +181,35 @@ def subscribed_topics(draft: Draft) -> set[str]:
         if count > 0:
             names |= draft.regex_topics(regex)
     return names
+
+
+def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> int:
+    """Return the hash of subscribed topics as Kafka computes and stores it: a signed int64; 0 if
+    there is no topic. The group epoch grows when it changes.
+
+    Args:
+        topics: id and number of partitions of the existing topics, by name.
+    """
+    if not topics:
+        return 0
+    digest = xxhash.xxh3_64()
+    for name in sorted(topics):
+        digest.update(_UNSIGNED_64.pack(_topic_hash(name, *topics[name])))
+    return _signed(digest.intdigest())
+
+
+def _topic_hash(name: str, topic_id: bytes, partition_count: int) -> int:
+    digest = xxhash.xxh3_64(_FORMAT)
+    high, low = _UUID_HALVES.unpack(topic_id)
+    digest.update(_SIGNED_64.pack(high) + _SIGNED_64.pack(low))
+    encoded = name.encode("utf-16-le")
+    digest.update(encoded + _COUNT(len(encoded) // 2))
+    digest.update(_COUNT(partition_count))
+    # The racks of each partition's replicas would follow its number; this broker has none.
+    digest.update(struct.pack(f"<{partition_count}i", *range(partition_count)))
+    return int(digest.intdigest())
+
+
+def _signed(value: int) -> int:
+    signed: int = _SIGNED_64.unpack(_UNSIGNED_64.pack(value))[0]
+    return signed

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as theirs
 
-from kohort.admin.partitioner import murmur2, partition_of
+from kohort.admin.producing import murmur2, partition_of
 
 
 @given(key=st.binary(max_size=40))

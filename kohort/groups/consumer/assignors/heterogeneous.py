@@ -8,8 +8,7 @@ as long as that makes the group more even.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kohort.groups.consumer.assignors.interface import AssignorMember
-from kohort.groups.consumer.assignors.subscribers import subscribers_of_topics
+from kohort.groups.consumer.assignors.interface import AssignorMember, subscribers_of_topics
 from kohort.groups.steps import FEW, SOME, Steps
 
 ROUNDS_MAX: Final = 16

@@ -1,6 +1,6 @@
 """The inputs and results of assignors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from kohort.groups.steps import Steps
@@ -38,3 +38,32 @@ class Assign(Protocol):
             homogeneous: whether all members have the same subscription.
         """
         ...
+
+
+def subscribers_of_topics(
+    members: Sequence[AssignorMember], topics: Iterable[bytes]
+) -> Steps[dict[bytes, list[int]]]:
+    """Return for each topic the places of its subscribers in `members`, ascending.
+
+    Topics with the same subscribers share one list: thousands of members mostly have few different
+    subscriptions, and a list per topic would have their product as its size.
+    """
+    places_by_subscription: dict[frozenset[bytes], list[int]] = {}
+    for place, member in enumerate(members):
+        places_by_subscription.setdefault(member.topics, []).append(place)
+        yield
+    subscriptions_by_topic: dict[bytes, list[int]] = {topic_id: [] for topic_id in topics}
+    for index, subscription in enumerate(places_by_subscription):
+        for topic_id in subscription:
+            subscriptions_by_topic[topic_id].append(index)
+        yield
+    places = list(places_by_subscription.values())
+    shared: dict[tuple[int, ...], list[int]] = {}
+    subscribers: dict[bytes, list[int]] = {}
+    for topic_id, indexes in subscriptions_by_topic.items():
+        key = tuple(indexes)
+        if key not in shared:
+            shared[key] = sorted([place for index in indexes for place in places[index]])
+        subscribers[topic_id] = shared[key]
+        yield
+    return subscribers

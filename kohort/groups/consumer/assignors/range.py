@@ -4,8 +4,7 @@ with as many partitions, so that records with the same key meet in one member.
 
 from collections.abc import Mapping, Sequence
 
-from kohort.groups.consumer.assignors.interface import AssignorMember
-from kohort.groups.consumer.assignors.subscribers import subscribers_of_topics
+from kohort.groups.consumer.assignors.interface import AssignorMember, subscribers_of_topics
 from kohort.groups.steps import SOME, Steps
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.history.recovery import RecordedGenerations
+from kohort.broker.history.restoring import RecordedGenerations
 from kohort.broker.history.topic import Entry
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.states import ClassicState

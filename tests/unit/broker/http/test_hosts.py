@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.broker.http.hosts import may_be_called
+from kohort.broker.http.server import may_be_called
 
 KNOWN = {"broker.example.com"}
 

@@ -11,8 +11,7 @@ from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.events import History, is_event
-from kohort.insight.report.from_advice import advice_rows
-from kohort.insight.report.from_history import group_page
+from kohort.insight.report.from_history import advice_rows, group_page
 
 WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
 BEGIN_MS = 1_767_607_200_000

@@ -2,7 +2,7 @@
 
 import random
 
-from kohort.insight.report.labels import HEIGHT, WIDTH_OF_DIGIT, Dot, place
+from kohort.insight.report.settings_plot import HEIGHT, WIDTH_OF_DIGIT, Dot, place
 
 ROOM = (600.0, 250.0)
 
