@@ -1,5 +1,7 @@
 """Settings of the data directory, of topics, and the defaults of topic configs."""
 
+from typing import Any, TypeVar
+
 from kohort.broker.config.settings import (
     LONG_MAX,
     Boolean,
@@ -11,6 +13,14 @@ from kohort.broker.config.settings import (
     String,
     setting,
 )
+
+T = TypeVar("T")
+
+
+def _topic_default(topic_config: str, default: T, **declared: Any) -> T:  # noqa: ANN401 - see setting
+    """Declare the default of a topic config, which can be changed while the broker runs."""
+    doc = f"Default of the topic config {topic_config}."
+    return setting(default, dynamic=True, doc=doc, **declared)
 
 
 class TopicSettings(Settings):
@@ -51,24 +61,13 @@ class LogSettings(Settings):
         doc="The data directory, relative to the working directory. (Kafka's default, "
         "/tmp/kafka-logs, does not survive every restart of a machine.)",
     )
-    log_segment_bytes: Int = setting(
-        1 << 30, at_least=1 << 20, dynamic=True, doc="Default of the topic config segment.bytes."
-    )
-    log_roll_ms: Long | None = setting(
-        None,
-        at_least=1,
-        dynamic=True,
-        falls_back_to="log.roll.hours",
-        doc="Default of the topic config segment.ms.",
+    log_segment_bytes: Int = _topic_default("segment.bytes", 1 << 30, at_least=1 << 20)
+    log_roll_ms: Long | None = _topic_default(
+        "segment.ms", None, at_least=1, falls_back_to="log.roll.hours"
     )
     log_roll_hours: Int = setting(168, at_least=1, doc="As `log.roll.ms`, in hours.")
-    log_roll_jitter_ms: Long | None = setting(
-        None,
-        at_least=0,
-        dynamic=True,
-        falls_back_to="log.roll.jitter.hours",
-        honoured=False,
-        doc="Default of the topic config segment.jitter.ms.",
+    log_roll_jitter_ms: Long | None = _topic_default(
+        "segment.jitter.ms", None, at_least=0, falls_back_to="log.roll.jitter.hours", honoured=False
     )
     log_roll_jitter_hours: Int = setting(
         0, at_least=0, honoured=False, doc="As `log.roll.jitter.ms`, in hours."
@@ -89,29 +88,14 @@ class LogSettings(Settings):
     log_retention_check_interval_ms: Long = setting(
         300_000, at_least=1, doc="How often logs are checked for segments to delete."
     )
-    log_cleanup_policy: List = setting(
-        ("delete",),
-        one_of=("compact", "delete"),
-        dynamic=True,
-        doc="Default of the topic config cleanup.policy.",
+    log_cleanup_policy: List = _topic_default(
+        "cleanup.policy", ("delete",), one_of=("compact", "delete")
     )
-    log_index_size_max_bytes: Int = setting(
-        10_485_760,
-        at_least=4,
-        dynamic=True,
-        doc="Default of the topic config segment.index.bytes.",
-    )
-    log_index_interval_bytes: Int = setting(
-        4096, at_least=0, dynamic=True, doc="Default of the topic config index.interval.bytes."
-    )
-    log_flush_interval_messages: Long = setting(
-        LONG_MAX, at_least=1, dynamic=True, doc="Default of the topic config flush.messages."
-    )
-    log_flush_interval_ms: Long | None = setting(
-        None,
-        dynamic=True,
-        falls_back_to="log.flush.scheduler.interval.ms",
-        doc="Default of the topic config flush.ms.",
+    log_index_size_max_bytes: Int = _topic_default("segment.index.bytes", 10_485_760, at_least=4)
+    log_index_interval_bytes: Int = _topic_default("index.interval.bytes", 4096, at_least=0)
+    log_flush_interval_messages: Long = _topic_default("flush.messages", LONG_MAX, at_least=1)
+    log_flush_interval_ms: Long | None = _topic_default(
+        "flush.ms", None, falls_back_to="log.flush.scheduler.interval.ms"
     )
     log_flush_scheduler_interval_ms: Long = setting(
         LONG_MAX,
@@ -127,67 +111,33 @@ class LogSettings(Settings):
     log_flush_start_offset_checkpoint_interval_ms: Int = setting(
         60_000, at_least=0, doc="How often the start offsets of logs are written to disk."
     )
-    log_segment_delete_delay_ms: Long = setting(
-        60_000, at_least=0, dynamic=True, doc="Default of the topic config file.delete.delay.ms."
+    log_segment_delete_delay_ms: Long = _topic_default("file.delete.delay.ms", 60_000, at_least=0)
+    log_message_timestamp_type: String = _topic_default(
+        "message.timestamp.type", "CreateTime", one_of=("CreateTime", "LogAppendTime")
     )
-    log_message_timestamp_type: String = setting(
-        "CreateTime",
-        one_of=("CreateTime", "LogAppendTime"),
-        dynamic=True,
-        doc="Default of the topic config message.timestamp.type.",
+    log_message_timestamp_before_max_ms: Long = _topic_default(
+        "message.timestamp.before.max.ms", LONG_MAX, at_least=0
     )
-    log_message_timestamp_before_max_ms: Long = setting(
-        LONG_MAX,
-        at_least=0,
-        dynamic=True,
-        doc="Default of the topic config message.timestamp.before.max.ms.",
+    log_message_timestamp_after_max_ms: Long = _topic_default(
+        "message.timestamp.after.max.ms", 3_600_000, at_least=0
     )
-    log_message_timestamp_after_max_ms: Long = setting(
-        3_600_000,
-        at_least=0,
-        dynamic=True,
-        doc="Default of the topic config message.timestamp.after.max.ms.",
+    message_max_bytes: Int = _topic_default("max.message.bytes", 1_048_588, at_least=0)
+    max_decompressed_message_bytes: Int = _topic_default(
+        "max.decompressed.message.bytes", 2_147_483_639, at_least=1, at_most=2_147_483_639
     )
-    message_max_bytes: Int = setting(
-        1_048_588, at_least=0, dynamic=True, doc="Default of the topic config max.message.bytes."
+    min_insync_replicas: Int = _topic_default("min.insync.replicas", 1, at_least=1)
+    log_preallocate: Boolean = _topic_default("preallocate", False, honoured=False)
+    unclean_leader_election_enable: Boolean = _topic_default(
+        "unclean.leader.election.enable", False, honoured=False
     )
-    max_decompressed_message_bytes: Int = setting(
-        2_147_483_639,
-        at_least=1,
-        at_most=2_147_483_639,
-        dynamic=True,
-        doc="Default of the topic config max.decompressed.message.bytes.",
-    )
-    min_insync_replicas: Int = setting(
-        1, at_least=1, dynamic=True, doc="Default of the topic config min.insync.replicas."
-    )
-    log_preallocate: Boolean = setting(
-        False,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config preallocate.",
-    )
-    unclean_leader_election_enable: Boolean = setting(
-        False,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config unclean.leader.election.enable.",
-    )
-    compression_type: String = setting(
+    compression_type: String = _topic_default(
+        "compression.type",
         "producer",
         one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        dynamic=True,
         honoured=False,
-        doc="Default of the topic config compression.type.",
     )
-    compression_gzip_level: Int = setting(
-        -1,
-        at_least=1,
-        at_most=9,
-        or_exactly=-1,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config compression.gzip.level.",
+    compression_gzip_level: Int = _topic_default(
+        "compression.gzip.level", -1, at_least=1, at_most=9, or_exactly=-1, honoured=False
     )
     compression_lz4_level: Int = setting(
         9,
@@ -197,41 +147,20 @@ class LogSettings(Settings):
         honoured=False,
         doc="Default of the topic config compression.lz4.level.",
     )
-    compression_zstd_level: Int = setting(
-        3,
-        at_least=-131_072,
-        at_most=22,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config compression.zstd.level.",
+    compression_zstd_level: Int = _topic_default(
+        "compression.zstd.level", 3, at_least=-131_072, at_most=22, honoured=False
     )
-    log_local_retention_ms: Long = setting(
-        -2,
-        at_least=-2,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config local.retention.ms.",
+    log_local_retention_ms: Long = _topic_default(
+        "local.retention.ms", -2, at_least=-2, honoured=False
     )
-    log_local_retention_bytes: Long = setting(
-        -2,
-        at_least=-2,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config local.retention.bytes.",
+    log_local_retention_bytes: Long = _topic_default(
+        "local.retention.bytes", -2, at_least=-2, honoured=False
     )
-    log_remote_copy_lag_ms: Long = setting(
-        0,
-        at_least=-1,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config remote.copy.lag.ms.",
+    log_remote_copy_lag_ms: Long = _topic_default(
+        "remote.copy.lag.ms", 0, at_least=-1, honoured=False
     )
-    log_remote_copy_lag_bytes: Long = setting(
-        -1,
-        at_least=-1,
-        dynamic=True,
-        honoured=False,
-        doc="Default of the topic config remote.copy.lag.bytes.",
+    log_remote_copy_lag_bytes: Long = _topic_default(
+        "remote.copy.lag.bytes", -1, at_least=-1, honoured=False
     )
 
 
@@ -254,30 +183,15 @@ class CleanerSettings(Settings):
         dynamic=True,
         doc="Bytes of memory for the map of keys to offsets of one round of compaction.",
     )
-    log_cleaner_min_cleanable_ratio: Double = setting(
-        0.5,
-        at_least=0,
-        at_most=1,
-        dynamic=True,
-        doc="Default of the topic config min.cleanable.dirty.ratio.",
+    log_cleaner_min_cleanable_ratio: Double = _topic_default(
+        "min.cleanable.dirty.ratio", 0.5, at_least=0, at_most=1
     )
-    log_cleaner_delete_retention_ms: Long = setting(
-        86_400_000,
-        at_least=0,
-        dynamic=True,
-        doc="Default of the topic config delete.retention.ms.",
+    log_cleaner_delete_retention_ms: Long = _topic_default(
+        "delete.retention.ms", 86_400_000, at_least=0
     )
-    log_cleaner_min_compaction_lag_ms: Long = setting(
-        0,
-        at_least=0,
-        dynamic=True,
-        doc="Default of the topic config min.compaction.lag.ms.",
-    )
-    log_cleaner_max_compaction_lag_ms: Long = setting(
-        LONG_MAX,
-        at_least=1,
-        dynamic=True,
-        doc="Default of the topic config max.compaction.lag.ms.",
+    log_cleaner_min_compaction_lag_ms: Long = _topic_default("min.compaction.lag.ms", 0, at_least=0)
+    log_cleaner_max_compaction_lag_ms: Long = _topic_default(
+        "max.compaction.lag.ms", LONG_MAX, at_least=1
     )
 
 

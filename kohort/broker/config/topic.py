@@ -6,6 +6,7 @@ A topic stores only its overrides. `effective` combines them with the broker's c
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from kohort.broker.config.broker import BrokerConfig, effective_ms
 from kohort.broker.config.settings import (
@@ -35,52 +36,47 @@ def _throttled_problem(items: tuple[str, ...]) -> str | None:
     )
 
 
+def _default_of(broker_setting: str, *, doc: str) -> Any:  # noqa: ANN401 - the type is declared.
+    """Declare a topic config with the default and the bounds of a broker setting."""
+    setting_of_broker = settings_of(BrokerConfig)[broker_setting]
+    declared = setting_of_broker.declared
+    return setting(
+        setting_of_broker.default,
+        doc=doc,
+        at_least=declared.at_least,
+        at_most=declared.at_most,
+        one_of=declared.one_of,
+        or_exactly=declared.or_exactly,
+        falls_back_to=broker_setting,
+        honoured=declared.honoured,
+    )
+
+
 class TopicConfig(Settings):
     """Topic configs."""
 
-    cleanup_policy: List = setting(
-        ("delete",),
-        one_of=("compact", "delete"),
-        falls_back_to="log.cleanup.policy",
+    cleanup_policy: List = _default_of(
+        "log.cleanup.policy",
         doc="`delete` drops old segments by time and size, `compact` keeps at least the last "
         "record of each key; both may be given, or neither.",
     )
-    compression_gzip_level: Int = setting(
-        -1,
-        at_least=1,
-        at_most=9,
-        or_exactly=-1,
-        falls_back_to="compression.gzip.level",
-        honoured=False,
+    compression_gzip_level: Int = _default_of(
+        "compression.gzip.level",
         doc="Level of gzip when the broker compresses, which it never does.",
     )
-    compression_lz4_level: Int = setting(
-        9,
-        at_least=1,
-        at_most=17,
-        falls_back_to="compression.lz4.level",
-        honoured=False,
-        doc="Level of lz4 when the broker compresses, which it never does.",
+    compression_lz4_level: Int = _default_of(
+        "compression.lz4.level", doc="Level of lz4 when the broker compresses, which it never does."
     )
-    compression_type: String = setting(
-        "producer",
-        one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        falls_back_to="compression.type",
-        honoured=False,
+    compression_type: String = _default_of(
+        "compression.type",
         doc="Codec of stored batches. Batches are always stored as the producer sent them.",
     )
-    compression_zstd_level: Int = setting(
-        3,
-        at_least=-131_072,
-        at_most=22,
-        falls_back_to="compression.zstd.level",
-        honoured=False,
+    compression_zstd_level: Int = _default_of(
+        "compression.zstd.level",
         doc="Level of zstd when the broker compresses, which it never does.",
     )
-    delete_retention_ms: Long = setting(
-        86_400_000,
-        at_least=0,
-        falls_back_to="log.cleaner.delete.retention.ms",
+    delete_retention_ms: Long = _default_of(
+        "log.cleaner.delete.retention.ms",
         doc="How long a tombstone stays readable in a compacted topic after it was compacted.",
     )
     errors_deadletterqueue_group_enable: Boolean = setting(
@@ -89,16 +85,12 @@ class TopicConfig(Settings):
         doc="Whether share groups may use the topic as dead-letter queue; share groups are "
         "not supported.",
     )
-    file_delete_delay_ms: Long = setting(
-        60_000,
-        at_least=0,
-        falls_back_to="log.segment.delete.delay.ms",
+    file_delete_delay_ms: Long = _default_of(
+        "log.segment.delete.delay.ms",
         doc="How long the files of a deleted segment stay on disk under another name.",
     )
-    flush_messages: Long = setting(
-        LONG_MAX,
-        at_least=1,
-        falls_back_to="log.flush.interval.messages",
+    flush_messages: Long = _default_of(
+        "log.flush.interval.messages",
         doc="Number of records after which a log is forced to disk; with 1, an acks=all "
         "response waits for it. The default leaves flushing to the operating system.",
     )
@@ -114,11 +106,8 @@ class TopicConfig(Settings):
         honoured=False,
         doc="Replicas whose fetching is throttled; there are no followers.",
     )
-    index_interval_bytes: Int = setting(
-        4096,
-        at_least=0,
-        falls_back_to="log.index.interval.bytes",
-        doc="Bytes of log between two entries of its index.",
+    index_interval_bytes: Int = _default_of(
+        "log.index.interval.bytes", doc="Bytes of log between two entries of its index."
     )
     leader_replication_throttled_replicas: List = setting(
         (),
@@ -126,96 +115,61 @@ class TopicConfig(Settings):
         honoured=False,
         doc="Replicas whose serving of followers is throttled; there are no followers.",
     )
-    local_retention_bytes: Long = setting(
-        -2,
-        at_least=-2,
-        falls_back_to="log.local.retention.bytes",
-        honoured=False,
+    local_retention_bytes: Long = _default_of(
+        "log.local.retention.bytes",
         doc="Local part of retention.bytes with tiered storage, which is not supported.",
     )
-    local_retention_ms: Long = setting(
-        -2,
-        at_least=-2,
-        falls_back_to="log.local.retention.ms",
-        honoured=False,
+    local_retention_ms: Long = _default_of(
+        "log.local.retention.ms",
         doc="Local part of retention.ms with tiered storage, which is not supported.",
     )
-    max_compaction_lag_ms: Long = setting(
-        LONG_MAX,
-        at_least=1,
-        falls_back_to="log.cleaner.max.compaction.lag.ms",
+    max_compaction_lag_ms: Long = _default_of(
+        "log.cleaner.max.compaction.lag.ms",
         doc="A record older than this makes its compacted log due for compaction.",
     )
-    max_decompressed_message_bytes: Int = setting(
-        2_147_483_639,
-        at_least=1,
-        at_most=2_147_483_639,
-        falls_back_to="max.decompressed.message.bytes",
+    max_decompressed_message_bytes: Int = _default_of(
+        "max.decompressed.message.bytes",
         doc="Largest size of a batch's records once decompressed; the broker's own limit applies "
         "as well.",
     )
-    max_message_bytes: Int = setting(
-        1_048_588,
-        at_least=0,
-        falls_back_to="message.max.bytes",
+    max_message_bytes: Int = _default_of(
+        "message.max.bytes",
         doc="Largest batch as stored; larger ones are refused with MESSAGE_TOO_LARGE.",
     )
-    message_timestamp_after_max_ms: Long = setting(
-        3_600_000,
-        at_least=0,
-        falls_back_to="log.message.timestamp.after.max.ms",
+    message_timestamp_after_max_ms: Long = _default_of(
+        "log.message.timestamp.after.max.ms",
         doc="How far a record's timestamp may lie in the future.",
     )
-    message_timestamp_before_max_ms: Long = setting(
-        LONG_MAX,
-        at_least=0,
-        falls_back_to="log.message.timestamp.before.max.ms",
+    message_timestamp_before_max_ms: Long = _default_of(
+        "log.message.timestamp.before.max.ms",
         doc="How far a record's timestamp may lie in the past.",
     )
-    message_timestamp_type: String = setting(
-        "CreateTime",
-        one_of=("CreateTime", "LogAppendTime"),
-        falls_back_to="log.message.timestamp.type",
+    message_timestamp_type: String = _default_of(
+        "log.message.timestamp.type",
         doc="Whether records keep the producer's timestamp or get the time of arrival.",
     )
-    min_cleanable_dirty_ratio: Double = setting(
-        0.5,
-        at_least=0,
-        at_most=1,
-        falls_back_to="log.cleaner.min.cleanable.ratio",
+    min_cleanable_dirty_ratio: Double = _default_of(
+        "log.cleaner.min.cleanable.ratio",
         doc="Share of a compacted log that must be new since the last compaction before the next.",
     )
-    min_compaction_lag_ms: Long = setting(
-        0,
-        at_least=0,
-        falls_back_to="log.cleaner.min.compaction.lag.ms",
-        doc="A record younger than this is not compacted away.",
+    min_compaction_lag_ms: Long = _default_of(
+        "log.cleaner.min.compaction.lag.ms", doc="A record younger than this is not compacted away."
     )
-    min_insync_replicas: Int = setting(
-        1,
-        at_least=1,
-        falls_back_to="min.insync.replicas",
+    min_insync_replicas: Int = _default_of(
+        "min.insync.replicas",
         doc="Replicas that must have an acks=all batch; never more than the number of "
         "replicas, here one.",
     )
-    preallocate: Boolean = setting(
-        False,
-        falls_back_to="log.preallocate",
-        honoured=False,
+    preallocate: Boolean = _default_of(
+        "log.preallocate",
         doc="Whether a new segment takes its full size on disk at once; it never does.",
     )
-    remote_copy_lag_bytes: Long = setting(
-        -1,
-        at_least=-1,
-        falls_back_to="log.remote.copy.lag.bytes",
-        honoured=False,
+    remote_copy_lag_bytes: Long = _default_of(
+        "log.remote.copy.lag.bytes",
         doc="When a segment is copied to tiered storage, which is not supported.",
     )
-    remote_copy_lag_ms: Long = setting(
-        0,
-        at_least=-1,
-        falls_back_to="log.remote.copy.lag.ms",
-        honoured=False,
+    remote_copy_lag_ms: Long = _default_of(
+        "log.remote.copy.lag.ms",
         doc="When a segment is copied to tiered storage, which is not supported.",
     )
     remote_log_copy_disable: Boolean = setting(
@@ -232,9 +186,8 @@ class TopicConfig(Settings):
         honoured=False,
         doc="Tiered storage, which is not supported: true is refused as by a Kafka without it.",
     )
-    retention_bytes: Long = setting(
-        -1,
-        falls_back_to="log.retention.bytes",
+    retention_bytes: Long = _default_of(
+        "log.retention.bytes",
         doc="Size above which the oldest segments of a partition are deleted; -1 is no limit.",
     )
     retention_ms: Long = setting(
@@ -243,16 +196,9 @@ class TopicConfig(Settings):
         falls_back_to="log.retention.ms",
         doc="Age above which segments are deleted, by their newest record; -1 is no limit.",
     )
-    segment_bytes: Int = setting(
-        1 << 30,
-        at_least=1 << 20,
-        falls_back_to="log.segment.bytes",
-        doc="Size at which a new segment starts.",
-    )
-    segment_index_bytes: Int = setting(
-        10_485_760,
-        at_least=4,
-        falls_back_to="log.index.size.max.bytes",
+    segment_bytes: Int = _default_of("log.segment.bytes", doc="Size at which a new segment starts.")
+    segment_index_bytes: Int = _default_of(
+        "log.index.size.max.bytes",
         doc="Largest size of a segment's offset index; a full index starts a new segment.",
     )
     segment_jitter_ms: Long = setting(
@@ -269,10 +215,8 @@ class TopicConfig(Settings):
         falls_back_to="log.roll.ms",
         doc="Age at which a new segment starts even if the old one is not full.",
     )
-    unclean_leader_election_enable: Boolean = setting(
-        False,
-        falls_back_to="unclean.leader.election.enable",
-        honoured=False,
+    unclean_leader_election_enable: Boolean = _default_of(
+        "unclean.leader.election.enable",
         doc="Whether a replica that is behind may lead; with one replica there is no election.",
     )
     internal_segment_bytes: Int | None = setting(
