@@ -12,7 +12,7 @@ from kohort.groups.consumer.consumer_protocol import encode_share, parse_subscri
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.heartbeat import check_memory, move_on, replace
-from kohort.groups.consumer.member import NOTHING, Member, MemberState
+from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.records import ClassicPart
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.events import RebalanceAvoided, Trigger, TriggerKind
@@ -62,13 +62,7 @@ def join_steps(
     member_id = request.member_id or new_member_id()
     member = old or Member(member_id)
     if old is not None and old.member_id != member_id:
-        member = old._replace(
-            member_id=member_id,
-            epoch=0,
-            previous_epoch=0,
-            state=MemberState.STABLE,
-            pending=NOTHING,
-        )
+        member = old.rejoining(member_id)
         replace(draft, old, member)
     member = member._replace(
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,

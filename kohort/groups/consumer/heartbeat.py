@@ -8,7 +8,7 @@ from typing import Final
 from kohort.groups.consumer import epochs
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
-from kohort.groups.consumer.member import NOTHING, Member, MemberState, Partition
+from kohort.groups.consumer.member import Member, MemberState, Partition
 from kohort.groups.consumer.reconcile import InvalidStateError, reconcile
 from kohort.groups.consumer.regexes import InvalidRegexError, check_regex
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
@@ -146,16 +146,8 @@ def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
     """Return the sender with what its request states."""
     member = sender.member
     if member is None:
-        member = Member(request.member_id)
-        if sender.replaces is not None:
-            old = sender.replaces
-            member = old._replace(
-                member_id=request.member_id,
-                epoch=0,
-                previous_epoch=0,
-                state=MemberState.STABLE,
-                pending=NOTHING,
-            )
+        old = sender.replaces
+        member = Member(request.member_id) if old is None else old.rejoining(request.member_id)
     names = request.topic_names
     regex = request.topic_regex
     return member._replace(

@@ -25,17 +25,13 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
     """
     data = draft.data
     member_id = request.member_id
-    if request.instance_id is None:
-        member = data.members.get(member_id)
-        if member is None:
-            raise unknown(data, request)
-    else:
-        holder_id = data.instances.get(request.instance_id)
-        if holder_id is None:
-            raise unknown(data, request)
-        if holder_id != member_id:
-            raise fenced(request, holder_id)
-        member = data.members[holder_id]
+    instance_id = request.instance_id
+    holder_id = member_id if instance_id is None else data.instances.get(instance_id)
+    member = None if holder_id is None else data.members.get(holder_id)
+    if member is None:
+        raise unknown(data, request)
+    if member.member_id != member_id:
+        raise fenced(request, member.member_id)
     if request.epoch == LEFT_FOR_RESTART:
         draft.put(
             member._replace(

@@ -100,6 +100,16 @@ class Member(NamedTuple):
         """Whether its subscription is that of `other`."""
         return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
+    def rejoining(self, member_id: str) -> "Member":
+        """Return the member as it joins again, under this id."""
+        return self._replace(
+            member_id=member_id,
+            epoch=0,
+            previous_epoch=0,
+            state=MemberState.STABLE,
+            pending=NOTHING,
+        )
+
     def member_record(self, group_id: str) -> ConsumerMemberRecord:
         """Return the record of what the member has stated."""
         return ConsumerMemberRecord(

@@ -24,7 +24,7 @@ from kohort.groups.consumer.draft import Draft, tombstones
 from kohort.groups.consumer.epochs import note_resolved, preferred_assignor
 from kohort.groups.consumer.heartbeat import changes_nothing, heartbeat_steps
 from kohort.groups.consumer.leave import leave, leave_steps
-from kohort.groups.consumer.member import NOTHING, Member, MemberState
+from kohort.groups.consumer.member import NOTHING, Member
 from kohort.groups.consumer.migrate import downgraded, is_last_consumer_gone, upgrade
 from kohort.groups.consumer.regexes import match_steps
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
@@ -307,15 +307,7 @@ class ConsumerMembership:
         for partition in (*member.assigned, *member.pending):
             owner = data.owners.get(partition)
             if owner is not None and owner != member.member_id:
-                data.put_member(
-                    data.members[owner]._replace(
-                        epoch=0,
-                        previous_epoch=0,
-                        state=MemberState.STABLE,
-                        assigned=NOTHING,
-                        pending=NOTHING,
-                    )
-                )
+                data.put_member(data.members[owner].rejoining(owner)._replace(assigned=NOTHING))
             data.owners[partition] = member.member_id
 
     def start(self, now: Now) -> None:
