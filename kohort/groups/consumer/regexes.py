@@ -52,24 +52,31 @@ def match_steps(regexes: Sequence[str], names: Sequence[str]) -> Steps[dict[str,
 
 
 def _compile(regex: str) -> "re2._Regexp[str]":
-    """Compile an expression. The library is imported when the first one comes: that takes 30 ms."""
+    try:
+        return compile_re2(regex, MEMORY_MAX)
+    except ValueError as error:
+        raise InvalidRegexError(
+            f"SubscribedTopicRegex `{regex[:LENGTH_MAX]}` is not a valid regular expression:"
+            f" {error}."
+        ) from None
+
+
+def compile_re2(regex: str, bytes_max: int) -> "re2._Regexp[str]":
+    """Compile an expression. The library is imported when the first one comes: that takes 30 ms.
+
+    Raises:
+        ValueError: with the reason, for the client.
+    """
     import re2  # noqa: PLC0415
 
     if len(regex) > LENGTH_MAX:
-        reason = f"it is longer than {LENGTH_MAX} characters"
-        raise _invalid(regex[:LENGTH_MAX], reason)
+        raise ValueError(f"it is longer than {LENGTH_MAX} characters")
     options = re2.Options()
-    options.max_mem = MEMORY_MAX
+    options.max_mem = bytes_max
     options.log_errors = False  # It would write to standard error.
     options.never_capture = True  # With captures, the worst expressions take five times as long.
     try:
         return re2.compile(regex, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if error.args else "syntax error"
-        raise _invalid(regex, reason) from None
-
-
-def _invalid(regex: str, reason: str) -> InvalidRegexError:
-    return InvalidRegexError(
-        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}."
-    )
+        raise ValueError(reason) from None

@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.states import TransactionState
+from kohort.groups.consumer.regexes import compile_re2
 
-LENGTH_MAX: Final = 1_000
-"""Maximum characters of a pattern."""
 MEMORY_BYTES_MAX: Final = 1 << 18
 """Limit for one compiled pattern, because repetitions multiply what they repeat. It limits the
 steps for each character to some ten thousand."""
@@ -26,29 +25,14 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         """Raises PatternError."""
-        # The import takes a few milliseconds, and few brokers ever need it.
-        import re2  # noqa: PLC0415
-
-        if len(text) > LENGTH_MAX:
-            raise PatternError(f"a pattern has at most {LENGTH_MAX} characters")
-        options = re2.Options()
-        options.log_errors = False  # It would write to standard error.
-        options.never_capture = True
-        options.max_mem = MEMORY_BYTES_MAX
         try:
-            self._compiled = re2.compile(text, options)
-        except re2.error as error:
-            raise PatternError(_message_of(error)) from error
+            self._compiled = compile_re2(text, MEMORY_BYTES_MAX)
+        except ValueError as error:
+            raise PatternError(str(error)) from error
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
         return self._compiled.fullmatch(text) is not None
-
-
-def _message_of(error: Exception) -> str:
-    """Return RE2's message, which is bytes."""
-    (reason,) = error.args or ("it cannot be understood",)
-    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
 
 
 STATE_NAMES = frozenset(state.value for state in TransactionState)
