@@ -5,14 +5,13 @@ than the replays. Spark only distributes the tasks, in three rounds for as many 
 the driver's memory.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from kohort.insight.advisor import tasks
 from kohort.insight.advisor.tasks import GroupTrace, Key
@@ -20,14 +19,10 @@ from kohort.insight.errors import ReportedError
 from kohort.insight.output import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.faults import explained
+from kohort.pipeline.lake import Lake
 from kohort.pipeline.memory import batched
 from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from kohort.pipeline.lake import Lake
 
 Events = Mapping[Key, list[str]]
 """The events of groups as JSON, as written by the broker."""

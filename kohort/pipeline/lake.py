@@ -5,18 +5,15 @@ named by a path: ``rebalances``, ``land/orders``. `DeltaLake` and `IcebergLake` 
 and location.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-    from kohort.pipeline.schemas import Table
+from kohort.pipeline.schemas import Table
 
 __all__ = ["Change", "Lake", "Replacement"]
 

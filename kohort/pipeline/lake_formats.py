@@ -1,19 +1,15 @@
 """Opens a lake of the requested format."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from kohort.insight.errors import UsageError
+from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from kohort.pipeline.catalog import Namespace
-    from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake import Lake
 
 DELTA: Final = "delta"
 ICEBERG: Final = "iceberg"

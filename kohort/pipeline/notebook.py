@@ -11,18 +11,18 @@
 Nothing is written. A lake is read in place; files are read into the driver.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from kohort.insight.advisor.tasks import Key
 from kohort.insight.analysis.finder import Thresholds
 from kohort.insight.analysis.rows import read_histories
 from kohort.insight.errors import ReportedError, UsageError
+from kohort.insight.event_rows import Event
 from kohort.pipeline.advising import Advisor
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.events import Read, read, typed
@@ -32,11 +32,6 @@ from kohort.pipeline.rebalances import files
 from kohort.pipeline.schemas import AVOIDED, FINDINGS, REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.schemas.columns import TEXT
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from kohort.insight.event_rows import Event
 
 __all__ = ["Thresholds", "advise", "findings", "history"]
 

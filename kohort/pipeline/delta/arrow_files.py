@@ -1,22 +1,18 @@
 """Reads and writes rows in a table's Parquet files with Arrow."""
 
-from __future__ import annotations
-
 import io
 import json
 import uuid
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kohort.pipeline.arrow import conformed
-
-if TYPE_CHECKING:
-    from kohort.pipeline.delta.log import DataFile, Wanted
-    from kohort.pipeline.delta.storage import Storage
+from kohort.pipeline.delta.log import DataFile, Wanted
+from kohort.pipeline.delta.storage import Storage
 
 ROW_GROUP_ROWS: Final = 20_000
 """Rows that are read or skipped together."""

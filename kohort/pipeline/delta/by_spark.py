@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from kohort.pipeline.arrow import conformed
 from kohort.pipeline.catalog import text
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from kohort.pipeline.schemas import Table
+from kohort.pipeline.schemas import Table
 
 
 class SparkTransaction:

@@ -4,18 +4,15 @@ Delta lists the log files of the version; they are replayed here: files that wer
 removed. Tables whose protocol has more features are left to Spark.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-if TYPE_CHECKING:
-    from kohort.pipeline.delta.storage import Storage
+from kohort.pipeline.delta.storage import Storage
 
 READER_VERSION: Final = 1
 WRITER_VERSION: Final = 2

@@ -1,17 +1,14 @@
 """Reads and writes files on local disks or any file system that Hadoop supports."""
 
-from __future__ import annotations
-
 import io
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
-from kohort.pipeline import jvm
+from pyspark.sql import SparkSession
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from kohort.pipeline import jvm
 
 AT_ONCE: Final = 1 << 20
 """Minimum number of bytes read from a remote file at once, because each read is a round trip."""

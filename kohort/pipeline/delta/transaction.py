@@ -11,22 +11,19 @@ import time
 import uuid
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from kohort.pipeline import jvm
 from kohort.pipeline.delta import arrow_files
 from kohort.pipeline.delta.log import DataFile, Wanted, is_plain, live_files
 from kohort.pipeline.delta.storage import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
-
-    from kohort.pipeline.schemas import Table
+from kohort.pipeline.schemas import Table
 
 FILE_ROWS: Final = 20_000
 """Maximum number of rows in a file. A change of one group rewrites up to this many rows of

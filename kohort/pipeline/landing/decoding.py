@@ -1,19 +1,15 @@
 """Adds columns with the decoded values of landed rows, and with the errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kohort.pipeline.landing.formats import AVRO, DECODERS, PROTOBUF
 from kohort.pipeline.landing.registry import HEADER_BYTES, Registry, UndecodableError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 STRING: Final = "string"
 JSON: Final = "json"

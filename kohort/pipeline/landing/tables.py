@@ -7,24 +7,20 @@ repeated after a kill is split by the stored rows, not by the registry or the co
 new run.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
 from kohort.pipeline import jvm
+from kohort.pipeline.kafka import Offsets, Topic
+from kohort.pipeline.lake import Lake
 from kohort.pipeline.landing.decoding import UNDECODABLE
 from kohort.pipeline.landing.rows import PLACE, QUARANTINED, Shape
-
-if TYPE_CHECKING:
-    from kohort.pipeline.kafka import Offsets, Topic
-    from kohort.pipeline.lake import Lake
-    from kohort.pipeline.landing.timestamps import Reader
+from kohort.pipeline.landing.timestamps import Reader
 
 QUARANTINE: Final = "quarantined"
 """Quarantine tables are named ``quarantined/<topic>``."""

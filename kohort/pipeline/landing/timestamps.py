@@ -10,20 +10,17 @@ attempts suffice even if all records of a batch have such timestamps.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kohort.pipeline.faults import causes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kohort.pipeline.kafka import Kafka, Offsets
+from kohort.pipeline.kafka import Kafka, Offsets
 
 BEYOND: Final = "beyond"
 """Column with the reason why a record has no timestamp; null if it has one."""

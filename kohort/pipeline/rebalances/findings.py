@@ -9,16 +9,15 @@ Groups are computed in the driver, as many at a time as fit into memory. The mem
 group are read in portions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from kohort.insight.analysis.finder import Finder, Thresholds
+from kohort.insight.analysis.rows import Group
 from kohort.pipeline.arrow import conformed, schema_of, values_of
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
@@ -30,6 +29,7 @@ from kohort.pipeline.findings_in_arrow import (
     members_in,
     tables_of,
 )
+from kohort.pipeline.lake import Change, Lake
 from kohort.pipeline.memory import batched, without_gc
 from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas import (
@@ -42,10 +42,6 @@ from kohort.pipeline.schemas import (
     REBALANCES,
     Table,
 )
-
-if TYPE_CHECKING:
-    from kohort.insight.analysis.rows import Group
-    from kohort.pipeline.lake import Change, Lake
 
 __all__ = ["Findings", "Thresholds"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from kohort.insight.output import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.events import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained
+from kohort.pipeline.lake import Change, Lake
 from kohort.pipeline.memory import without_gc
 from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas import (
@@ -29,9 +30,6 @@ from kohort.pipeline.schemas import (
     RUNNING,
     Table,
 )
-
-if TYPE_CHECKING:
-    from kohort.pipeline.lake import Change, Lake
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20

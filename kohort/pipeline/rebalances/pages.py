@@ -5,11 +5,9 @@ Tables are read with Arrow: planning and compiling a Spark query for a few rows 
 most of the report's time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,11 +29,9 @@ from kohort.insight.report.events import process_of
 from kohort.insight.report.from_history import drawn, drawn_part, page_of, with_sentence
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.faults import explained
+from kohort.pipeline.lake import Change, Lake
 from kohort.pipeline.schemas import EVENT_KEY, FINDINGS, GROUPS, PARTITIONS, REBALANCES, Table
 from kohort.pipeline.schemas.advice import ADVICE
-
-if TYPE_CHECKING:
-    from kohort.pipeline.lake import Change, Lake
 
 Key = tuple[str, str]
 
