@@ -29,7 +29,7 @@ from kohort.groups.config import GroupConfig
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Effect, TimerKey
 from kohort.groups.events import CommitFenced, GroupRestored
-from kohort.groups.kinds import GroupKind
+from kohort.groups.kinds import DEAD, EMPTY, GroupKind
 from kohort.groups.membership import Membership
 from kohort.groups.offsets import commit as offsets
 from kohort.groups.offsets import pending, removal
@@ -52,7 +52,6 @@ from kohort.groups.requests import (
     Ticket,
     TopicPartition,
 )
-from kohort.groups.states import DEAD, EMPTY
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.types import ZERO_UUID
 

@@ -1,6 +1,16 @@
-"""The kinds of groups, each of which has a package of its own beside this file."""
+"""The kinds of groups, each of which has a package of its own beside this file, and the names of
+the states that groups of all kinds have. Each kind documents its further states, transitions and
+answers in its own package.
+"""
 
 from enum import Enum
+from typing import Final
+
+EMPTY: Final = "Empty"
+"""No members; may hold offsets."""
+
+DEAD: Final = "Dead"
+"""Removed or being unloaded; clients that still ask must look for the group again."""
 
 
 class GroupKind(Enum):

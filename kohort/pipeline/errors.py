@@ -1,6 +1,15 @@
 """Errors that end a job; :mod:`kohort.insight.errors` shows the tree."""
 
+from collections.abc import Callable
+from typing import Final, TypeVar
+
 from kohort.insight.errors import ReportedError
+from kohort.insight.output import announce
+
+TRIES: Final = 10
+"""A rejected change means that another run has made progress, so few tries suffice."""
+
+_Result = TypeVar("_Result")
 
 
 class ConflictError(ReportedError):
@@ -22,3 +31,20 @@ class RegistryError(Exception):
 
     Raised on executors, which cannot end a job; the user sees its text in Spark's exception.
     """
+
+
+def retry_on_conflict(attempt: Callable[[], _Result], tries: int = TRIES) -> _Result:
+    """Return the result of `attempt`, which must be repeatable after a failure at any point.
+
+    The table format accepts the first of two concurrent changes and rejects the second as a whole.
+    A rejected change starts again from the current tables.
+
+    Raises:
+        ConflictError: all tries were rejected.
+    """
+    for _ in range(tries - 1):
+        try:
+            return attempt()
+        except ConflictError as error:
+            announce(f"{error}; trying again")
+    return attempt()

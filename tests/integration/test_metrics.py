@@ -328,7 +328,7 @@ def with_default_port(directory: Path, host: str) -> AbstractAsyncContextManager
 async def test_two_brokers_start_side_by_side_without_a_port_of_http_being_set(
     tmp_path: Path, host: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "kohort.broker.http.ports")
+    caplog.set_level("INFO", "kohort.broker.assembly.web")
     first = with_default_port(tmp_path / "first", host)
     second = with_default_port(tmp_path / "second", host)
     async with first, second:

@@ -28,7 +28,8 @@ from kohort.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from tests.property.test_consumer_groups import SESSION_MS, World
+from tests.property.test_consumer_groups import World
+from tests.support.groups.consumer_group import SESSION_MS
 
 STEP_MS = 500
 MAX_POLL_MS = 20_000
@@ -232,8 +233,8 @@ class Life(World):
         """No partition is read by two members of the group. Those that left because they were not
         polled learn that they lost theirs when they are.
         """
-        members = {} if self.data is None else self.data.members
-        members = {name for name, member in members.items() if member.epoch >= 0}
+        known = () if self.data is None else self.data.members.values()
+        members = {member.member_id for member in known if member.epoch >= 0}
         held = [
             partition
             for process in self.processes

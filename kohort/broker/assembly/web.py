@@ -3,19 +3,47 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from http import HTTPStatus
+from typing import Final, NamedTuple
 
 from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.config import LoadedConfig
 from kohort.broker.console.paths import console_pages, starting_pages
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.http.health import health_pages
-from kohort.broker.http.messages import AnyPage
-from kohort.broker.http.ports import PortError, WantedPort, open_port
+from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, Page
 from kohort.broker.http.requesters import for_operators
 from kohort.broker.http.server import HttpServer
 
 logger = logging.getLogger(__name__)
+
+PORT_TRIES: Final = 20
+"""Number of ports to try, upward from the default, if none was set."""
+
+NotReady = Callable[[], str | None]
+"""Returns why the broker cannot serve clients now, None if it can."""
+
+
+Failing = Callable[[], Sequence[str]]
+"""Returns the names of the broker's background tasks that are failing."""
+
+
+class PortError(OSError):
+    """A port cannot be opened; the text contains the settings and alternatives."""
+
+
+class WantedPort(NamedTuple):
+    """The configured address of a server."""
+
+    what: str
+    """Beginning of the log line about the port: "Metrics are", "The console is"."""
+    prefix: str
+    """Prefix of the names of its settings."""
+    host: str
+    """Empty for every interface."""
+    port: int
+    """0 for any free port."""
+    is_given: bool
+    """Whether it was set explicitly, so that no other port may be used."""
 
 
 class WebPorts(NamedTuple):
@@ -38,17 +66,12 @@ async def open_web_ports(
     stack: AsyncExitStack,
     loaded: LoadedConfig,
     listener: HttpListener,
-    why_not_ready: Callable[[], str | None],
-    failing: Callable[[], Sequence[str]],
+    why_not_ready: NotReady,
+    failing: Failing,
 ) -> WebPorts:
     """Open both ports, so that probes are answered while the logs are recovered after a crash.
 
-    Args:
-        stack: closes the ports.
-        why_not_ready: returns the reason; None once clients are served.
-        failing: returns the names of background tasks that are failing.
-
-    Raises PortError.
+    `stack` closes the ports. Raises PortError.
     """
     ports = WebPorts(
         listener.new_server(health_pages(why_not_ready, failing)),
@@ -85,3 +108,54 @@ async def _open(stack: AsyncExitStack, server: HttpServer, wanted: WantedPort) -
     if wanted.port >= 0:
         await open_port(server, wanted)
         stack.push_async_callback(server.close)
+
+
+async def open_port(server: HttpServer, wanted: WantedPort) -> None:
+    """Listen on the port. If it is taken and was not set explicitly, try the next ones.
+
+    Raises:
+        PortError: none of these ports can be opened.
+    """
+    what, prefix, host, port, is_given = wanted
+    tries = 1 if is_given else PORT_TRIES
+    try:
+        await server.start(host, port, tries=tries)
+    except OSError as error:
+        port_range = f" up to {port + tries - 1}" if tries > 1 else ""
+        raise PortError(
+            f"{prefix}.host={host}, {prefix}.port={port}{port_range}: {error}; another "
+            "port, 0 for any free port, or -1 for none"
+        ) from error
+    where = host or "every interface"
+    if port in {0, server.port}:
+        logger.info("%s on port %d of %s", what, server.port, where)
+    else:
+        logger.warning(
+            "%s on port %d of %s, because port %d is taken, possibly by another broker; "
+            "set %s.port for a fixed port",
+            what,
+            server.port,
+            where,
+            port,
+            prefix,
+        )
+
+
+def health_pages(not_ready: NotReady, failing: Failing) -> dict[str, Page]:
+    """Return the pages by path; the paths are the same as those of Prometheus' own servers."""
+
+    async def healthy(_: HttpRequest) -> HttpResponse:
+        # A response shows that the event loop runs. Failing tasks are retried, and a restart would
+        # not fix them. So the status is 200 all the same: otherwise a supervisor would keep
+        # restarting the broker.
+        names = failing()
+        text = f"healthy, but failing: {', '.join(names)}" if names else "healthy"
+        return HttpResponse.text(HTTPStatus.OK, text)
+
+    async def ready(_: HttpRequest) -> HttpResponse:
+        reason = not_ready()
+        if reason is not None:
+            return HttpResponse.text(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+        return HttpResponse.text(HTTPStatus.OK, "ready")
+
+    return {"/-/healthy": healthy, "/-/ready": ready}

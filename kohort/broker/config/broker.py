@@ -25,8 +25,8 @@ from kohort.broker.config.storage import (
     LogSettings,
     ProducerSettings,
     TopicSettings,
+    TransactionSettings,
 )
-from kohort.broker.config.transactions import TransactionSettings
 
 
 class IdentitySettings(Settings):

@@ -6,7 +6,7 @@ type and default; their values are validated as in Kafka and stored, so that a t
 finds it set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,11 @@ from typing import Final, NamedTuple
 from kohort.broker.config.settings import ConfigType, Declaration, Setting, Value
 
 _FILE: Final = Path(__file__).with_name("ignored.txt")
+
+_EDITS_MAX: Final = 2
+
+_LETTERS_OF_AN_EDIT: Final = 5
+"""Letters of a name per allowed edit; with fewer, node.ip would match node.id."""
 
 
 class Rule(StrEnum):
@@ -121,3 +126,37 @@ def _value(kind: str, text: str) -> Value:
             return tuple(text.split(",")) if text else ()
         case _:
             return text
+
+
+def misspelt(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` is a misspelling of; None if it resembles none of them.
+
+    An edit inserts, deletes or replaces a letter, or swaps two neighbours (Damerau and
+    Levenshtein). A misspelling is at most two edits away, and at most one edit for every five
+    letters of the known name.
+    """
+    known = tuple(known)
+    for edits in range(_EDITS_MAX + 1):
+        for other in known:
+            if edits <= len(other) // _LETTERS_OF_AN_EDIT and _is_within(name, other, edits):
+                return other
+    return None
+
+
+def _is_within(name: str, other: str, edits: int) -> bool:
+    """Whether at most this many edits turn one name into the other."""
+    if abs(len(name) - len(other)) > edits:
+        return False
+    if not name or not other:
+        return True
+    if name[0] == other[0]:
+        return _is_within(name[1:], other[1:], edits)
+    if not edits:
+        return False
+    left = edits - 1
+    return (
+        _is_within(name[1:], other[1:], left)
+        or _is_within(name[1:], other, left)
+        or _is_within(name, other[1:], left)
+        or (name[:2] == other[1::-1] and _is_within(name[2:], other[2:], left))
+    )

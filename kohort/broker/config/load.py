@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems, warnings_about
-from kohort.broker.config.ignored import why_ignored
+from kohort.broker.config.ignored import misspelt, why_ignored
 from kohort.broker.config.listeners import (
     PREFIX,
     canonical,
@@ -30,7 +30,6 @@ from kohort.broker.config.listeners import (
     own_setting,
     why_without_effect,
 )
-from kohort.broker.config.names import misspelt
 from kohort.broker.config.settings import ConfigType, InvalidValueError, Value, settings_of
 from kohort.formats.properties import parse_properties
 

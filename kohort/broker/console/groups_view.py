@@ -11,7 +11,7 @@ from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.messages import BadRequestError
-from kohort.broker.http.queries import Query
+from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.history.waiting_text import waited_for
 from kohort.groups.views import waiting_json

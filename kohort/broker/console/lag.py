@@ -14,7 +14,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.topics.manager import TopicManager
-from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.offsets.table import OffsetsOwner
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import NO_TIMESTAMP

@@ -26,7 +26,7 @@ from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.console.topics_view import TopicsView
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
-from kohort.broker.http.queries import Query
+from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.views import waiting_json
 from kohort.protocol.errors import ErrorCode

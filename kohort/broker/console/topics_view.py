@@ -7,7 +7,7 @@ from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Survey
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.http.json_parts import SLICE_MS
-from kohort.broker.http.queries import Query
+from kohort.broker.http.routes import Query
 from kohort.broker.metrics.partitions import open_partition
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.topic import Topic

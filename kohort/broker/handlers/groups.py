@@ -24,8 +24,7 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
 from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.groups.group import Group
-from kohort.groups.kinds import GroupKind
-from kohort.groups.states import DEAD
+from kohort.groups.kinds import DEAD, GroupKind
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_groups import (

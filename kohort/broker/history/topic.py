@@ -13,9 +13,8 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.manager import TopicManager
-from kohort.broker.topics.names import REBALANCE_HISTORY
+from kohort.broker.topics.names import REBALANCE_HISTORY, internal_topic_configs
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.records import read_records
 from kohort.broker.topics.topic import Topic

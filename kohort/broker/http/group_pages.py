@@ -17,9 +17,9 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
-from kohort.broker.http.queries import Query
 from kohort.broker.http.rebalance_json import with_sentence, without_members
 from kohort.broker.http.requesters import requester_of, sees_cluster
+from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice, run
 from kohort.groups.group import Group
 from kohort.groups.history.names import AVOIDED, REBALANCE, SCHEMA

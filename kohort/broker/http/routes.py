@@ -1,4 +1,4 @@
-"""Routing of paths to pages.
+"""Routing of paths to pages, and the query parameters of pages.
 
 A path is fixed (`/metrics`) or has segments in braces (`/groups/{group}`), which match any one
 segment of the request's path. Names in paths are percent-encoded, including slashes.
@@ -12,6 +12,8 @@ from urllib.parse import unquote_to_bytes
 from kohort.broker.http.messages import AnyPage, BadRequestError
 
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 class Routes:
@@ -67,3 +69,44 @@ def _match(pattern: tuple[str, ...], segments: list[str]) -> list[str] | None:
         else:
             return None
     return values
+
+
+class Query:
+    """The query parameters of one request."""
+
+    def __init__(self, text: str, *names: str) -> None:
+        """`names` are the parameters that the page accepts.
+
+        Raises:
+            BadRequestError: an unknown or repeated parameter, or a value that cannot be decoded. A
+                misspelt parameter must not be ignored.
+        """
+        self._values: dict[str, str] = {}
+        # One part more than allowed is enough to detect an error.
+        for part in text.split("&", len(names) + 1):
+            if not part:
+                continue
+            name, _, value = part.partition("=")
+            if name not in names:
+                known = ", ".join(names) or "none"
+                raise BadRequestError(f"unknown parameter; allowed are: {known}")
+            if name in self._values:
+                raise BadRequestError(f"{name} is given twice")
+            self._values[name] = decode(value.replace("+", "%20"))
+
+    def text(self, name: str) -> str | None:
+        """Return the decoded value, None if it is absent."""
+        return self._values.get(name)
+
+    def number(self, name: str, default: int, *, at_most: int) -> int:
+        """Return a parameter that is a number from 1 to `at_most`.
+
+        Raises:
+            BadRequestError: it is not such a number.
+        """
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if _NUMBER.fullmatch(value) and 1 <= int(value) <= at_most:
+            return int(value)
+        raise BadRequestError(f"{name} must be a number from 1 to {at_most}")

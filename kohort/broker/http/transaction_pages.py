@@ -17,7 +17,7 @@ from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.http.json_parts import SLICE_MS, Items, answer, dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
-from kohort.broker.http.queries import Query
+from kohort.broker.http.routes import Query
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.partition import Partition

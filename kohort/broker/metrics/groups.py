@@ -26,8 +26,7 @@ from kohort.groups.classic.membership import PARKED_JOINS, PARKED_SYNCS, UNUSED_
 from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
 from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
 from kohort.groups.description import GroupDescription
-from kohort.groups.kinds import GroupKind
-from kohort.groups.states import DEAD, EMPTY
+from kohort.groups.kinds import DEAD, EMPTY, GroupKind
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.host import GroupHost

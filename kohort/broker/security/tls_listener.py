@@ -7,18 +7,18 @@ authorities would stay trusted.
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.certificate import DerError
+from kohort.broker.core.security.certificate import DerError, hosts_of, is_for
 from kohort.broker.core.security.distinguished_name import has_nul, subject_of
 from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.service import NewConnection, TlsPeer
 from kohort.broker.network.tls.pump import TlsError
-from kohort.broker.security.file_version import FileVersion, version_of
-from kohort.broker.security.own_certificate import complaints, moment_of, name_complaint
+from kohort.broker.security.file_version import FileVersion, is_open_to_all, version_of
 from kohort.broker.security.tls_context import KeyStore, Loaded, StoreError, load_tls
 
 logger = logging.getLogger(__name__)
@@ -153,3 +153,42 @@ class TlsListener:
         config = self._config()
         paths = (config.ssl_keystore_location, config.ssl_truststore_location)
         return tuple(None if path is None else version_of(path) for path in paths)
+
+
+NAMES_SHOWN: Final = 10
+
+
+def complaints(listener: str, own: KeyStore, config: BrokerConfig, now: datetime) -> Iterator[str]:
+    """Yield warnings about the certificate's validity, and the permissions of its key. Reads the
+    file system.
+    """
+    since, until = moment_of(own.fields.not_before), moment_of(own.fields.not_after)
+    if not since <= now <= until:
+        problem = f"has expired at {until}" if now > until else f"is not valid before {since}"
+        yield (
+            f"The certificate of listener {listener} {problem}: clients will reject it until it is "
+            "renewed"
+        )
+    path = config.ssl_keystore_location
+    if path is not None and is_open_to_all(path):
+        yield (
+            f"The key store of listener {listener}, {path}, can be read by every user of this "
+            "machine, who could impersonate this broker: chmod 600"
+        )
+
+
+def name_complaint(listener: str, own: KeyStore, host: str) -> str | None:
+    """Return a warning if the certificate is not for `host`, which the listener advertises."""
+    hosts = hosts_of(own.fields)
+    if is_for(host, hosts):
+        return None
+    return (
+        f"Listener {listener} advertises {host}, but its certificate is for "
+        f"{', '.join(hosts[:NAMES_SHOWN]) or 'no host'}: clients that check names will reject it. "
+        f"Add {host} to its subjectAltName, or change advertised.listeners"
+    )
+
+
+def moment_of(text: str) -> datetime:
+    """Return a certificate's time, given as ``YYYYMMDDHHMMSSZ``."""
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)

@@ -28,11 +28,11 @@ from kohort.broker.storage.metadata.store import (
     CLUSTER_ID,
     NEXT_PRODUCER_ID,
 )
-from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.names import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
     INTERNAL_TOPICS,
+    internal_topic_configs,
     name_problem,
 )
 

@@ -1,11 +1,114 @@
 """A topic while the broker runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.topics.names import INTERNAL_TOPICS, REBALANCE_HISTORY
-from kohort.broker.topics.partition_list import PartitionList
+from kohort.broker.topics.partition import FIRST_LEADER_EPOCH, Partition
+
+
+class PartitionList(Sequence[Partition]):
+    """Partitions by index, without gaps. Each is opened at its first use.
+
+    So a broker with thousands of partitions starts as fast after a clean stop as an empty one; and
+    each of the fifty partitions of __consumer_offsets gets a directory only when a group is stored
+    in it.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        open_partition: Callable[[int], Partition],
+        on_offline: Callable[[Partition], None] = lambda _: None,
+        unopened_epoch: Callable[[int], int] = lambda _: FIRST_LEADER_EPOCH,
+    ) -> None:
+        """``on_offline`` is called on each request for an offline partition; ``unopened_epoch``
+        returns the leader epoch of a partition that is not open.
+        """
+        self.revision = 0
+        """Changes whenever the metadata of the partitions changes, except for their being
+        online."""
+        self._open_partition = open_partition
+        self._on_offline = on_offline
+        self._unopened_epoch = unopened_epoch
+        self._partitions: list[Partition | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    @overload
+    def __getitem__(self, index: int) -> Partition: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Partition]: ...
+    def __getitem__(self, index: int | slice) -> Partition | list[Partition]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        partition = self._partitions[index]
+        if partition is None:
+            index %= len(self)
+            partition = self._partitions[index] = self._open_partition(index)
+            if partition.leader_epoch != self._unopened_epoch(index):
+                self.revision += 1
+        elif partition.failure is not None:
+            self._on_offline(partition)
+        return partition
+
+    def peek(self, index: int) -> Partition | None:
+        """Return a partition if it is open, else None."""
+        return self._partitions[index]
+
+    def leader_epoch(self, index: int) -> int:
+        """Return the leader epoch of a partition for metadata, without opening it."""
+        partition = self._partitions[index]
+        return self._unopened_epoch(index) if partition is None else partition.leader_epoch
+
+    def leader_epochs(self) -> list[int]:
+        """Return `leader_epoch` of every partition."""
+        unopened_epoch = self._unopened_epoch
+        return [
+            unopened_epoch(index) if partition is None else partition.leader_epoch
+            for index, partition in enumerate(self._partitions)
+        ]
+
+    def opened(self) -> Iterator[Partition]:
+        """Yield the open partitions, by index."""
+        return (partition for partition in self._partitions if partition is not None)
+
+    def is_online(self, index: int) -> bool:
+        """Whether requests for a partition are served; True for one that has not been used yet.
+
+        Clients stop sending requests for an offline partition, so this call counts as a request.
+        """
+        partition = self._partitions[index]
+        if partition is None or partition.failure is None:
+            return True
+        self._on_offline(partition)
+        return False
+
+    def are_online(self) -> bool:
+        """Whether `is_online` holds for all partitions; does not count as a request for any."""
+        for partition in self._partitions:
+            if partition is not None and partition.failure is not None:
+                return False
+        return True
+
+    def open_all(self) -> bool:
+        """Open all partitions, on any thread, before their first use; return whether that
+        succeeded.
+        """
+        return all(partition.failure is None for partition in self[:])
+
+    def replace(self, partition: Partition) -> None:
+        """Replace the partition with the same index."""
+        self._partitions[partition.index] = partition
+        self.revision += 1
+
+    def extend(self, partitions: Iterable[Partition]) -> None:
+        """Add partitions at the end."""
+        self._partitions.extend(partitions)
+        self.revision += 1
 
 
 @dataclass(slots=True, eq=False)

@@ -13,11 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.groups.classic.member import Member, Protocols, cut_text, metadata_for
+from kohort.groups.classic.member import (
+    PENDING,
+    SYNC_TIMER,
+    Member,
+    Protocols,
+    cut_text,
+    metadata_for,
+)
 from kohort.groups.classic.protocols import GrownSince, PartitionCount, union_of_topics
 from kohort.groups.classic.roster import Roster
 from kohort.groups.classic.states import LEGAL_PREVIOUS, ClassicState
-from kohort.groups.classic.timers import PENDING, SYNC_TIMER
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.effects import (
     Cancel,
@@ -27,7 +33,7 @@ from kohort.groups.effects import (
 )
 from kohort.groups.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
 from kohort.groups.member_memory import MemberMemory
-from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.offsets.table import OffsetsOwner
 from kohort.groups.requests import CONSUMER, JoinResult, Now, SyncResult, Ticket
 from kohort.protocol.errors import ErrorCode
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 from kohort.groups.classic import rebalance
 from kohort.groups.classic.data import ClassicData
-from kohort.groups.classic.member import Member
+from kohort.groups.classic.member import JOIN_TIMER, PENDING, SESSION, SYNC_TIMER, Member
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.classic.timers import JOIN_TIMER, PENDING, SESSION, SYNC_TIMER
 from kohort.groups.effects import ScheduleSessions, TimerKey
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
 from kohort.groups.requests import Now

@@ -8,9 +8,8 @@ with the wrong assignor learns only that, and gets no member id.
 from kohort.groups.classic import rebalance, replacement
 from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.decisions import Decision, Joiner, decide
-from kohort.groups.classic.member import Member, PendingMember, size_of, size_of_ids
+from kohort.groups.classic.member import PENDING, Member, PendingMember, size_of, size_of_ids
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.classic.timers import PENDING
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import (

@@ -3,11 +3,20 @@
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from kohort.groups.classic.timers import SESSION
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import MemberRef
 from kohort.groups.reasons import NO_REASON, StatedReason
 from kohort.groups.requests import Ticket
+
+SESSION: Final = "session"
+"""Kind of the timer that removes a silent member."""
+
+PENDING: Final = "pending"
+"""Kind of the timer that forgets a handed-out id with which no one has joined."""
+
+JOIN_TIMER: Final = TimerKey("join")
+SYNC_TIMER: Final = TimerKey("sync")
+
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """(name, metadata), in order of preference."""

@@ -12,9 +12,8 @@ from typing import Final
 
 from kohort.groups.classic import durable, expiry, join, leave, rebalance, sync
 from kohort.groups.classic.data import ClassicData
-from kohort.groups.classic.member import Member
+from kohort.groups.classic.member import JOIN_TIMER, SYNC_TIMER, Member
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.classic.timers import JOIN_TIMER, SYNC_TIMER
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Replies, Reply, TimerKey
 from kohort.groups.events import GroupRestored, Trigger, TriggerKind

@@ -10,10 +10,9 @@ from typing import Final
 
 from kohort.groups.classic import durable
 from kohort.groups.classic.data import ClassicData, InitialDelay
-from kohort.groups.classic.member import Member, Protocols, metadata_for
+from kohort.groups.classic.member import JOIN_TIMER, SYNC_TIMER, Member, Protocols, metadata_for
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.stored_cause import encode_cause
-from kohort.groups.classic.timers import JOIN_TIMER, SYNC_TIMER
 from kohort.groups.effects import Replies, Reply
 from kohort.groups.events import (
     CauseAdded,

@@ -55,7 +55,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from kohort.groups.states import DEAD, EMPTY
+from kohort.groups.kinds import DEAD, EMPTY
 
 
 class ClassicState(Enum):

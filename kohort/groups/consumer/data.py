@@ -27,9 +27,9 @@ from kohort.groups.consumer.records import (
 )
 from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topics
 from kohort.groups.effects import TimerKey
+from kohort.groups.kinds import DEAD, EMPTY
 from kohort.groups.outbox import Outbox
 from kohort.groups.records import DurableRecord
-from kohort.groups.states import DEAD, EMPTY
 
 ASSIGNING: Final = "Assigning"
 """The group epoch has grown, and no target was computed for it yet."""

@@ -21,11 +21,10 @@ from kohort.groups.events import (
     RebalanceStarted,
     TargetAssigned,
 )
-from kohort.groups.kinds import GroupKind
+from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import Now
-from kohort.groups.states import EMPTY
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 if TYPE_CHECKING:

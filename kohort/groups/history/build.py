@@ -28,9 +28,8 @@ from kohort.groups.history.model import (
 from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
 from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
-from kohort.groups.kinds import GroupKind
+from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.requests import CONSUMER
-from kohort.groups.states import EMPTY
 from kohort.groups.steps import FEW, SOME, Steps
 
 Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]

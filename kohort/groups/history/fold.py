@@ -40,9 +40,8 @@ from kohort.groups.history.consumers import ConsumerFacts
 from kohort.groups.history.facts import Awaited, Cause, Departure, Holdings, RebalanceFacts
 from kohort.groups.history.limits import AVOIDED_HELD
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
-from kohort.groups.kinds import GroupKind
+from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.requests import CONSUMER, Now
-from kohort.groups.states import EMPTY
 
 SETTLE_MS: Final = 10_000
 """How long a finished rebalance waits for members that have not requested their assignment."""

@@ -18,9 +18,9 @@ from kohort.groups.history.model import (
     TriggerRecord,
 )
 from kohort.groups.history.triggers import cut_or_none
+from kohort.groups.kinds import EMPTY
 from kohort.groups.reasons import ReasonSource
 from kohort.groups.records import GroupRecord
-from kohort.groups.states import EMPTY
 
 _SOURCES: Final = {ReasonSource.TAG.value: "tag", ReasonSource.INFERRED.value: "text"}
 

@@ -6,7 +6,7 @@ A commit changes nothing before it is durable: until then OffsetFetch returns th
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.offsets.table import OffsetsOwner
 from kohort.groups.records import DurableRecord, OffsetRecord
 from kohort.groups.requests import (
     CommitRequest,

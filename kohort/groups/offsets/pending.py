@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kohort.groups.offsets.commit import CommitWrite, to_store
-from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.offsets.table import OffsetsOwner
 from kohort.groups.records import DurableRecord, OffsetRecord, PendingOffset
 from kohort.groups.requests import CommitRequest, EnclosingTransaction, Now, Ticket
 

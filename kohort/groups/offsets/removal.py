@@ -10,7 +10,7 @@ from itertools import chain
 
 from kohort.groups.events import GroupRemoved, OffsetsRemoved
 from kohort.groups.membership import OffsetRetention
-from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.offsets.table import OffsetsOwner
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, OffsetTombstone
 from kohort.groups.requests import (

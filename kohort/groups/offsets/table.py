@@ -6,10 +6,14 @@ which of them is valid.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
 
+from kohort.groups.config import GroupConfig
+from kohort.groups.membership import Membership
 from kohort.groups.offsets.held_values import HeldValues
-from kohort.groups.records import OffsetRecord, OffsetTombstone, PendingOffset
-from kohort.groups.requests import CommittedOffset, TopicPartition
+from kohort.groups.outbox import Outbox
+from kohort.groups.records import DurableRecord, OffsetRecord, OffsetTombstone, PendingOffset
+from kohort.groups.requests import CommittedOffset, Now, TopicPartition
 
 
 class OffsetTable:
@@ -101,3 +105,21 @@ class OffsetTable:
     def is_unstable(self, topic: str, partition: int) -> bool:
         """Whether a transaction with an offset of this partition is still open."""
         return bool(self._held.by_producer) and self._held.has(TopicPartition(topic, partition))
+
+
+class OffsetsOwner(Protocol):
+    """The group that offsets belong to; see :class:`kohort.groups.group.Group`."""
+
+    group_id: str
+    config: GroupConfig
+    offsets: OffsetTable
+    outbox: Outbox
+    membership: Membership | None
+    is_dead: bool
+
+    @property
+    def is_empty(self) -> bool: ...
+
+    def tombstones(self) -> tuple[DurableRecord, ...]: ...
+
+    def end(self, now: Now) -> None: ...

@@ -13,9 +13,9 @@ from random import Random
 from typing import Final, TypeAlias
 
 from kohort.groups.classic.data import ClassicData
+from kohort.groups.classic.member import SESSION
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.classic.timers import SESSION
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import (
     Append,

@@ -30,13 +30,13 @@ from kohort.pipeline.advising import (
     in_batches,
 )
 from kohort.pipeline.arrow import schema_of, values_of
+from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
-from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as frames
 from kohort.pipeline.transformations.advice import GROUP

@@ -19,7 +19,7 @@ import pyarrow as pa
 from kohort.insight.analysis.finder import Finder, Thresholds
 from kohort.insight.analysis.rows import Group
 from kohort.pipeline.arrow import conformed, schema_of, values_of
-from kohort.pipeline.errors import ConflictError
+from kohort.pipeline.errors import ConflictError, retry_on_conflict
 from kohort.pipeline.faults import explained
 from kohort.pipeline.findings_in_arrow import (
     READ,
@@ -31,7 +31,6 @@ from kohort.pipeline.findings_in_arrow import (
 )
 from kohort.pipeline.lake import Change, Lake
 from kohort.pipeline.memory import batched, without_gc
-from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
     EVENT_KEY,

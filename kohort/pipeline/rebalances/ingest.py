@@ -15,11 +15,11 @@ import pyarrow as pa
 from kohort.insight import event_rows
 from kohort.insight.output import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
+from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.events import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Change, Lake
 from kohort.pipeline.memory import without_gc
-from kohort.pipeline.rebalances.conflicts import retry_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
     EVENT_KEY,

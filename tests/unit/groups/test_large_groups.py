@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from kohort.groups.classic.data import ClassicData
+from kohort.groups.classic.member import JOIN_TIMER
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.classic.timers import JOIN_TIMER
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import Append
 from kohort.groups.group import Group

@@ -11,8 +11,7 @@ from kohort.insight.advisor.text import NOT_REPLAYED
 from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.report.contents import Contents
 from kohort.insight.report.events import History
-from kohort.insight.report.from_advice import advice_rows
-from kohort.insight.report.from_history import group_page
+from kohort.insight.report.from_history import advice_rows, group_page
 from kohort.insight.report.markup import NBSP
 from kohort.insight.report.page import render
 from tests.support.groups.consumer_group import INTERVAL_MS, Client, ConsumerGroup, beat

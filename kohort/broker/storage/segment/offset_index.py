@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
-from kohort.broker.storage.segment.segment_index import SegmentIndex
+from kohort.broker.storage.segment.entry_file import SegmentIndex
 
 ENTRY = Struct(">II")
 ENTRY_BYTES = ENTRY.size

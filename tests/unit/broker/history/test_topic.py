@@ -11,7 +11,7 @@ from kohort.broker.history import topic as history_topic
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry, TopicHistoryLog
-from kohort.broker.topics import internal
+from kohort.broker.topics import names
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.groups.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
@@ -75,7 +75,7 @@ async def test_what_was_appended_together_is_one_batch_and_is_there_after_a_kill
 async def test_a_start_reads_the_newest_segments_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(internal, "HISTORY_SEGMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(names, "HISTORY_SEGMENT_BYTES", 1 << 20)
     monkeypatch.setattr(history_topic, "RESTORE_BYTES", 1 << 20)
     async with running_topics(tmp_path) as topics:
         log = log_of(topics)

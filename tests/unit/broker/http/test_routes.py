@@ -5,8 +5,7 @@ from urllib.parse import quote
 import pytest
 
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
-from kohort.broker.http.queries import Query
-from kohort.broker.http.routes import Routes
+from kohort.broker.http.routes import Query, Routes
 
 
 async def _fixed(_: HttpRequest) -> HttpResponse:
