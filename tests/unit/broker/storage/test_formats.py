@@ -1,5 +1,12 @@
-"""The declared layouts are what the fast code writes and reads."""
+"""The files beside the log are written as they are declared here: index entries and the producer
+snapshot. The code that writes them uses `struct`, because an index is searched on every fetch and a
+snapshot may have a hundred thousand producers.
+"""
 
+from typing import Final
+
+import construct
+from construct import Const, GreedyRange, Int16sb, Int16ub, Int32sb, Int32ub, Int64sb, Struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,16 +14,55 @@ from kohort.broker.core.partition.producers import ProducerSnapshot
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.checkpoints.producer_snapshot import encode_snapshot
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.formats import (
-    OFFSET_INDEX,
-    PRODUCER_SNAPSHOT,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-)
 from kohort.broker.storage.segment.offset_index import OffsetIndex
 from kohort.broker.storage.segment.time_index import TimeIndex
 from kohort.broker.storage.segment.transaction_index import encode_entries
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+
+OFFSET_INDEX: Final = GreedyRange(
+    Struct(
+        "relative_offset"
+        / Int32ub,  # Last offset of a batch, minus the base offset of the segment.
+        "position" / Int32ub,  # Where that batch starts in the .log file.
+    )
+)
+
+TIME_INDEX: Final = GreedyRange(
+    Struct(
+        "timestamp" / Int64sb,  # The largest so far in the segment,
+        "relative_offset" / Int32ub,  # and the last offset of the first batch that has it.
+    )
+)
+
+TRANSACTION_INDEX: Final = GreedyRange(
+    Struct(
+        "version" / Const(0, Int16ub),
+        "producer_id" / Int64sb,
+        "first_offset" / Int64sb,
+        "last_offset" / Int64sb,  # The offset of the abort marker.
+        "last_stable_offset" / Int64sb,  # When the marker came.
+    )
+)
+
+PRODUCER_SNAPSHOT: Final = Struct(
+    "version" / Const(1, Int16ub),
+    "crc" / Int32ub,  # CRC-32C of all that follows.
+    "producers"
+    / construct.PrefixedArray(
+        Int32ub,
+        Struct(
+            "producer_id" / Int64sb,
+            "producer_epoch" / Int16sb,
+            "last_sequence" / Int32sb,
+            "last_offset" / Int64sb,
+            "offset_delta" / Int32sb,  # Last sequence minus first sequence of the last batch.
+            "timestamp" / Int64sb,
+            "coordinator_epoch" / Int32sb,
+            "current_transaction_first_offset" / Int64sb,
+        ),
+    ),
+)
+
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 
