@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from kohort import Consumer, TopicPartition, errors
-from tests.interop.consumer.members import Members, Note, Topics, is_settled, numbers, read
+from tests.interop.consumer.members import (
+    TIMEOUT_S,
+    Members,
+    Note,
+    Topics,
+    is_settled,
+    numbers,
+    read,
+)
 
 CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
 
@@ -182,3 +190,59 @@ async def test_an_unknown_assignor_is_reported_by_the_poll_with_the_brokers_word
     consumer = await members.start(topic, group_remote_assignor="nonsense", **CONSUMER)
     with pytest.raises(errors.ConsumerError, match=r"UNSUPPORTED_ASSIGNOR|not supported"):
         await read(consumer, 1)
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(10, marks=pytest.mark.long)])
+async def test_a_group_is_upgraded_and_downgraded_member_by_member_under_load(
+    count: int, topics: Topics, members: Members
+) -> None:
+    topic = topics.create(12)
+    read_by: dict[tuple[int, int], list[Note]] = {}
+    written = 0
+    is_over = asyncio.Event()
+
+    async def process(consumer: Consumer, note: Note, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            for record in await members.poll_once(consumer):
+                read_by.setdefault((record.partition, record.offset), []).append(note)
+        await consumer.stop()
+
+    async def write() -> None:
+        nonlocal written
+        while not is_over.is_set():
+            await asyncio.to_thread(topics.fill, topic, range(10), written // 10 % 12)
+            written += 10
+            await asyncio.sleep(0.01)
+
+    async def start(protocol: str) -> tuple[asyncio.Task[None], asyncio.Event]:
+        stop, note = asyncio.Event(), Note()
+        consumer = await members.start(topic, listener=note, group_protocol=protocol)
+        return asyncio.create_task(process(consumer, note, stop)), stop
+
+    running = [await start("classic") for _ in range(count)]
+    writing = asyncio.create_task(write())
+    for protocol in ("consumer", "classic"):
+        for _ in range(count):
+            task, stop = running.pop(0)
+            stop.set()
+            await task
+            running.append(await start(protocol))
+            await asyncio.sleep(0.2)
+    is_over.set()
+    await writing
+    async with asyncio.timeout(TIMEOUT_S):
+        while len(read_by) < written:  # noqa: ASYNC110 - the members read in other tasks.
+            await asyncio.sleep(0.1)
+    for task, stop in running:
+        stop.set()
+        await task
+    check_read_once(read_by)
+
+
+def check_read_once(read_by: dict[tuple[int, int], list[Note]]) -> None:
+    """A member that stops or gives up partitions has committed what it read. One that lost them
+    could not: when the last consumer leaves, classic members of an older epoch are fenced.
+    """
+    for (partition, _), notes in read_by.items():
+        for note in notes[:-1]:
+            assert any(name == "lost" and partition in lost for name, lost in note.calls)

@@ -148,7 +148,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
         if code is ErrorCode.UNRELEASED_INSTANCE_ID:
             # The member of a process that crashed; the coordinator removes it after its session.
             return now_ms - self._joined_ms < self._config.session_timeout_ms
-        return code.retriable or code in _DENIALS
+        return code.retriable or code in _DENIALS or code is ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _succeeded(
         self, sent: Identity, response: ConsumerGroupHeartbeatResponse, now_ms: int

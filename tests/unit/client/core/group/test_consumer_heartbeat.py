@@ -128,7 +128,6 @@ def test_a_reason_is_stated_until_it_has_arrived_and_then_no_more() -> None:
         (ErrorCode.UNSUPPORTED_ASSIGNOR, FindingKind.REJECTED, FindingKind.REJECTED),
         (ErrorCode.INVALID_REGULAR_EXPRESSION, FindingKind.REJECTED, FindingKind.REJECTED),
         (ErrorCode.GROUP_MAX_SIZE_REACHED, FindingKind.REJECTED, FindingKind.REJECTED),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, FindingKind.REJECTED, FindingKind.REJECTED),
     ],
 )
 def test_errors_that_end_the_membership(
@@ -149,6 +148,7 @@ def test_errors_that_end_the_membership(
     ("error", "findings"),
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, []),
         (ErrorCode.NOT_COORDINATOR, [FindingKind.COORDINATOR_LOST]),
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [FindingKind.REFUSED]),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, [FindingKind.REFUSED]),
