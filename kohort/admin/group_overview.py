@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from kohort.admin.cluster import Cluster
 from kohort.admin.groups import (
+    CONSUMER,
     GROUPS_SINCE,
     OFFSET_FETCH_MAX,
     committed_offsets,
@@ -20,6 +21,10 @@ from kohort.admin.groups import (
 from kohort.admin.history import rebalances_since
 from kohort.admin.offsets import END, TopicPartition, known_offsets, starts_of_lagging
 from kohort.client.net.blocking import BlockingConnection
+from kohort.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kohort.protocol.messages.list_groups import ListedGroup
 from kohort.protocol.messages.offset_fetch import (
@@ -42,7 +47,7 @@ class GroupRow:
 
     listed: ListedGroup
     members: int | None
-    """Number of members of a classic group."""
+    """Number of members of a classic or a consumer group."""
     lag: int | None
     """Unread records, if it has committed offsets."""
     rebalances: int | None
@@ -57,10 +62,12 @@ def overview(cluster: Cluster) -> list[GroupRow]:
     for broker in cluster.brokers():
         groups = groups_of(cluster, broker)
         listed |= {group.group_id: group for group in groups}
-        names = [group.group_id for group in groups]
-        for batch in _batches(names):
+        for batch in _batches([group.group_id for group in groups]):
             members |= _members(cluster, broker, batch)
             offsets |= _offsets(cluster, broker, batch)
+        consumers = [group.group_id for group in groups if group.group_type.lower() == CONSUMER]
+        for batch in _batches(consumers):
+            members |= _consumers(cluster, broker, batch)
     ends = _ends(cluster, {partition for committed in offsets.values() for partition in committed})
     starts = _starts(cluster, offsets.values(), ends)
     since_ms = int(time.time() * 1000) - RECENT_S * 1000
@@ -78,6 +85,12 @@ def overview(cluster: Cluster) -> list[GroupRow]:
 
 def _members(cluster: Cluster, broker: BlockingConnection, names: list[str]) -> dict[str, int]:
     answer: DescribeGroupsResponse = cluster.ask(broker, DescribeGroupsRequest(groups=names))
+    return {group.group_id: len(group.members) for group in answer.groups if not group.error_code}
+
+
+def _consumers(cluster: Cluster, broker: BlockingConnection, names: list[str]) -> dict[str, int]:
+    request = ConsumerGroupDescribeRequest(group_ids=names)
+    answer: ConsumerGroupDescribeResponse = cluster.ask(broker, request)
     return {group.group_id: len(group.members) for group in answer.groups if not group.error_code}
 
 

@@ -44,6 +44,10 @@ class Member:
     client_id: str
     host: str
     partitions: list[TopicPartition] | None
+    epoch: int | None = None
+    """None for a member of a classic group."""
+    target: list[TopicPartition] | None = None
+    """The partitions that it is to have; None in a classic group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +159,9 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
             instance_id=member.instance_id,
             client_id=member.client_id,
             host=member.client_host.removeprefix("/"),
-            partitions=sorted(
-                (topic.topic_name, index)
-                for topic in member.assignment.topic_partitions
-                for index in topic.partitions
-            ),
+            partitions=_partitions(member.assignment),
+            epoch=member.member_epoch,
+            target=_partitions(member.target_assignment),
         )
         for member in described.members
     ]
@@ -172,6 +174,14 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
         members=members,
         positions=_positions(cluster, coordinator, group_id, members),
         epoch=described.group_epoch,
+    )
+
+
+def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
+    return sorted(
+        (topic.topic_name, index)
+        for topic in assignment.topic_partitions
+        for index in topic.partitions
     )
 
 

@@ -61,3 +61,7 @@ class WaitingFor(NamedTuple):
     members: tuple[MemberRef, ...]
     unused_ids: tuple[str, ...] = ()
     """Ids that were handed out and not used to join yet."""
+    partition_count: int = 0
+    """In phase revoke: partitions that these members have to give up."""
+    blocked_count: int = 0
+    """In phase revoke: members that wait for partitions of others."""

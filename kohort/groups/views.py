@@ -52,6 +52,8 @@ def waiting_json(waiting: WaitingFor | None, now: Now, *, with_members: bool) ->
         "member_count": len(waiting.members),
         "pending_ids": _listed(waiting.unused_ids),
         "pending_count": len(waiting.unused_ids),
+        "partition_count": waiting.partition_count,
+        "blocked_count": waiting.blocked_count,
     }
     if with_members:
         view["members"] = [_client_json(member) for member in waiting.members[:IDS_LISTED]]

@@ -87,16 +87,7 @@ def group_lines(group: Group) -> Iterator[str]:
     yield _summary(group)
     if group.members:
         yield ""
-        members = [
-            (
-                member.member_id,
-                member.instance_id,
-                member.host,
-                _partitions_text(member.partitions),
-            )
-            for member in group.members
-        ]
-        yield from table(("MEMBER", "STATIC ID", "HOST", "PARTITIONS"), members)
+        yield from _member_lines(group)
     if group.positions:
         yield ""
         owners = _owners(group)
@@ -112,6 +103,22 @@ def group_lines(group: Group) -> Iterator[str]:
             for position in group.positions
         ]
         yield from table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"), positions)
+
+
+def _member_lines(group: Group) -> Iterator[str]:
+    """Members, in a consumer group with their epochs and what they are to have."""
+    head: tuple[str, ...] = ("MEMBER", "STATIC ID", "HOST", "PARTITIONS")
+    if group.epoch is not None:
+        head += ("EPOCH", "TARGET")
+    rows: list[tuple[Any, ...]] = []
+    for member in group.members:
+        partitions = _partitions_text(member.partitions)
+        row: tuple[Any, ...] = (member.member_id, member.instance_id, member.host, partitions)
+        if group.epoch is not None:
+            is_there = member.target == member.partitions
+            row += (member.epoch, "the same" if is_there else _partitions_text(member.target))
+        rows.append(row)
+    yield from table(head, rows)
 
 
 def _summary(group: Group) -> str:
@@ -191,6 +198,8 @@ def _group_json(group: Group) -> dict[str, Any]:
                 "client_id": member.client_id,
                 "host": member.host,
                 "assignment": None if member.partitions is None else _by_topic(member.partitions),
+                "epoch": member.epoch,
+                "target": None if member.target is None else _by_topic(member.target),
             }
             for member in group.members
         ],

@@ -75,7 +75,12 @@ def describe_waiting(data: ConsumerData) -> WaitingFor | None:
         until = [data.deadlines[key] for key in keys if key in data.deadlines]
         since = [data.told_ms.get(member.member_id, data.since_ms) for member in revoking]
         return WaitingFor(
-            "revoke", min(since), max(until, default=None), tuple([m.ref for m in revoking])
+            "revoke",
+            min(since),
+            max(until, default=None),
+            tuple([m.ref for m in revoking]),
+            partition_count=sum([len(m.pending) for m in revoking]),
+            blocked_count=len(waiting),
         )
     phase, members = ("tell", untold) if untold else ("give", waiting)
     ends = [data.sessions[m.member_id].deadline_ms for m in members if m.member_id in data.sessions]

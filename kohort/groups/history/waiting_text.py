@@ -13,7 +13,7 @@ _MEMBERS_SHOWN: Final = 10
 _TO_DO: Final = {
     "join": " to join again",
     "sync": " to fetch the assignment",
-    "revoke": " to give up partitions",
+    "revoke": " to give up {partitions}",
     "tell": " to send a heartbeat and learn of the assignment",
     "give": " to send a heartbeat and get partitions that are free",
 }
@@ -54,7 +54,13 @@ def waited_for(waiting: Json) -> str:
         whom.append(f"{ids} that got an id and has not come back with it")
     text = f"for {' and '.join(whom)}" if whom else "for its turn"
     if waiting["member_count"]:
-        text += _TO_DO.get(phase, "")
+        count = waiting.get("partition_count")
+        partitions = counted(count, "partition") if count else "partitions"
+        text += _TO_DO.get(phase, "").format(partitions=partitions)
+    blocked_count = waiting.get("blocked_count")
+    if blocked_count:
+        verb = "waits" if blocked_count == 1 else "wait"
+        text += f", while {counted(blocked_count, 'member')} {verb} for partitions"
     if phase == "assign":
         text += " to hand in or fetch the assignment"
     return text

@@ -316,16 +316,19 @@ class TestGroupsOfTheNewProtocol:
 
         told = kohort("groups", "describe", name, "--json").json
         lines = kohort("groups", "describe", name).out.splitlines()
+        listed = kohort("groups", "list", "--json").json["groups"]
         consumer.close()
 
         assert (told["type"], told["state"], told["protocol"]) == ("consumer", "Stable", "uniform")
         (member,) = told["members"]
         assert member["client_id"] == "new-member"
-        assert member["assignment"] == {name: [0, 1]}
+        assert member["assignment"] == member["target"] == {name: [0, 1]}
+        assert member["epoch"] == told["epoch"]
         assert [(one["committed"], one["end"], one["lag"]) for one in told["partitions"]] == [
             (1, 1, 0),
             (None, 1, None),
         ]
+        assert [row["members"] for row in listed if row["group"] == name] == [1]
         assert f"new protocol, epoch {told['epoch']}, 1 member" in lines[0]
 
     def test_a_group_that_there_is_not_is_none_of_either_protocol(self, kohort: Kohort) -> None:

@@ -28,6 +28,7 @@ def waiting(
     *,
     count: int | None = None,
     pending: int = 0,
+    **more: int,
 ) -> list[str]:
     told = {
         "phase": phase,
@@ -38,6 +39,7 @@ def waiting(
         "pending_ids": [],
         "pending_count": pending,
         "members": list(members),
+        **more,
     }
     return list(waiting_lines({"at_ms": NOW_MS, "waiting": told}, clock))
 
@@ -72,6 +74,11 @@ def test_what_else_is_waited_for_is_said(phase: str, pending: int, said: str) ->
 
 def test_a_leader_that_is_late_is_said_to_owe_the_assignment() -> None:
     assert "to hand in or fetch the assignment" in waiting("assign", [someone("a")])[0]
+
+
+def test_the_partitions_that_a_member_keeps_are_counted_and_who_waits_for_some() -> None:
+    (line,) = waiting("revoke", [someone("a")], partition_count=3, blocked_count=1)
+    assert "(host 10.0.0.1) to give up 3 partitions, while 1 member waits for partitions" in line
 
 
 def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -114,6 +121,30 @@ def test_columns_are_aligned_and_hostile_text_is_written_out() -> None:
         "a\\x1b[2J      5",
         "-          1000",
         "long name     -",
+    ]
+
+
+def test_members_of_a_consumer_group_are_described_with_what_they_are_to_have() -> None:
+    group = Group(
+        group_id="billing",
+        state="Reconciling",
+        protocol_type="consumer",
+        protocol="uniform",
+        coordinator="host:9092",
+        members=[
+            Member("a", None, "c", "h", [("t", 0), ("t", 1)], 3, [("t", 0)]),
+            Member("b", None, "c", "h", [], 4, [("t", 1)]),
+            Member("c", None, "c", "h", [("t", 2)], 4, [("t", 2)]),
+        ],
+        positions=[],
+        epoch=4,
+    )
+    _, _, *lines = group_lines(group)
+    assert [line.split() for line in lines] == [
+        ["MEMBER", "STATIC", "ID", "HOST", "PARTITIONS", "EPOCH", "TARGET"],
+        ["a", "-", "h", "t:0-1", "3", "t:0"],
+        ["b", "-", "h", "-", "4", "t:1"],
+        ["c", "-", "h", "t:2", "4", "the", "same"],
     ]
 
 

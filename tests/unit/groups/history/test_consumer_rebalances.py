@@ -150,6 +150,9 @@ def test_a_member_that_keeps_what_it_was_asked_for_is_waited_for_again() -> None
     record = world.record_of(world.fold.open)
     assert member_of(record, first).told_ms == 0
     assert (record.waited_for.phase, record.waited_for.member_ids) == ("revoke", ("a",))
+    waiting = world.group.describe_waiting()
+    assert waiting is not None
+    assert (waiting.phase, waiting.partition_count, waiting.blocked_count) == ("revoke", 2, 1)
     world.pass_time(REVOCATION_MS)
     last = world.rebalances[-1]
     assert last.outcome is RebalanceOutcome.SUPERSEDED
