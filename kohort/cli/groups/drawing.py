@@ -208,6 +208,9 @@ def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> 
 
 def _name(member: Json, record: Json) -> str:
     name = shown(member["instance_id"] or member["member_id"])
+    if _is_of_consumers(record) and member.get("client_id") and member["instance_id"] is None:
+        # Consumers choose ids at random.
+        name = f"{shown(member['client_id'])} {name}"
     return f"{name} *" if member["member_id"] == record["leader"] else name
 
 

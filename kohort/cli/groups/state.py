@@ -109,14 +109,15 @@ def _member_lines(group: Group) -> Iterator[str]:
     """Members, in a consumer group with their epochs and what they are to have."""
     head: tuple[str, ...] = ("MEMBER", "STATIC ID", "HOST", "PARTITIONS")
     if group.epoch is not None:
-        head += ("EPOCH", "TARGET")
+        head += ("EPOCH", "TARGET", "CLIENT ID")
     rows: list[tuple[Any, ...]] = []
     for member in group.members:
         partitions = _partitions_text(member.partitions)
         row: tuple[Any, ...] = (member.member_id, member.instance_id, member.host, partitions)
         if group.epoch is not None:
             is_there = member.target == member.partitions
-            row += (member.epoch, "the same" if is_there else _partitions_text(member.target))
+            target = "the same" if is_there else _partitions_text(member.target)
+            row += (member.epoch, target, member.client_id)
         rows.append(row)
     yield from table(head, rows)
 

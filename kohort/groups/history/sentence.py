@@ -5,7 +5,7 @@ describe a rebalance in the same words, on any day. Times of day are in UTC unle
 another clock.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -102,6 +102,20 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
         yield f"{commits} in transactions {was} none any more"
 
 
+def _listed(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
+    """List member ids, in a consumer group with the clients, of which the ids say nothing."""
+    if not _is_of_consumers(record):
+        return listed(member_ids)
+    clients = {member.member_id: member.client_id for member in record.members}
+    names = [
+        f"{member_id} (client.id {client_id})"
+        if (client_id := clients.get(member_id))
+        else member_id
+        for member_id in member_ids
+    ]
+    return listed(names)
+
+
 def _waited(record: RebalanceRecord) -> str:
     waited = record.waited_for
     if waited.phase == "join" and not waited.member_ids:
@@ -111,9 +125,8 @@ def _waited(record: RebalanceRecord) -> str:
     if not what:
         return ""
     noun = "member" if len(waited.member_ids) == 1 else "members"
-    text = what.format(
-        members=f"{noun} {listed(waited.member_ids)}", leader=listed(waited.member_ids)
-    )
+    ids = _listed(record, waited.member_ids)
+    text = what.format(members=f"{noun} {ids}", leader=ids)
     end = _end_of_wait(record) if waited.phase == "join" and waited.member_ids else ""
     return f"{duration(waited.ms)} {text}{end}"
 
@@ -262,7 +275,7 @@ def _member_lines(record: RebalanceRecord) -> Iterator[str]:
         by_fate.setdefault(member.fate, []).append(member.member_id)
     for fate, ids in by_fate.items():
         if fate is not MemberFate.KEPT:
-            yield f"{fate.value.replace('_', ' ')}: {listed(ids)}"
+            yield f"{fate.value.replace('_', ' ')}: {_listed(record, ids)}"
 
 
 def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:
@@ -309,7 +322,7 @@ def _slowest_lines(record: RebalanceRecord) -> Iterator[str]:
 
 
 def _stop_line(member: MemberTimeline, *, is_consumer: bool) -> str:
-    who = member_text(member.member_id, member.instance_id, member.host)
+    who = member_text(member.member_id, member.instance_id, member.host, member.client_id)
     if is_consumer:
         return f"{who} got partitions that had no owner for {duration(member.stopped_ms or 0)}"
     verb = "waited" if member.fate is MemberFate.NEW else "stopped"

@@ -67,7 +67,9 @@ def waited_for(waiting: Json) -> str:
 
 
 def _name(member: Json) -> str:
-    return member_text(member["member_id"], member["instance_id"], member["host"])
+    return member_text(
+        member["member_id"], member["instance_id"], member["host"], member["client_id"]
+    )
 
 
 def _times(waiting: Json, now_ms: int, clock_text: ClockText) -> str:

@@ -17,11 +17,17 @@ ClockText: TypeAlias = Callable[[int], str]
 """Formats a moment, given in milliseconds since 1970."""
 
 
-def member_text(member_id: str, instance_id: str | None, host: str | None) -> str:
-    """Format a member: member X (static id y, host z)."""
+def member_text(
+    member_id: str, instance_id: str | None, host: str | None, client_id: str | None = None
+) -> str:
+    """Format a member: member X (static id y, host z). The ids of dynamic members begin with the
+    client.id, except those that consumers (KIP-848) choose at random, which get it as a detail.
+    """
     details = []
     if instance_id is not None:
         details.append(f"static id {shown(instance_id)}")
+    elif client_id and not member_id.startswith(client_id):
+        details.append(f"client.id {shown(client_id)}")
     if host:
         details.append(f"host {shown(host.removeprefix('/'))}")
     ending = f" ({', '.join(details)})" if details else ""
@@ -39,7 +45,7 @@ def _who(trigger: TriggerRecord) -> str:
     if trigger.removed_count > 1:
         some = listed(trigger.removed, trigger.removed_count)
         return f"{counted(trigger.removed_count, 'member')} ({some})"
-    return member_text(trigger.member_id, trigger.instance_id, trigger.host)
+    return member_text(trigger.member_id, trigger.instance_id, trigger.host, trigger.client_id)
 
 
 _HAPPENED: Final = {

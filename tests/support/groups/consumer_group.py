@@ -80,6 +80,7 @@ class Client:
     """Whether it has to send everything: it joins, or an answer was lost."""
     regex: str | None = None
     has_lied: bool = False
+    client_id: str = ""
 
     def request(self, *, states_owned: bool) -> HeartbeatRequest:
         if self.epoch == 0 or self.is_unsure:
@@ -91,9 +92,12 @@ class Client:
                 topic_names=self.names,
                 topic_regex=self.regex,
                 owned=frozenset(self.hands),
+                client_id=self.client_id,
             )
         owned = frozenset(self.hands) if states_owned else None
-        return HeartbeatRequest(self.member_id, self.epoch, self.instance_id, owned=owned)
+        return HeartbeatRequest(
+            self.member_id, self.epoch, self.instance_id, owned=owned, client_id=self.client_id
+        )
 
     def take(self, result: HeartbeatResult) -> None:
         """Process an answer; what is to be revoked is kept until `revoke`."""

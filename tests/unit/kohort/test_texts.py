@@ -19,7 +19,7 @@ def clock(wall_ms: int) -> str:
 
 
 def someone(name: str, instance: str | None = None) -> dict[str, Any]:
-    return {"member_id": name, "instance_id": instance, "client_id": "c", "host": "/10.0.0.1"}
+    return {"member_id": name, "instance_id": instance, "client_id": "", "host": "/10.0.0.1"}
 
 
 def waiting(
@@ -141,10 +141,10 @@ def test_members_of_a_consumer_group_are_described_with_what_they_are_to_have() 
     )
     _, _, *lines = group_lines(group)
     assert [line.split() for line in lines] == [
-        ["MEMBER", "STATIC", "ID", "HOST", "PARTITIONS", "EPOCH", "TARGET"],
-        ["a", "-", "h", "t:0-1", "3", "t:0"],
-        ["b", "-", "h", "-", "4", "t:1"],
-        ["c", "-", "h", "t:2", "4", "the", "same"],
+        ["MEMBER", "STATIC", "ID", "HOST", "PARTITIONS", "EPOCH", "TARGET", "CLIENT", "ID"],
+        ["a", "-", "h", "t:0-1", "3", "t:0", "c"],
+        ["b", "-", "h", "-", "4", "t:1", "c"],
+        ["c", "-", "h", "t:2", "4", "the", "same", "c"],
     ]
 
 

@@ -92,7 +92,7 @@ function row(member, record, end) {
   return h(
     "li",
     { "data-key": member.member_id },
-    h("span", { class: `id${member.fate_ms === null ? "" : " bad"}` }, member.instance_id ?? member.member_id, member.member_id === record.leader && h("span", { class: "tag" }, "leader")),
+    h("span", { class: `id${member.fate_ms === null ? "" : " bad"}` }, member.instance_id ?? (member.mode === "consumer" && member.client_id ? `${member.client_id} ${member.member_id}` : member.member_id), member.member_id === record.leader && h("span", { class: "tag" }, "leader")),
     h("svg", { viewBox: `0 0 ${WIDE} 16`, preserveAspectRatio: "none", role: "img", "aria-label": description(member) }, bars),
     h("span", { class: "note" }, note(member)),
     moves(member.partitions),

@@ -202,7 +202,7 @@ def test_classic_members_of_a_consumer_group_are_told_apart() -> None:
 
 def test_the_sentence_speaks_of_partitions_and_not_of_members_that_stop() -> None:
     world, (first,) = group_of("a")
-    second = Client("b", None, ("t",))
+    second = Client("b", None, ("t",), client_id="app-2")
     for client in (second, first, first):
         beat(world, client)
     world.pass_time(4_000)
@@ -210,6 +210,7 @@ def test_the_sentence_speaks_of_partitions_and_not_of_members_that_stop() -> Non
 
     text = sentence(world.rebalances[0])
     assert "1 member got partitions that had no owner for 4 s" in text
-    assert "it waited 4 s for member b to get partitions that were free" in text
+    assert "because member b (client.id app-2) joined" in text
+    assert "it waited 4 s for member b (client.id app-2) to get partitions that were free" in text
     assert "stopped" not in "\n".join([text, *evidence(world.rebalances[0])])
     assert "the last member had its partitions 4 s later" in evidence(world.rebalances[0])
