@@ -50,6 +50,9 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
             return f"rebalanced {at}, generation {_generations(record)},"
         case RebalanceOutcome.UNFINISHED:
             return f"began to rebalance {at}, after generation {record.previous_generation},"
+        case RebalanceOutcome.SUPERSEDED if _is_of_consumers(record):
+            # Its members go on from where they are.
+            return f"began to rebalance {at}, after generation {record.previous_generation},"
         case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
             return f"rebalanced in vain {at}, after generation {record.previous_generation},"
 
@@ -107,13 +110,8 @@ def _listed(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
     if not _is_of_consumers(record):
         return listed(member_ids)
     clients = {member.member_id: member.client_id for member in record.members}
-    names = [
-        f"{member_id} (client.id {client_id})"
-        if (client_id := clients.get(member_id))
-        else member_id
-        for member_id in member_ids
-    ]
-    return listed(names)
+    names = {member_id: clients.get(member_id) for member_id in member_ids}
+    return listed([f"{key} (client.id {name})" if name else key for key, name in names.items()])
 
 
 def _waited(record: RebalanceRecord) -> str:

@@ -101,6 +101,7 @@ def test_within_the_interval_causes_are_collected_until_a_heartbeat_assigns() ->
     assert world.fold.open is not None
     (superseded,) = world.rebalances
     assert superseded.outcome is RebalanceOutcome.SUPERSEDED
+    assert sentence(superseded).startswith("began to rebalance")
     record = world.record_of(world.fold.open)
     assert [cause.member_id for cause in (record.trigger, *record.further_causes)] == ["c"]
     times = record.timeline
