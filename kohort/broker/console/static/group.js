@@ -21,7 +21,11 @@ const PHASES = {
   assign: "All members have joined; the leader computes the assignment.",
   store: "The assignment is being stored.",
   sync: "Members fetch their assignment.",
+  revoke: "Members revoke partitions and confirm it with a heartbeat.",
+  tell: "Members learn of the assignment with their next heartbeat.",
+  give: "Members get free partitions with their next heartbeat.",
 };
+const INTERVAL = "The broker assigns when the assignment interval is over.";
 
 function view(data, context) {
   return [
@@ -53,7 +57,7 @@ function waiting({ waiting }) {
     { class: "waiting", "aria-labelledby": "waiting" },
     h("h2", { id: "waiting" }, "Current rebalance"),
     h("p", { class: "headline" }, `The group waits ${waiting.text}.`),
-    h("p", null, "Since ", since(waiting.since_ms), waiting.until_ms !== null && [", for at most ", until(waiting.until_ms), " more"], `. ${PHASES[waiting.phase] ?? ""}`),
+    h("p", null, "Since ", since(waiting.since_ms), waiting.until_ms !== null && [", for at most ", until(waiting.until_ms), " more"], `. ${waiting.phase === "assign" && !waiting.member_count ? INTERVAL : (PHASES[waiting.phase] ?? "")}`),
     waiting.members.length > 0 &&
       h(
         "ul",
@@ -63,7 +67,7 @@ function waiting({ waiting }) {
             "li",
             { "data-key": member.member_id },
             h("span", { class: "id" }, member.instance_id ?? member.member_id),
-            h("span", { class: "muted" }, ` ${[member.instance_id && member.member_id, member.host?.replace(/^\//, "")].filter(Boolean).join(", ")}`),
+            h("span", { class: "muted" }, ` ${[member.instance_id ? member.member_id : !member.member_id.startsWith(member.client_id) && member.client_id, member.host?.replace(/^\//, "")].filter(Boolean).join(", ")}`),
           ),
         ),
         left > 0 && h("li", { class: "muted" }, `and ${counted(left, "more member")}`),

@@ -20,7 +20,7 @@ export function groupLink(id) {
 }
 
 const GOOD = new Set(["Stable"]);
-const BUSY = new Set(["PreparingRebalance", "CompletingRebalance"]);
+const BUSY = new Set(["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"]);
 
 /** A group's state: a symbol and a word, so that it can be read without colours. */
 export function stateMark(state) {

@@ -50,7 +50,7 @@ function phasesFor(record) {
 
 function slowestFirst(record) {
   const named = new Set([record.trigger.member_id, ...record.waited_for.member_ids]);
-  const weight = (member) => (named.has(member.member_id) ? 1e12 : 0) + ((record.group_type === "consumer" ? member.completed_ms : member.stopped_ms) ?? 0);
+  const weight = (member) => (named.has(member.member_id) ? 1e12 : 0) + (record.group_type === "consumer" ? (member.completed_ms ?? 1e11) : (member.stopped_ms ?? 0));
   return [...record.members].sort((a, b) => weight(b) - weight(a));
 }
 
