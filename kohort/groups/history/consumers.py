@@ -125,6 +125,7 @@ class ConsumerFacts:
                     told_ms=now_ms,
                     pending=member.pending,
                     taken=dict.fromkeys(member.pending),
+                    assigned_count=member.assigned_count,
                 )
                 for member_id, member in self.members.items()
                 if member.pending

@@ -150,6 +150,7 @@ def test_a_member_that_keeps_what_it_was_asked_for_is_waited_for_again() -> None
     assert world.fold.open is not None
     record = world.record_of(world.fold.open)
     assert member_of(record, first).told_ms == 0
+    assert member_of(record, first).partitions.kept == 2
     assert (record.waited_for.phase, record.waited_for.member_ids) == ("revoke", ("a",))
     waiting = world.group.describe_waiting()
     assert waiting is not None
