@@ -18,6 +18,7 @@ from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.docs import document
 from kohort.broker.runtime.clock import SystemClock
+from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
 from kohort.groups.events import (
     Event,
     MemberRef,
@@ -63,10 +64,12 @@ ORDERS = Topics(
 
 TRIGGER = Trigger(TriggerKind.MEMBER_ADDED)
 EVENTS: list[Event] = [
-    RebalanceStarted(TRIGGER, "Empty", 0, (), GroupKind.CLASSIC),
+    RebalanceStarted(TRIGGER, "Empty", 0, (), GroupKind.CONSUMER),
     RebalanceAvoided(TRIGGER),
     MemberRemoved(MemberRef("m", None, "c", "/127.0.0.1"), RemovalReason.LEFT),
 ]
+
+GAUGES = dict.fromkeys((EPOCH, ASSIGNMENT_EPOCH, *UNRECONCILED), 1)
 
 
 class Certificate(NamedTuple):
@@ -103,7 +106,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             metrics.rebalances.observe("readers", event, Now(0, 0))
         source = MetricsSource(
             topics=topics,
-            groups=Groups([Group("readers", Offsets({("orders", 0): 5}))]),
+            groups=Groups([Group("readers", Offsets({("orders", 0): 5}), counts=GAUGES)]),
             transactions=Transactions(),
             history=History(),
             purgatory=Purgatory(),
