@@ -238,22 +238,27 @@ class GroupActor:
 
     async def _work(self, pending: Awaitable[None] | None) -> None:
         """Await `pending`, an append, and step the group until nothing is left to do."""
+        time_slice = Slice(self._host)
         try:
             while self._phase is _WORKING:
                 if pending is not None:
                     outcome = await self._wait_outcome(pending)
+                    time_slice.begin()
                     pending = self._on_append_done(outcome)
                     continue
                 if self._unfinished is not None:
                     await yield_to_loop()
+                    time_slice.begin()
                     if self._unfinished is not None:  # Or the group has been unloaded.
                         pending = self._continue_steps(self._unfinished)
                     continue
                 if self.group.is_dead or self._inbox.is_empty:
                     break
+                # Several batches per slice: after a rebalance of a consumer group, the heartbeats
+                # of all members wait here, and each is a batch of its own.
                 pending = self._step(self._inbox.take_batch())
                 if pending is None and not self._inbox.is_empty:
-                    await yield_to_loop()
+                    await time_slice.pause()
         finally:
             if self._phase is _WORKING:
                 self._phase = _IDLE

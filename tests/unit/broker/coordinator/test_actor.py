@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from functools import partial
 
 import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
+from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
 from kohort.groups.encoding import encode_as_batch
 from kohort.groups.events import OffsetsStored
+from kohort.groups.group import Group
 from kohort.groups.records import DurableRecord
-from kohort.groups.requests import JoinResult, LeaveEntry, SyncResult
+from kohort.groups.requests import JoinResult, LeaveEntry, Now, SyncResult
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
@@ -25,6 +28,12 @@ UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 UNWRITABLE = 1 << 70
 """No offset that a request can name."""
+
+
+def answer(ticket: Deferred[int], number: int, group: Group, now: Now) -> None:
+    """A step that answers with a number."""
+    del now
+    group.outbox.reply(ticket, number)
 
 
 class ShortLog(MemoryOffsetsLog):
@@ -281,6 +290,23 @@ class TestAppends:
 
 
 class TestExclusive:
+    @virtual
+    async def test_commands_that_wait_are_executed_in_slices(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            before = h.commit(1)
+            await turns()
+            tickets: list[Deferred[int]] = [Deferred() for _ in range(100)]
+            for number, ticket in enumerate(tickets):
+                step = partial(answer, ticket, number)
+                h.groups.host.submit("g", Command(step, ticket, is_exclusive=True))
+            log.release()
+            await before
+            await turns()
+            assert [ticket.is_done for ticket in tickets] == [True] * 100
+            assert [await ticket for ticket in tickets] == list(range(100))
+
     @virtual
     async def test_a_deletion_waits_for_its_turn(self, clock: VirtualClock) -> None:
         log = MemoryOffsetsLog()
