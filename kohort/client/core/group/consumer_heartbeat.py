@@ -81,7 +81,6 @@ class ConsumerHeartbeatRules(HeartbeatRules):
     def __init__(self, config: HeartbeatConfig, group: MembershipConfig, backoff: Backoff) -> None:
         super().__init__(config, backoff)
         self._group = group
-        self._interval_ms = config.heartbeat_interval_ms
         self._report_now = Report()
         self._known: Report | None = None
         """What the coordinator knows; None: unknown, so everything is sent."""
@@ -154,8 +153,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
         self, sent: Identity, response: ConsumerGroupHeartbeatResponse, now_ms: int
     ) -> None:
         self._note_success(now_ms)
-        self._interval_ms = max(1, response.heartbeat_interval_ms)
-        self._next_ms = self._sent_ms + self._interval_ms
+        self._next_ms = self._sent_ms + max(1, response.heartbeat_interval_ms)
         if sent != self._identity:
             return
         stated = self._sent.rejoin
