@@ -56,7 +56,8 @@ def waited_for(
         is_over: whether it has ended.
     """
     if facts.assigned_ms is None or facts.durable_ms is None:
-        return WaitedFor(phase="assign", ms=end_ms - began_ms)
+        waited_ms = end_ms - began_ms
+        return WaitedFor(phase="assign", ms=waited_ms) if waited_ms else WaitedFor()
     waits = [
         WaitedFor(phase="assign", ms=facts.assigned_ms - began_ms),
         WaitedFor(phase="store", ms=facts.durable_ms - facts.assigned_ms),
