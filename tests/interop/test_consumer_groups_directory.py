@@ -8,6 +8,8 @@ from confluent_kafka.admin import NewTopic
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import consumer_group_describe as describing
+from kohort.protocol.messages import describe_configs as configs
+from kohort.protocol.messages import incremental_alter_configs as altering
 from tests.interop.test_kafka_directory import kohort
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
@@ -22,6 +24,8 @@ from tests.support.waiting import wait_until
 
 TOPIC = "orders"
 GROUP = "billing"
+GROUP_TYPE = 32
+SESSION_MS = "50000"
 NOT_READY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -67,6 +71,31 @@ def view(port: int) -> object:
     return group.error_code, group.group_state, epochs, group.assignor_name, members
 
 
+def configure(port: int) -> None:
+    config = altering.AlterableConfig(
+        name="consumer.session.timeout.ms", config_operation=0, value=SESSION_MS
+    )
+    resource = altering.AlterConfigsResource(
+        resource_type=GROUP_TYPE, resource_name=GROUP, configs=[config]
+    )
+    request = altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    with RawClient(port) as client:
+        answer = client.call(request, 1, altering.IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == ErrorCode.NONE
+
+
+def configured(port: int) -> str | None:
+    resource = configs.DescribeConfigsResource(
+        resource_type=GROUP_TYPE,
+        resource_name=GROUP,
+        configuration_keys=["consumer.session.timeout.ms"],
+    )
+    request = configs.DescribeConfigsRequest(resources=[resource])
+    with RawClient(port) as client:
+        answer = client.call(request, 4, configs.DescribeConfigsResponse)
+    return answer.results[0].configs[0].value
+
+
 def test_a_group_with_members_is_the_same_at_both_brokers(tmp_path: Path) -> None:
     ours, theirs = KohortServer(tmp_path), KafkaServer(tmp_path)
     assert ours.data == theirs.data
@@ -81,12 +110,15 @@ def test_a_group_with_members_is_the_same_at_both_brokers(tmp_path: Path) -> Non
         )
         wait_until(lambda: described(ours.port).group_state == "Stable", "the group is stable")
         before = view(ours.port)
+        configure(ours.port)
         # The broker stops first, so that its members are still there.
     for member in members:
         member.leave()
     kohort("export-kafka", str(ours.data))
     with theirs:
         assert view(theirs.port) == before
+        assert configured(theirs.port) == SESSION_MS
     kohort("import-kafka", str(ours.data))
     with ours:
+        assert configured(ours.port) == SESSION_MS
         assert view(ours.port) == before

@@ -32,6 +32,7 @@ from kohort.protocol.scram import Keys
 
 TOPIC_CONFIGS: Final = 2
 BROKER_CONFIGS: Final = 4
+GROUP_CONFIGS: Final = 32
 """Protocol numbers of the resource types that have configs."""
 
 NO_LEADER_CHANGE: Final = -2

@@ -4,10 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from kohort.broker.config.group import GROUP_CONFIGS as KNOWN_OF_GROUPS
 from kohort.broker.config.topic import TOPIC_SETTINGS
 from kohort.broker.core.security.quotas import QuotaError, check_limit, entity_of
 from kohort.broker.kafka_directory.image import (
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     TOPIC_CONFIGS,
     ClusterImage,
     PartitionImage,
@@ -31,6 +33,7 @@ from kohort.broker.storage.metadata.store import (
     BROKER_CONFIGS as BROKER_CONFIGS_PROPERTY,
 )
 from kohort.broker.storage.metadata.store import CLUSTER_ID, NEXT_PRODUCER_ID
+from kohort.broker.storage.metadata.store import GROUP_CONFIGS as GROUP_CONFIGS_PROPERTY
 
 OWN_PREFIX: Final = "kohort."
 """Prefix of the settings that Kafka does not have."""
@@ -73,6 +76,10 @@ def image_of(
         if name.startswith(BROKER_CONFIGS_PROPERTY):
             broker = name.removeprefix(BROKER_CONFIGS_PROPERTY)
             left += _take_broker_configs(image, broker, json.loads(text), node_id)
+        elif name.startswith(GROUP_CONFIGS_PROPERTY):
+            image.configs[GROUP_CONFIGS, name.removeprefix(GROUP_CONFIGS_PROPERTY)] = json.loads(
+                text
+            )
         elif name.startswith(USER):
             user, mechanism = key_of(name)
             image.credentials[user, _NUMBERS[mechanism]] = read_credential(text)
@@ -125,6 +132,11 @@ def content_of(
     for (kind, name), configs in image.configs.items():
         if kind == BROKER_CONFIGS:
             properties[BROKER_CONFIGS_PROPERTY + name] = json.dumps(configs, sort_keys=True)
+        elif kind == GROUP_CONFIGS:
+            known = {key: text for key, text in configs.items() if key in KNOWN_OF_GROUPS}
+            left += [f"config {key} of group {name}" for key in sorted(configs.keys() - known)]
+            if known:
+                properties[GROUP_CONFIGS_PROPERTY + name] = json.dumps(known, sort_keys=True)
         elif kind != TOPIC_CONFIGS:
             left.append(f"configs of {_KINDS.get(kind, f'resource type {kind}')} {name}")
     properties |= _credentials(image, left)
@@ -133,7 +145,7 @@ def content_of(
     return Content(sorted(topics, key=lambda topic: topic.name), properties), left
 
 
-_KINDS: Final = {16: "client metrics", 32: "group"}
+_KINDS: Final = {16: "client metrics"}
 
 
 def _credentials(image: ClusterImage, left: list[str]) -> Iterable[tuple[str, str]]:
