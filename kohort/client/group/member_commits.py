@@ -12,7 +12,7 @@ from kohort.client.core.errors import (
 )
 from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import Finding, FindingKind
-from kohort.client.core.group.identity import Identity
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership, MemberState
 from kohort.protocol.errors import ErrorCode
 
@@ -52,6 +52,15 @@ class MemberCommits:
         if self._membership.may_commit:
             return self._membership.identity
         raise self._not_now()
+
+    def fetch_identity(self) -> Identity:
+        """Return the member and its epoch in the consumer group protocol, so that a member that was
+        removed gets no positions; else NO_MEMBER.
+        """
+        self._learn()
+        membership = self._membership
+        is_member = isinstance(membership, ConsumerMembership) and membership.is_member
+        return membership.identity if is_member else NO_MEMBER
 
     def check_still(self, requested: Identity) -> Identity:
         """Return the identity to send a commit with that was requested under `requested`.

@@ -74,6 +74,8 @@ _RETRIED: Final = (
     }
 )
 _COMMIT_RETRIED: Final = _RETRIED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_FETCH_RETRIED: Final = _RETRIED | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
+"""The member learns its new epoch, or that it was removed, by its next heartbeat."""
 _LOST_MEMBERSHIP: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -99,6 +101,11 @@ class Committer(Protocol):
         its partitions since it was requested.
         """
 
+    def fetch_identity(self) -> Identity:
+        """Return the identity to fetch committed offsets with; NO_MEMBER outside of the consumer
+        group protocol.
+        """
+
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
         """Handle a coordinator that rejects `sent` as a member of this generation; return the error
         to raise.
@@ -119,6 +126,9 @@ class NonMemberCommitter:
 
     def check_still(self, requested: Identity) -> Identity:
         return requested
+
+    def fetch_identity(self) -> Identity:
+        return NO_MEMBER
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
         return CommitFailedError(
@@ -376,11 +386,12 @@ class GroupOffsets:
         version = connection.versions.best(OffsetFetchRequest)
         if any(partition.topic not in ids for partition in partitions):
             version = min(version, NAMED_UNTIL)
-        request = fetch_request(self._coordinator.group_id, partitions, ids, version)
+        identity = self.committer.fetch_identity()
+        request = fetch_request(self._coordinator.group_id, identity, partitions, ids, version)
         answer = await self._call(connection, request, version)
         group_error, committed, errors = committed_in(answer, ids)
         codes = {group_error, *errors.values()} - {ErrorCode.NONE}
-        refused = codes - _RETRIED
+        refused = codes - _FETCH_RETRIED
         if refused:
             code = min(refused)
             raise _fetch_error(

@@ -82,12 +82,13 @@ def errors_in(
 
 def fetch_request(
     group_id: str,
+    identity: Identity,
     partitions: Iterable[TopicPartition],
     topic_ids: Mapping[str, bytes],
     version: int,
 ) -> OffsetFetchRequest:
     """Build an OffsetFetch for any version; from 7 on it demands stable offsets, without pending
-    transactional ones.
+    transactional ones, and from 9 on it names the member.
     """
     by_topic = {
         topic: [partition.partition for partition in group]
@@ -104,6 +105,8 @@ def fetch_request(
         )
     group = OffsetFetchRequestGroup(
         group_id=group_id,
+        member_id=identity.member_id or None,
+        member_epoch=identity.generation,
         topics=[
             OffsetFetchRequestTopics(
                 name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_indexes=indexes
