@@ -196,6 +196,8 @@ class ConsumerGroupSettings:
         self._members = members
         self._config: BrokerConfig | None = None
         self._base = ConsumerSettings()
+        self._latest = self._base
+        """The last settings of a group without configs: every heartbeat asks several times."""
 
     def __call__(self, group_id: str) -> ConsumerSettings:
         """Return the settings of a group. Unless it sets its own, the heartbeat interval follows
@@ -206,23 +208,24 @@ class ConsumerGroupSettings:
         config = settings.config
         if config is not self._config:
             self._config = config
-            self._base = _of_broker(config)
+            self._base = self._latest = _of_broker(config)
         base = self._base
         configs = settings.groups.get(group_id)
-        heartbeat_ms = None
-        if configs:
-            session_ms = clamped(configs, "consumer.session.timeout.ms", config)
-            interval_ms = clamped(configs, "consumer.assignment.interval.ms", config)
-            heartbeat_ms = clamped(configs, "consumer.heartbeat.interval.ms", config)
-            base = base._replace(
-                session_timeout_ms=base.session_timeout_ms if session_ms is None else session_ms,
-                assignment_interval_ms=(
-                    base.assignment_interval_ms if interval_ms is None else interval_ms
-                ),
-            )
-        if heartbeat_ms is None:
+        if not configs:
             heartbeat_ms = self._interval_ms(config, base)
-        return base._replace(heartbeat_interval_ms=heartbeat_ms)
+            if heartbeat_ms != self._latest.heartbeat_interval_ms:
+                self._latest = base._replace(heartbeat_interval_ms=heartbeat_ms)
+            return self._latest
+        session_ms = clamped(configs, "consumer.session.timeout.ms", config)
+        interval_ms = clamped(configs, "consumer.assignment.interval.ms", config)
+        own_ms = clamped(configs, "consumer.heartbeat.interval.ms", config)
+        return base._replace(
+            session_timeout_ms=base.session_timeout_ms if session_ms is None else session_ms,
+            assignment_interval_ms=(
+                base.assignment_interval_ms if interval_ms is None else interval_ms
+            ),
+            heartbeat_interval_ms=self._interval_ms(config, base) if own_ms is None else own_ms,
+        )
 
     def _interval_ms(self, config: BrokerConfig, base: ConsumerSettings) -> int:
         per_second = config.kohort_group_consumer_heartbeats_per_second

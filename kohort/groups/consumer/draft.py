@@ -186,9 +186,9 @@ class Draft:
             if member is None:
                 continue
             old = data.members.get(member_id)
-            if old is None or old.member_record(group_id) != member.member_record(group_id):
+            if old is None or not member.states_same(old):
                 stated.append(member.member_record(group_id))
-            if old is None or old.current_record(group_id) != member.current_record(group_id):
+            if old is None or not member.has_same(old):
                 current.append(member.current_record(group_id))
         regexes: list[DurableRecord] = [
             RegexTombstone(group_id, regex)

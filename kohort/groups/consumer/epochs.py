@@ -3,6 +3,7 @@
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import xxhash
@@ -68,6 +69,8 @@ def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> 
             new_protocols=new.topic_names,
             detail=detail,
         )
+    if new.server_assignor == (None if old is None else old.server_assignor):
+        return None
     before = preferred_assignor(draft, draft.data.votes)
     after = preferred_assignor(draft, votes(draft))
     if before != after:
@@ -198,6 +201,7 @@ def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> int:
     return _signed(digest.intdigest())
 
 
+@lru_cache(maxsize=1_000)
 def _topic_hash(name: str, topic_id: bytes, partition_count: int) -> int:
     digest = xxhash.xxh3_64(_FORMAT)
     high, low = _UUID_HALVES.unpack(topic_id)

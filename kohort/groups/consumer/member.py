@@ -110,6 +110,14 @@ class Member(NamedTuple):
             pending=NOTHING,
         )
 
+    def states_same(self, other: "Member") -> bool:
+        """Whether its `member_record` is that of `other`, a member with the same id."""
+        return self[:_STATED_COUNT] == other[:_STATED_COUNT]
+
+    def has_same(self, other: "Member") -> bool:
+        """Whether its `current_record` is that of `other`, a member with the same id."""
+        return self[_STATED_COUNT:] == other[_STATED_COUNT:]
+
     def member_record(self, group_id: str) -> ConsumerMemberRecord:
         """Return the record of what the member has stated."""
         return ConsumerMemberRecord(
@@ -161,6 +169,10 @@ class Member(NamedTuple):
             assigned=flat_epochs(record.assigned),
             pending=flat_epochs(record.pending),
         )
+
+
+_STATED_COUNT: Final = Member._fields.index("epoch")
+"""The fields before this are what a member states, the others what it has."""
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:

@@ -140,7 +140,7 @@ def _follow_member(
     sessions.follow_revocation(data, old, new, now)
     if new.member_id not in data.sessions:
         sessions.restart(data, new, now.ms)
-    if old is None or old.current_record("") != new.current_record(""):
+    if old is None or not new.has_same(old):
         had = taken_over if old is None else old.assigned
         data.outbox.note(
             MemberReconciled(
