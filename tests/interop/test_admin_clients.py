@@ -74,47 +74,6 @@ class TestConfluent:
         admin.delete_topics([name])[name].result(30)
         wait_until(lambda: name not in admin.list_topics(timeout=10).topics, "the topic to go")
 
-    def test_what_cannot_be_created_is_refused_with_its_reason(
-        self, admin: AdminClient, topic: str, name: str
-    ) -> None:
-        def refused(new: NewTopic) -> int:
-            return error_code(admin.create_topics([new])[new.topic])
-
-        assert refused(NewTopic(topic, 1, 1)) == KafkaError.TOPIC_ALREADY_EXISTS
-        assert refused(NewTopic("not/a name", 1, 1)) == KafkaError.TOPIC_EXCEPTION
-        assert refused(NewTopic("..", 1, 1)) == KafkaError.TOPIC_EXCEPTION
-        assert refused(NewTopic(name, 1, 2)) == KafkaError.INVALID_REPLICATION_FACTOR
-        for config in (
-            {"no.such.config": "1"},
-            {"segment.bytes": "1"},
-            {"cleanup.policy": "keep"},
-            {"retention.ms": "soon"},
-        ):
-            assert refused(NewTopic(name, 1, 1, config=config)) == KafkaError.INVALID_CONFIG
-        assert name not in admin.list_topics(timeout=10).topics
-
-    def test_a_topic_that_is_only_validated_is_not_created(
-        self, admin: AdminClient, topic: str, name: str
-    ) -> None:
-        admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)[name].result(30)
-        again = admin.create_topics([NewTopic(topic, 1, 1)], validate_only=True)[topic]
-
-        assert error_code(again) == KafkaError.TOPIC_ALREADY_EXISTS
-        assert name not in admin.list_topics(timeout=10).topics
-
-    def test_partitions_only_grow_in_number(
-        self, admin: AdminClient, create_topic: CreateTopic
-    ) -> None:
-        topic = create_topic(partitions=3)
-        for count in (2, 3):
-            future = admin.create_partitions([NewPartitions(topic, count)])[topic]
-            assert error_code(future) == KafkaError.INVALID_PARTITIONS
-
-    def test_a_topic_that_is_not_there_is_not_deleted(self, admin: AdminClient, name: str) -> None:
-        future = admin.delete_topics([name])[name]
-
-        assert error_code(future) == KafkaError.UNKNOWN_TOPIC_OR_PART
-
     def test_configs_are_changed_one_by_one(self, admin: AdminClient, topic: str) -> None:
         def change(key: str, value: str | None, operation: AlterConfigOpType) -> "Future[Any]":
             entry = ConfigEntry(key, value, incremental_operation=operation)
@@ -135,13 +94,6 @@ class TestConfluent:
 
         refusal = change("retention.ms", "1", AlterConfigOpType.APPEND)
         assert error_code(refusal) == KafkaError.INVALID_CONFIG
-
-    def test_the_cluster_describes_itself(self, admin: AdminClient) -> None:
-        cluster = admin.describe_cluster().result(30)
-
-        assert len(cluster.nodes) == 1
-        assert cluster.controller is not None
-        assert cluster.cluster_id == admin.list_topics(timeout=10).cluster_id
 
     def test_a_topic_is_described_with_its_id(
         self, admin: AdminClient, create_topic: CreateTopic

@@ -1,7 +1,6 @@
 """What a fetcher makes of a Kohort and of a real Kafka; the same on both."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import (
-    DeserialisationError,
-    OffsetOutOfRangeError,
-    RecordTooLargeError,
     UnknownTopicError,
 )
 from kohort.client.core.fetch.config import IsolationLevel
-from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.offsets import (
     EARLIEST as FROM_THE_START,
 )
@@ -29,7 +24,6 @@ from kohort.client.core.offsets import (
     LATEST as FROM_THE_END,
 )
 from kohort.client.core.offsets import (
-    OffsetAndMetadata,
     OffsetAndTimestamp,
 )
 from kohort.client.core.partitions import TopicPartition
@@ -105,21 +99,6 @@ async def test_records_of_all_partitions_come_in_their_order(
         assert not reader.fetcher.take(1)
 
 
-async def test_keys_headers_and_times_come_as_they_were_sent(
-    address: str, one: TopicPartition
-) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=address) as producer:
-        await producer.send_and_wait(
-            one.topic, None, b"key", timestamp_ms=1_700_000_000_001, headers=[("ключ", b"1")]
-        )
-    async with reading(address, one) as reader:
-        (record,) = await reader.read(1)
-    assert (record.topic, record.partition, record.offset) == (*one, 0)
-    assert (record.key, record.value, record.headers) == (b"key", None, (("ключ", b"1"),))
-    assert (record.timestamp, record.timestamp_type) == (1_700_000_000_001, 0)
-    assert record.leader_epoch >= 0
-
-
 async def test_topics_are_asked_for_by_name_where_no_id_is_known(
     address: str, one: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,22 +158,6 @@ async def test_every_partition_has_its_turn_when_only_one_fits_in_an_answer(
         assert len(await reader.read(50)) == 50
 
 
-async def test_a_batch_that_inflates_beyond_the_limit_is_named_and_can_be_passed_over(
-    address: str, one: TopicPartition
-) -> None:
-    for value in (b"first", bytes(500_000), b"last"):
-        await produce(address, {one: [value]}, compression_type="gzip")
-    config = replace(EARLIEST, inflated_bytes_limit=100_000)
-    async with reading(address, one, config=config) as reader:
-        await reader.read(1)
-        for _ in range(2):
-            with pytest.raises(RecordTooLargeError, match="raise inflated_bytes_limit"):
-                await reader.read(1)
-        reader.positions.seek(one, 2)
-        reader.fetcher.wake()
-        assert [record.value for record in await reader.read(1)] == [b"last"]
-
-
 async def test_only_committed_transactions_are_read_if_that_is_wanted(
     address: str, one: TopicPartition
 ) -> None:
@@ -240,50 +203,6 @@ def expire(admin: AdminClient, partition: TopicPartition, offset: int) -> None:
         future.result(30)
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("earliest", 6), ("latest", 10)])
-async def test_a_position_that_has_expired_is_reset_by_policy(
-    address: str, its_admin: AdminClient, one: TopicPartition, policy: str, expected: int
-) -> None:
-    await produce(address, {one: numbered(10)})
-    expire(its_admin, one, 6)
-    config = ConsumerConfig(auto_offset_reset=policy)
-    async with reading(address, config=config) as reader:
-        reader.positions.set_assigned([one])
-        reader.positions.seek(one, 2)
-        reader.fetcher.assignment_changed()
-        await reader.until(lambda: reader.positions.position(one) == expected)
-        await produce(address, {one: [b"new"]})
-        (record,) = await reader.read(1)
-        assert record.offset == expected
-
-
-async def test_without_a_policy_it_is_an_error_until_somebody_seeks(
-    address: str, its_admin: AdminClient, one: TopicPartition
-) -> None:
-    await produce(address, {one: numbered(10)})
-    expire(its_admin, one, 6)
-    async with reading(address, config=ConsumerConfig(auto_offset_reset="none")) as reader:
-        reader.positions.set_assigned([one])
-        reader.positions.seek(one, 2)
-        reader.fetcher.assignment_changed()
-        for _ in range(2):
-            with pytest.raises(OffsetOutOfRangeError, match="offset 2 is no longer in the log"):
-                await reader.read(1)
-        reader.positions.seek(one, 7)
-        reader.fetcher.wake()
-        assert [record.value for record in await reader.read(3)] == [b"7", b"8", b"9"]
-
-
-async def test_what_was_fetched_before_the_log_was_cut_is_still_returned(
-    address: str, its_admin: AdminClient, one: TopicPartition
-) -> None:
-    await produce(address, {one: numbered(10)})
-    async with reading(address, one) as reader:
-        assert len(await reader.read(2)) == 2
-        expire(its_admin, one, 10)
-        assert [record.value for record in await reader.read(8)] == numbered(10)[2:]
-
-
 async def test_a_topic_that_was_created_again_is_read_from_its_own_beginning(
     address: str, its_admin: AdminClient, one: TopicPartition
 ) -> None:
@@ -314,49 +233,6 @@ async def test_a_topic_that_does_not_exist_yet_is_read_once_it_does(
         assert reader.refreshes < 100
 
 
-async def test_a_paused_partition_is_neither_returned_nor_forgotten(
-    address: str, new_topic: CreateTopic
-) -> None:
-    topic = new_topic(2)
-    first, second = (TopicPartition(topic, index) for index in range(2))
-    await produce(address, {first: numbered(10), second: numbered(10)})
-    async with reading(address, first, second) as reader:
-        await reader.until(lambda: reader.positions.high_watermark(second) == 10)
-        reader.positions.pause([first])
-        reader.fetcher.wake()
-        assert {record.partition for record in await reader.read(10)} == {1}
-        assert not reader.fetcher.take(100)
-        reader.positions.resume([first])
-        reader.fetcher.wake()
-        # At once: it had been fetched before the pause.
-        assert [len(some) for some in reader.fetcher.take(100).values()] == [10]
-
-
-async def test_records_are_read_one_by_one(address: str, one: TopicPartition) -> None:
-    await produce(address, {one: numbered(300)})
-    async with reading(address, one) as reader:
-        for number in range(300):
-            await reader.until(lambda: reader.fetcher.state.waiting_bytes > 0)
-            record = reader.fetcher.next_record()
-            assert record is not None
-            assert (record.offset, reader.positions.position(one)) == (number, number + 1)
-
-
-async def test_what_a_deserialiser_raises_names_the_record_and_keeps_the_position(
-    address: str, one: TopicPartition
-) -> None:
-    await produce(address, {one: [b"1", b"2", b"x", b"4"]})
-    async with reading(address, one, deserialisers=Deserialisers(value=int)) as reader:
-        assert [record.value for record in await reader.read(2)] == [1, 2]
-        for _ in range(2):
-            with pytest.raises(DeserialisationError, match="offset 2 cannot be deserialised"):
-                await reader.read(1)
-            assert reader.positions.consumed() == {one: OffsetAndMetadata(2, "", 0)}
-        reader.positions.seek(one, 3)
-        reader.fetcher.wake()
-        assert [record.value for record in await reader.read(1)] == [4]
-
-
 async def test_offsets_are_found_by_time_and_at_both_ends(
     address: str, its_admin: AdminClient, new_topic: CreateTopic
 ) -> None:
@@ -381,22 +257,6 @@ async def test_offsets_are_found_by_time_and_at_both_ends(
         missing = TopicPartition(topic, 7)
         with pytest.raises(UnknownTopicError, match=f"no such partitions: {topic}-7"):
             await list_offsets(reader.cluster, {first: FROM_THE_END, missing: 0}, timeout_ms=700)
-
-
-async def test_a_reset_by_duration_begins_with_what_is_not_older(
-    address: str, one: TopicPartition
-) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    async with AIOKafkaProducer(bootstrap_servers=address) as producer:
-        for age_h in (30, 20, 10, 0):
-            await producer.send_and_wait(
-                one.topic, b"%d" % age_h, timestamp_ms=now_ms - age_h * 3_600_000
-            )
-    for text, expected in {"by_duration:P1D": 1, "by_duration:PT5H": 3, "latest": 4}.items():
-        config = ConsumerConfig(auto_offset_reset=text)
-        async with reading(address, one, config=config) as reader:
-            await reader.wait_positions()
-            assert reader.positions.position(one) == expected
 
 
 async def test_a_duration_without_records_leads_to_the_end(

@@ -29,27 +29,6 @@ def test_a_time_leads_to_the_first_record_at_or_after_it(
     assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 60_000) == {0: None, 1: None}
 
 
-def test_a_time_leads_into_the_middle_of_a_compressed_batch(
-    client: Client, client_named: ClientNamed, topic: str
-) -> None:
-    client_named("java").produce(topic, timed_records(100), codec="zstd")
-
-    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 42_500) == {0: 43}
-
-
-def test_records_out_of_time_order_are_found_by_the_first_that_is_late_enough(
-    client: Client, client_named: ClientNamed, topic: str
-) -> None:
-    times = [5000, 1000, 9000, 3000, 7000]
-    writer = client_named("confluent")
-    for milliseconds in times:
-        writer.produce(topic, [Record(b"", timestamp_ms=AN_HOUR_AGO_MS + milliseconds)])
-
-    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 1000) == {0: 0}
-    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 5001) == {0: 2}
-    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 9001) == {0: None}
-
-
 def test_a_group_that_is_reset_by_time_reads_on_from_there(
     client: Client, client_named: ClientNamed, tools: Tools, topic: str, group: str
 ) -> None:

@@ -37,44 +37,6 @@ def test_a_topic_is_created_described_widened_and_deleted(tools: Tools, name: st
     assert name not in tools.topics("--list").splitlines()
 
 
-def test_partitions_are_never_taken_away(tools: Tools, create_topic: CreateTopic) -> None:
-    topic = create_topic(partitions=3)
-
-    refusal = tools.attempt(
-        "org.apache.kafka.tools.TopicCommand", "--alter", "--topic", topic, "--partitions", "2"
-    )
-
-    assert refusal.exit == 1
-    assert "InvalidPartitionsException" in refusal.out + refusal.err
-    assert "PartitionCount: 3" in tools.topics("--describe", "--topic", topic)
-
-
-def test_a_topic_is_created_only_once(tools: Tools, topic: str) -> None:
-    refusal = tools.attempt("org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic)
-
-    assert refusal.exit == 1
-    assert "TopicExistsException" in refusal.out + refusal.err
-    tools.topics("--create", "--if-not-exists", "--topic", topic)
-
-
-def test_a_topic_with_more_replicas_than_brokers_is_refused(tools: Tools, name: str) -> None:
-    refusal = tools.attempt(
-        "org.apache.kafka.tools.TopicCommand",
-        *("--create", "--topic", name, "--replication-factor", "3"),
-    )
-
-    assert refusal.exit == 1
-    assert "InvalidReplicationFactorException" in refusal.out + refusal.err
-    assert name not in tools.topics("--list").splitlines()
-
-
-def test_describing_a_topic_that_is_not_there_fails(tools: Tools, name: str) -> None:
-    refusal = tools.attempt("org.apache.kafka.tools.TopicCommand", "--describe", "--topic", name)
-
-    assert refusal.exit == 1
-    assert "does not exist" in refusal.out + refusal.err
-
-
 def test_topic_configs_are_set_shown_and_taken_back(tools: Tools, topic: str) -> None:
     entity = ("--entity-type", "topics", "--entity-name", topic)
 
