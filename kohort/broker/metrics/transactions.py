@@ -1,7 +1,5 @@
 """Durations of transactions; `TransactionHost` has the other counters."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from kohort.broker.metrics.tally import HistogramTally

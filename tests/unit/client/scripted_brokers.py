@@ -4,8 +4,6 @@ For what real brokers say only in trouble that cannot be made here: leaders that
 do not fit. All messages go through their codecs.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Collection, Coroutine

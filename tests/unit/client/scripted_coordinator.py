@@ -3,8 +3,6 @@
 All messages go through their codecs.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """What a fetcher tells about partitions that are not read."""
 
-from __future__ import annotations
-
 import asyncio
 
 from kohort.client.clock import loop_ms

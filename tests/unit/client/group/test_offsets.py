@@ -1,7 +1,5 @@
 """Commits and lookups of committed offsets, row by row of what a coordinator may answer."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The fetch side of a consumer without a loop: what it asks, what answers mean, what is told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Final
 

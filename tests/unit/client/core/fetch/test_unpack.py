@@ -1,7 +1,5 @@
 """Both forms of the module that makes records: as it is written, and compiled."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest
