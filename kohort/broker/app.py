@@ -6,8 +6,6 @@ answer the pending requests, flush the connections, close groups and logs, and w
 clean-shutdown marker.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal
@@ -162,7 +160,7 @@ class Broker:
         logger.info("Stopped")
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Broker]:
+    async def running(self) -> "AsyncIterator[Broker]":
         """Serve clients inside the context; shut down cleanly at its end.
 
         Raises:

@@ -3,8 +3,6 @@
 The broker has to be stopped. Both first make a plan, and print or reject it before any change.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -194,8 +192,8 @@ def convert(
     options: argparse.Namespace,
     becomes: str,
     *,
-    make_plan: Callable[[Progress], P],
-    carry_out: Callable[[P, Progress], None],
+    make_plan: "Callable[[Progress], P]",
+    carry_out: "Callable[[P, Progress], None]",
     describe: Callable[[P], str],
 ) -> None:
     """Make a plan, check it, execute it unless this is a dry run, and print the result.

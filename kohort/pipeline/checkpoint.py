@@ -5,8 +5,6 @@ the name of the query: with another query's checkpoint, it would continue from t
 So our own file `job.json` is stored beside Spark's, and checked first.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Mapping
@@ -49,7 +47,7 @@ class CheckpointOwner:
 class Checkpoint:
     """A checkpoint directory."""
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: "Files", path: str) -> None:
         self._files = files
         self.path = path
 

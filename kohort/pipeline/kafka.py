@@ -5,8 +5,6 @@ takes every setting of Java's clients, among them Java keystores, Kerberos and c
 other vendors, which only they support. If the connector can authenticate, so can they.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import time
@@ -78,7 +76,7 @@ class Kafka:
             "Is the broker running? --bootstrap-server sets its address."
         )
 
-    def admin(self, spark: SparkSession) -> Admin:
+    def admin(self, spark: SparkSession) -> "Admin":
         """Return an admin client of this cluster. Raises UnavailableError."""
         return Admin(spark, self)
 

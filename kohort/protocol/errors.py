@@ -8,8 +8,6 @@ Exception
   KafkaError           an answer to the peer, carrying its ErrorCode
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final
 
@@ -157,7 +155,7 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
     @classmethod
-    def _missing_(cls, value: object) -> ErrorCode | None:
+    def _missing_(cls, value: object) -> "ErrorCode | None":
         """Map an error code of a newer broker to UNKNOWN_SERVER_ERROR, as Java's Errors.forCode
         does.
         """

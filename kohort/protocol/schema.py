@@ -4,8 +4,6 @@ Built once per class from its annotations; :mod:`kohort.protocol.layout` turns i
 tests compare it with Kafka's own definitions.
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from dataclasses import dataclass
@@ -36,7 +34,7 @@ class VersionRange:
         return self.low <= version <= self.high
 
     @classmethod
-    def parse(cls, text: str) -> VersionRange:
+    def parse(cls, text: str) -> "VersionRange":
         """Read Kafka's notation: "3-7", "4+", "2" or "none"."""
         if text == "none":
             return cls(0, -1)

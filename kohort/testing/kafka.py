@@ -4,8 +4,6 @@ Its methods are plain calls. Those that wait for clients also exist as coroutine
 the clients run on the test's loop, a blocking wait would stop them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -195,7 +193,7 @@ class Kafka:
 
     # Groups.
 
-    def group(self, name: str) -> KafkaGroup:
+    def group(self, name: str) -> "KafkaGroup":
         """Return a group, which need not exist yet."""
         return KafkaGroup(self, name)
 
@@ -205,7 +203,7 @@ class Kafka:
 
     # Faults.
 
-    def fault(self, api: str, **parts: Unpack[FaultParts]) -> FaultContext[KafkaFault]:
+    def fault(self, api: str, **parts: Unpack[FaultParts]) -> "FaultContext[KafkaFault]":
         """Apply a fault to requests of one api, such as "Heartbeat", while the context is open.
 
         Args:
@@ -230,7 +228,7 @@ class Kafka:
         return FaultContext(api, self._set(new_fault(api, parts)))
 
     @contextmanager
-    def _set(self, fault: Fault) -> Iterator[KafkaFault]:
+    def _set(self, fault: Fault) -> "Iterator[KafkaFault]":
         self._do(lambda: self._kit.faults.add(fault))
         try:
             yield KafkaFault(self, fault)
@@ -402,7 +400,7 @@ class KafkaGroup:
         """Begin a rebalance for no other reason. Raises LookupError without members."""
         self._call(self._group.enforce())
 
-    def hold_join(self, *, client_id: str | None = None) -> FaultContext[KafkaFault]:
+    def hold_join(self, *, client_id: str | None = None) -> "FaultContext[KafkaFault]":
         """Delay the JoinGroup requests of a client, or of all clients, until the context ends: a
         rebalance waits for them, as for a client that is slow to join.
         """

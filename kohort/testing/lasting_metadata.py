@@ -1,7 +1,5 @@
 """In-memory metadata of a broker that survives its restarts."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable, Mapping
 
@@ -20,7 +18,7 @@ class LastingMetadata(MetadataStore):
     def close(self) -> None:
         """Keep the content for the next broker."""
 
-    def copy(self) -> LastingMetadata:
+    def copy(self) -> "LastingMetadata":
         """Return a copy for the next broker; later writes of the previous one do not affect it."""
         other = LastingMetadata(self.cluster_id)
         other.adopt(self._properties, self._topics.values())

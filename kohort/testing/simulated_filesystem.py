@@ -12,8 +12,6 @@ the
   next sync succeeds without writing it: this is why a failed fsync must never be retried.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Sequence
@@ -143,7 +141,7 @@ class SimulatedFileSystem:
             assert directory in self._directories
         self._names = dict(self._durable_names)
 
-    def copy(self) -> SimulatedFileSystem:
+    def copy(self) -> "SimulatedFileSystem":
         """Return a copy, as another process would find the files; later changes are not shared."""
         inodes: dict[int, _Inode] = {}
 
@@ -189,10 +187,10 @@ class SimulatedFileSystem:
 
     # Interface for storage.
 
-    def file(self, path: str) -> SimulatedFile:
+    def file(self, path: str) -> "SimulatedFile":
         return SimulatedFile(path, self)
 
-    def create(self, path: str) -> SimulatedFile:
+    def create(self, path: str) -> "SimulatedFile":
         self.check("create", path)
         inode = _Inode()
         self._names[path] = inode

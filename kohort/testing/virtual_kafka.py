@@ -5,8 +5,6 @@ come from the seed. Only the iteration order of sets differs between processes, 
 PYTHONHASHSEED is set.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
@@ -188,7 +186,7 @@ class VirtualKafka:
             topic, partition, count=count, timeout_s=timeout, committed=committed
         )
 
-    def group(self, name: str) -> VirtualGroup:
+    def group(self, name: str) -> "VirtualGroup":
         """Return a group, which need not exist yet."""
         return VirtualGroup(self._kit, name)
 

@@ -1,7 +1,5 @@
 """Connections that may be cut at any time, and requests that go on until they are answered."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket
@@ -68,11 +66,11 @@ class Links:
         self._open: set[Link] = set()
         self._lock = threading.Lock()
 
-    def add(self, link: Link) -> None:
+    def add(self, link: "Link") -> None:
         with self._lock:
             self._open.add(link)
 
-    def remove(self, link: Link) -> None:
+    def remove(self, link: "Link") -> None:
         with self._lock:
             self._open.discard(link)
 

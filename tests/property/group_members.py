@@ -4,8 +4,6 @@ This is the model that the group is held against. It knows nothing of states and
 was told what, and that no partition may have two owners in one generation.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 
@@ -86,7 +84,7 @@ class Member:
         """Identity of the member across restarts."""
         return self.member_id if self.instance is None else f"static {self.instance}"
 
-    def next_process(self, reason: int) -> Member:
+    def next_process(self, reason: int) -> "Member":
         """What starts in its place after it died."""
         return Member(
             self.scenario,

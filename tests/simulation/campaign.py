@@ -1,7 +1,5 @@
 """Many worlds, one after the other on every core, and what came of them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import time
@@ -44,7 +42,7 @@ class Tally:
     """Not recorded, because the broker was killed first."""
     misses: int = 0
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 

@@ -1,7 +1,5 @@
 """What a simulated broker runs on, and what is left of it when it is gone."""
 
-from __future__ import annotations
-
 import uuid
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +19,7 @@ from tests.simulation.network import Network, Port
 class DurableMetadata(LastingMetadata):
     """Metadata to copy: otherwise a broker that was killed would share it with the next one."""
 
-    def copy(self) -> DurableMetadata:
+    def copy(self) -> "DurableMetadata":
         """For the next broker, while the last one may still write for a while, unheard."""
         other = DurableMetadata(self.cluster_id)
         other.adopt(self._properties, self._topics.values())

@@ -5,8 +5,6 @@ are cancelled; partitions move, in both modes; members are given up while they g
 cancelled and started again; commits are late or lost, dead letters are refused. All of it by seed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import defaultdict
@@ -49,7 +47,7 @@ class World:
     ordering: str
     log: dict[TopicPartition, list[AnyRecord]] = field(default_factory=dict)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
-    owners: dict[TopicPartition, Seat | None] = field(default_factory=dict)
+    owners: "dict[TopicPartition, Seat | None]" = field(default_factory=dict)
     processed: dict[Place, int] = field(default_factory=dict)
     """How often each was handled, or stored as a dead letter."""
     letters: set[Place] = field(default_factory=set)
@@ -84,7 +82,7 @@ class World:
     def end(self, partition: TopicPartition) -> int:
         return self.log[partition][-1].offset + 1
 
-    def commit(self, seat: Seat, offsets: Positions) -> None:
+    def commit(self, seat: "Seat", offsets: Positions) -> None:
         """Commit as the coordinator does: from a member that it knows, for whatever it says."""
         if seat.is_given_up:
             raise CommitFailedError("not a member")
@@ -112,7 +110,7 @@ class PlayedSource:
     can_commit = True
     delay_max_s = 30.0
 
-    def __init__(self, world: World, group: PlayedGroup) -> None:
+    def __init__(self, world: World, group: "PlayedGroup") -> None:
         self.world = world
         self.group = group
         self.seat = Seat()

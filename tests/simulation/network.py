@@ -8,8 +8,6 @@ What arrives at the broker in the same millisecond arrives in one turn of its lo
 each when the broker has done what it put off to its next turn.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -63,14 +61,14 @@ class Observer(Protocol):
 class Port:
     """What takes the place of a bound socket, and of the server that listens on it."""
 
-    def __init__(self, network: Network, number: int) -> None:
+    def __init__(self, network: "Network", number: int) -> None:
         self.number = number
         self._network = network
 
     def getsockname(self) -> tuple[str, int]:
         return ("127.0.0.1", self.number)
 
-    def dup(self) -> Port:
+    def dup(self) -> "Port":
         """What the loop gets to listen on, and closes when it stops."""
         return Port(self._network, self.number)
 
@@ -107,7 +105,7 @@ class Network:
         if self._listening is not None and self._listening[0] is port:
             self._listening = None
 
-    def connect(self, peer: Peer, ip: str) -> Wire:
+    def connect(self, peer: Peer, ip: str) -> "Wire":
         """Refused, some time later, if nothing listens by then."""
         wire = Wire(self, peer, ip)
         self.wires[wire] = None

@@ -2,8 +2,6 @@
 clients do. What happens to it (crashes, slowness, lost connections) is the world's doing.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -93,7 +91,7 @@ class Watcher(Protocol):
     def saw_answer(self, call: Call) -> None:
         """An answer has reached its process."""
 
-    def saw_assignment(self, process: Process, partitions: list[int]) -> None:
+    def saw_assignment(self, process: "Process", partitions: list[int]) -> None:
         """A process has been given its share."""
 
 
@@ -116,7 +114,7 @@ class Surroundings(Protocol):
     def next_turn(self) -> int:
         """Return a number that no one else gets."""
 
-    def commit_of(self, process: Process) -> None:
+    def commit_of(self, process: "Process") -> None:
         """Have the process commit a position, in the place of a heartbeat."""
 
 

@@ -5,8 +5,6 @@ look for a fault, a random walk over the same steps does as well. `step` declare
 `walk` takes the walk; a walk that fails is shortened here, by leaving out what it can do without.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -31,7 +29,7 @@ class Value:
     strategy: st.SearchStrategy[Any]
     pick: Callable[[Random], Any]
 
-    def __or__(self, other: Value) -> Value:
+    def __or__(self, other: "Value") -> "Value":
         both = (self.pick, other.pick)
         return Value(self.strategy | other.strategy, lambda random: random.choice(both)(random))
 

@@ -6,8 +6,6 @@ another program has written it. A partition that cannot be read to its end is di
 would seem to have no offsets, and their consumers would start over, so these groups are refused.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -98,7 +96,7 @@ class _LogContent:
         self._relocation = Relocation(log, clock)
         self._pending_elsewhere: list[PendingOffset] = []
 
-    async def add(self, partition: int, content: _PartitionContent, time_slice: Slice) -> None:
+    async def add(self, partition: int, content: "_PartitionContent", time_slice: Slice) -> None:
         is_home: dict[str, bool] = {}
         for count, (stored, durable) in enumerate(content.decode()):
             group_id = durable.group_id

@@ -2,8 +2,6 @@
 configured.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -73,7 +71,7 @@ def make_access(
     api_names: Mapping[int, str],
     clock: Clock,
     denied: Denials,
-) -> Access | None:
+) -> "Access | None":
     """Create the `Access` if an authorizer is configured; it counts denials in `denied`.
 
     Raises:

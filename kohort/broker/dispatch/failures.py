@@ -5,8 +5,6 @@ codes per topic, partition or group, each requested one gets the error; the API'
 which list of the response corresponds to which list of the request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -41,7 +39,7 @@ class ErrorTemplate:
     """Name of the list; with a dot, a list within each element of another."""
     copied: Mapping[str, str]
     """Fields of the response's element, with the fields of the request's element that they copy."""
-    inner: ErrorTemplate | None = None
+    inner: "ErrorTemplate | None" = None
     """The list within the element that has the error; None if the element itself has it."""
     values: Mapping[str, object] = field(default_factory=dict)
     """Other fields of the element, with values that mean "unknown"."""

@@ -10,8 +10,6 @@ Batches of a transaction are appended after the others, together, once the coord
 them: :mod:`kohort.broker.handlers.shared.in_transaction`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator
 from contextlib import suppress
@@ -138,7 +136,7 @@ def _is_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-async def _finish(call: ProduceCall, steps: _Steps, pause: _Pause | Deferred[None]) -> _Response:
+async def _finish(call: "ProduceCall", steps: _Steps, pause: _Pause | Deferred[None]) -> _Response:
     """Run the remaining steps and respond. The lock for large batches is held only between the two
     pauses around a large batch.
     """

@@ -5,8 +5,6 @@ exchange. The rule is that of the table `storms` (kohort/insight/analysis/storms
 the part of records that does not need their members: the causes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -64,7 +62,7 @@ def deploy_steps(records: Iterable[HistoryRecord]) -> Steps[list[Deploy]]:
     return found + _exchanged(run)
 
 
-def _exchanged(run: _Run | None) -> list[Deploy]:
+def _exchanged(run: "_Run | None") -> list[Deploy]:
     deploy = None if run is None else run.deploy()
     return [] if deploy is None else [deploy]
 

@@ -1,7 +1,5 @@
 """The settings of a group's broker and clients that the advisor varies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -24,7 +22,7 @@ class Setting:
     states_reasons: bool = False
     """Clients send JoinReason, unlike stock clients."""
 
-    def differences(self, other: Setting) -> int:
+    def differences(self, other: "Setting") -> int:
         """Return the number of settings that differ from `other`."""
         return sum(
             getattr(self, field.name) != getattr(other, field.name) for field in fields(self)

@@ -3,8 +3,6 @@
 Times are milliseconds since 1970, as in the history.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -70,7 +68,7 @@ class Delays:
     """Number of nearest samples to draw from; 1 to use the nearest."""
 
     @classmethod
-    def from_samples(cls, samples: list[tuple[int, int]], neighbours: int = NEIGHBOURS) -> Delays:
+    def from_samples(cls, samples: list[tuple[int, int]], neighbours: int = NEIGHBOURS) -> "Delays":
         ordered = sorted(samples)
         moments, durations = (tuple(sample[index] for sample in ordered) for index in (0, 1))
         return cls(moments, durations, neighbours)

@@ -1,7 +1,5 @@
 """Finds storms, which are bursts of rebalances, and their causes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -40,7 +38,7 @@ class Storm(NamedTuple):
 
 def storms(
     rebalances: Sequence[Rebalance],
-    moved: Mapping[int, Sequence[Moved]],
+    moved: "Mapping[int, Sequence[Moved]]",
     *,
     quiet_ms: int,
     size: int,
@@ -49,7 +47,7 @@ def storms(
     return [_storm(burst, moved) for burst in _bursts(rebalances, quiet_ms) if len(burst) >= size]
 
 
-def moved_by_sequence(members: Mapping[int, Sequence[Member]]) -> dict[int, list[Moved]]:
+def moved_by_sequence(members: Mapping[int, Sequence[Member]]) -> "dict[int, list[Moved]]":
     """Return the members that left and joined, by the sequence of the rebalance."""
     moved_by_sequence = {}
     for sequence, rows in members.items():

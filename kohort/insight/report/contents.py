@@ -4,8 +4,6 @@ Columns are those of the lake's tables; times are milliseconds since 1970, in co
 `_at_ms`. Rows may come from Spark or from a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -45,7 +43,7 @@ class Listed:
     total: int = 0
 
     @classmethod
-    def first(cls, rows: Sequence[Row], most: int = ROWS_SHOWN) -> Listed:
+    def first(cls, rows: Sequence[Row], most: int = ROWS_SHOWN) -> "Listed":
         return cls(rows[:most], len(rows))
 
     @property

@@ -1,7 +1,5 @@
 """Maps values to positions on a plot, with ticks at round values."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,7 +33,7 @@ class Times:
     right: float
 
     @classmethod
-    def around(cls, from_ms: int, until_ms: int, left: float, right: float) -> Times:
+    def around(cls, from_ms: int, until_ms: int, left: float, right: float) -> "Times":
         """Return an axis with a small margin, so that marks at its ends are visible."""
         room_ms = max((until_ms - from_ms) // 50, 20)
         return cls(from_ms - room_ms, until_ms + room_ms, left, right)
@@ -74,7 +72,7 @@ class Values:
     is_linear: bool = True
 
     @classmethod
-    def covering(cls, values: list[float], start: float, end: float) -> Values:
+    def covering(cls, values: list[float], start: float, end: float) -> "Values":
         known = values or [0.0]
         is_linear = max(known) <= SPREAD_MAX * max(min(known), 1)
         return cls(max(*known, 1.0) * (1.08 if is_linear else 1.3), start, end, is_linear)

@@ -1,7 +1,5 @@
 """The operations of `Transaction` as Spark queries, for tables that need more features of Delta."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from functools import reduce
 from operator import or_
@@ -47,7 +45,7 @@ class SparkTransaction:
 
     def replacing(
         self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
-    ) -> SparkReplacement:
+    ) -> "SparkReplacement":
         """Return a replacement for the rows of these groups, or for all rows."""
         return SparkReplacement(self._spark, self._root, groups, table)
 

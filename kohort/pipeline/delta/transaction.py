@@ -4,8 +4,6 @@ Delta performs the commit. If another run has changed the table since the transa
 commit fails as a conflict and nothing is changed.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
@@ -112,7 +110,7 @@ class Transaction:
 
     def replacing(
         self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
-    ) -> Replacement:
+    ) -> "Replacement":
         """Return a replacement for the rows of these groups, or for all rows if None.
 
         With `table`, the table gets its columns, and is created if it does not exist.

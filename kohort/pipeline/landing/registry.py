@@ -4,8 +4,6 @@ A value is a zero byte, the schema's id in four bytes, and the encoded data. Ids
 each schema is requested once per executor.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import time
@@ -42,7 +40,7 @@ class Registered:
     text: str
     kind: str
     """AVRO, PROTOBUF or JSON."""
-    references: tuple[Registered, ...] = ()
+    references: "tuple[Registered, ...]" = ()
     """The referenced schemas, each before those that refer to it."""
 
 

@@ -7,8 +7,6 @@ others. Each failure in a batch doubles the number of records that the driver re
 attempts suffice even if all records of a batch have such timestamps.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -56,7 +54,7 @@ class Reader:
     """Reads the records between two offsets with the connector."""
     by_driver: tuple[OffsetRange, ...] = ()
 
-    def past(self, error: BaseException, ends: Offsets) -> Reader | None:
+    def past(self, error: BaseException, ends: Offsets) -> "Reader | None":
         """Return a reader that leaves the failed record to the driver; None if the failure has
         another cause.
         """

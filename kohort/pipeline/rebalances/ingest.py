@@ -4,8 +4,6 @@ The key of an event is cluster, group and sequence number. Every table keeps the
 key, so a batch that was partially written before a kill is written again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -53,7 +51,7 @@ class Tally:
     reasons: dict[str, int] = field(default_factory=dict)
     """Counts of quarantined records by reason."""
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         self.rebalances += other.rebalances
         self.avoided += other.avoided
         self.running += other.running

@@ -3,8 +3,6 @@
 A machine survives the broker: the next one finds the port, the files and the topics.
 """
 
-from __future__ import annotations
-
 import resource
 import shutil
 import socket
@@ -71,7 +69,7 @@ class DiskMachine(_TestMachine):
         """The value of log.dirs."""
         return str(self.directory)
 
-    def lose(self, *, unsynced: bool, random: Random) -> DiskMachine:
+    def lose(self, *, unsynced: bool, random: Random) -> "DiskMachine":
         """Return the machine for the next broker after this one was killed."""
         del random
         if unsynced:
@@ -119,7 +117,7 @@ class MemoryMachine(_TestMachine):
             return uuid.uuid4()
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
-    def lose(self, *, unsynced: bool, random: Random) -> MemoryMachine:
+    def lose(self, *, unsynced: bool, random: Random) -> "MemoryMachine":
         """Return the machine for the next broker after this one was killed."""
         other = type(self)(self.clock, self._random)
         self._copy_to(other)
@@ -127,7 +125,7 @@ class MemoryMachine(_TestMachine):
             other.files.lose_power(random.randrange)
         return other
 
-    def _copy_to(self, other: MemoryMachine) -> None:
+    def _copy_to(self, other: "MemoryMachine") -> None:
         other.metadata.end()
         other.files = self.files.copy()
         other.files.clear_faults()

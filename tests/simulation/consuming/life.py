@@ -6,8 +6,6 @@ connections break, answers come late, processes come and go. What must hold at e
 and nothing is left of consumers that have ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -48,7 +46,7 @@ class Tally:
     requests: int = 0
     virtual_s: float = 0.0
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 

@@ -5,8 +5,6 @@ their own connections read and write the bytes. A host may refuse, or swallow wh
 as a machine does that is gone without a word; a process may be cut off with all that it has.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import socket
@@ -41,7 +39,7 @@ class Host(Enum):
 class Server(Protocol):
     """A broker."""
 
-    def received(self, wire: Wire, frame: bytes) -> None:
+    def received(self, wire: "Wire", frame: bytes) -> None:
         """A whole request, without its size. To be answered by `wire.answer`, sooner or later."""
 
 
@@ -73,12 +71,12 @@ class Network:
         if state is Host.REFUSES:
             self.lose(lambda wire: wire.address == address)
 
-    def lose(self, which: Callable[[Wire], bool]) -> None:
+    def lose(self, which: "Callable[[Wire], bool]") -> None:
         """Connections break, and both sides hear of it."""
         for wire in [one for one in self.wires if which(one)]:
             wire.lose(ConnectionResetError("lost by the network"))
 
-    def is_silent(self, wire: Wire) -> bool:
+    def is_silent(self, wire: "Wire") -> bool:
         return self.hosts[wire.address] is Host.SILENT or wire.process in self.cut_off
 
 
@@ -130,7 +128,7 @@ class ConsumersLoop(SimulatedLoop):
         host: str,
         port: int,
         **_: Any,  # noqa: ANN401
-    ) -> tuple[Wire, asyncio.BufferedProtocol]:
+    ) -> "tuple[Wire, asyncio.BufferedProtocol]":
         network, address = self._network, Address(host, port)
         await asyncio.sleep(network.delay_s())
         state = network.hosts.get(address, Host.SILENT)

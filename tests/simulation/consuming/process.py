@@ -5,8 +5,6 @@ they wait, its callbacks are slow or raise, it stops polling for too long, and i
 there is.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
@@ -88,7 +86,7 @@ class Surroundings(Protocol):
 class Listener(RebalanceListener):
     """Notes what it is told, takes its time, and sometimes fails."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: "Process") -> None:
         self.held: set[TopicPartition] = set()
         """Told of to the end, and not taken back since."""
         self.told: set[TopicPartition] = set()

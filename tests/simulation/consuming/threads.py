@@ -6,8 +6,6 @@ the loop, and is given it again when its time has come. So one thing happens at 
 that only the seed decides, and the code of the thread is the one that runs in production.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import threading
@@ -30,9 +28,9 @@ T = TypeVar("T")
 class TurnTaker:
     """In place of `threading.Thread`."""
 
-    now: TurnTaker | None = None
+    now: "TurnTaker | None" = None
     """Whose turn it is; None: the loop's."""
-    alive: set[TurnTaker]
+    alive: "set[TurnTaker]"
     """Begun and not over."""
 
     def __init__(self, *, target: Callable[[], None], name: str, daemon: bool) -> None:

@@ -4,8 +4,6 @@ It lives on a simulated disk and a virtual clock, and dies at any moment as a ki
 what it has begun is never ended, and what its timers still do happens to a disk that is never seen.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import inspect
@@ -64,7 +62,7 @@ _COMPACT: Final = _SMALL | {
     "delete.retention.ms": "2000",
 }
 
-_life: contextvars.ContextVar[Broker | None] = contextvars.ContextVar("life", default=None)
+_life: "contextvars.ContextVar[Broker | None]" = contextvars.ContextVar("life", default=None)
 
 
 def settings(*, is_forced: bool) -> LoadedConfig:

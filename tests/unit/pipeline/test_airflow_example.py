@@ -1,7 +1,5 @@
 """The example for Airflow: its tasks are commands that there are. Airflow itself is not needed."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex
@@ -38,7 +36,7 @@ class Task:
         self.task_id, self.bash_command = task_id, bash_command
         self.following: list[str] = []
 
-    def __rshift__(self, other: Task) -> Task:
+    def __rshift__(self, other: "Task") -> "Task":
         self.following.append(other.task_id)
         return other
 

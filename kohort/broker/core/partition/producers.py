@@ -14,8 +14,6 @@ broker's clock, but never while a transaction is open. (Kafka uses the records' 
 it drops a producer of old records while it is still sending.)
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -366,7 +364,7 @@ class ProducerState:
         for first_offset, producer_id in sorted(opened):
             self.spans.begin(first_offset, producer_id)
 
-    def recall_batches(self, earlier: ProducerState) -> None:
+    def recall_batches(self, earlier: "ProducerState") -> None:
         """Restore the recent batches of each producer, of which a snapshot has only the last one.
 
         Args:

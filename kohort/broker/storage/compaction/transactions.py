@@ -9,8 +9,6 @@ A run goes through a log from its start, so that the data of a transaction is me
 in whichever segments they are.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 
@@ -60,7 +58,7 @@ class TransactionPass:
         self._spent: set[int] = set()
         """Offsets of markers of whose transactions nothing is left."""
 
-    def copy(self) -> TransactionPass:
+    def copy(self) -> "TransactionPass":
         """Return a copy, to be able to continue from here more than once."""
         return TransactionPass(self.aborted, self._with_data)
 

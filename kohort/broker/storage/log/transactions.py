@@ -4,8 +4,6 @@ An index is verified once before it is used, and rebuilt from the batches if it 
 parts of that are for another thread: verifying a long index, and rebuilding any.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Final
 
@@ -54,7 +52,7 @@ class AbortedTransactions:
         segments = _segments_from(state, offset) if state.has_aborted else ()
         return AbortedSearch(state, segments, offset, end_offset).at_once()
 
-    def in_read(self, offset: int, byte_count: int, *, up_to_offset: int) -> AbortedSearch:
+    def in_read(self, offset: int, byte_count: int, *, up_to_offset: int) -> "AbortedSearch":
         """Find those with records in what a read from `offset` on has just returned, up to
         `up_to_offset`.
         """
@@ -102,12 +100,12 @@ class AbortedTransactions:
                 if segment.aborted is not None and segment.aborted.takes_long
             ]
 
-    def repair(self, segment: LogSegment) -> IndexRepair:
+    def repair(self, segment: LogSegment) -> "IndexRepair":
         """Return the operation that makes such a segment's index usable."""
         self._state.check_usable()
         return IndexRepair(self._state, segment)
 
-    def reading(self, offset: int, end_offset: int) -> AbortedReading:
+    def reading(self, offset: int, end_offset: int) -> "AbortedReading":
         """Return `between` for another thread."""
         state = self._state
         state.check_usable()
