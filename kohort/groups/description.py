@@ -4,7 +4,7 @@ DescribeGroups, ListGroups, the pages of the HTTP port, the console, the metrics
 are all built from these types.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.groups.events import MemberRef
 from kohort.groups.kinds import GroupKind
@@ -49,6 +49,10 @@ class DescribedMember(NamedTuple):
     """In the encoding of the member's protocol type."""
 
 
+PARTITIONS_LISTED: Final = 10
+"""How many of the partitions that a rebalance waits for are named."""
+
+
 class WaitingFor(NamedTuple):
     """What a running rebalance waits for."""
 
@@ -63,5 +67,7 @@ class WaitingFor(NamedTuple):
     """Ids that were handed out and not used to join yet."""
     partition_count: int = 0
     """In phase revoke: partitions that these members have to give up."""
+    partitions: tuple[tuple[str, int], ...] = ()
+    """The first `PARTITIONS_LISTED` of them, by topic and number."""
     blocked_count: int = 0
     """In phase revoke: members that wait for partitions of others."""

@@ -35,11 +35,20 @@ def group_json(group: GroupDescription, totals: tuple[int, int]) -> Json:
     }
 
 
-def waiting_json(waiting: WaitingFor | None, now: Now, *, with_members: bool) -> Json | None:
+def waiting_json(
+    waiting: WaitingFor | None,
+    now: Now,
+    *,
+    with_members: bool,
+    may_name: Callable[[str], bool] | None = None,
+) -> Json | None:
     """Return what a running rebalance waits for; None if no rebalance is running.
 
     Args:
+        waiting: what the group describes.
+        now: the present time.
         with_members: whether the clients of the listed members are included.
+        may_name: whether the partitions of a topic may be named; None: no partition is.
     """
     if waiting is None:
         return None
@@ -55,6 +64,10 @@ def waiting_json(waiting: WaitingFor | None, now: Now, *, with_members: bool) ->
         "partition_count": waiting.partition_count,
         "blocked_count": waiting.blocked_count,
     }
+    if may_name is not None:
+        view["partitions"] = [
+            f"{topic}-{number}" for topic, number in waiting.partitions if may_name(topic)
+        ]
     if with_members:
         view["members"] = [_client_json(member) for member in waiting.members[:IDS_LISTED]]
     return view

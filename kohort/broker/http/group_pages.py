@@ -240,7 +240,7 @@ class GroupPages:
             "at_ms": now.wall_ms,
             "state": None if described is None else described.state,
             "generation": None if described is None else described.generation,
-            "waiting": waiting_json(waiting, now, with_members=True),
+            "waiting": waiting_json(waiting, now, with_members=True, may_name=topics.includes),
             "total_rebalances": rebalances,
             "total_avoided": avoided,
         }

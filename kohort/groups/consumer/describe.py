@@ -1,6 +1,7 @@
 """Descriptions of members, and of what a rebalance waits for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import Final
 
 from kohort.groups.consumer import sessions
@@ -8,7 +9,7 @@ from kohort.groups.consumer.consumer_protocol import encode_share
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.write import ASSIGN_TIMER
-from kohort.groups.description import DescribedMember, WaitingFor
+from kohort.groups.description import PARTITIONS_LISTED, DescribedMember, WaitingFor
 from kohort.groups.effects import TimerKey
 
 EPOCH: Final = "epoch"
@@ -49,6 +50,11 @@ def describe_member(data: ConsumerData, member: Member) -> DescribedMember:
     )
 
 
+def _first_pending(data: ConsumerData, members: Iterable[Member]) -> tuple[tuple[str, int], ...]:
+    partitions = islice(chain.from_iterable([m.pending for m in members]), PARTITIONS_LISTED)
+    return tuple(sorted(data.named(partitions)))
+
+
 def describe_waiting(data: ConsumerData) -> WaitingFor | None:
     """Return what the rebalance waits for, the most serious first: members that keep revoked
     partitions, members that have sent no heartbeat since the target was computed, members that need
@@ -80,6 +86,7 @@ def describe_waiting(data: ConsumerData) -> WaitingFor | None:
             max(until, default=None),
             tuple([m.ref for m in revoking]),
             partition_count=sum([len(m.pending) for m in revoking]),
+            partitions=_first_pending(data, revoking),
             blocked_count=len(waiting),
         )
     phase, members = ("tell", untold) if untold else ("give", waiting)

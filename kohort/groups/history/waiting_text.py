@@ -56,6 +56,9 @@ def waited_for(waiting: Json) -> str:
     if waiting["member_count"]:
         count = waiting.get("partition_count")
         partitions = counted(count, "partition") if count else "partitions"
+        names = waiting.get("partitions", ())
+        if names and len(names) == count:
+            partitions = ", ".join(names)
         text += _TO_DO.get(phase, "").format(partitions=partitions)
     blocked_count = waiting.get("blocked_count")
     if blocked_count:

@@ -28,7 +28,7 @@ def waiting(
     *,
     count: int | None = None,
     pending: int = 0,
-    **more: int,
+    **more: object,
 ) -> list[str]:
     told = {
         "phase": phase,
@@ -79,6 +79,8 @@ def test_a_leader_that_is_late_is_said_to_owe_the_assignment() -> None:
 def test_the_partitions_that_a_member_keeps_are_counted_and_who_waits_for_some() -> None:
     (line,) = waiting("revoke", [someone("a")], partition_count=3, blocked_count=1)
     assert "(host 10.0.0.1) to give up 3 partitions, while 1 member waits for partitions" in line
+    (line,) = waiting("revoke", [someone("a")], partition_count=2, partitions=["t-1", "t-4"])
+    assert "to give up t-1, t-4," in line
 
 
 def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401

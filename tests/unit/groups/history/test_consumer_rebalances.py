@@ -7,6 +7,7 @@ from kohort.groups.history.names import MemberFate, RebalanceOutcome
 from kohort.groups.history.sentence import evidence, sentence
 from kohort.groups.requests import JoinRequest
 from kohort.groups.steps import at_once
+from kohort.groups.views import waiting_json
 from tests.support.groups.chronicle import owning
 from tests.support.groups.consumer_group import (
     INTERVAL_MS,
@@ -155,6 +156,10 @@ def test_a_member_that_keeps_what_it_was_asked_for_is_waited_for_again() -> None
     waiting = world.group.describe_waiting()
     assert waiting is not None
     assert (waiting.phase, waiting.partition_count, waiting.blocked_count) == ("revoke", 2, 1)
+    assert [topic for topic, _ in waiting.partitions] == ["t", "t"]
+    view = waiting_json(waiting, world.now, with_members=True, may_name=lambda topic: topic != "t")
+    assert view is not None
+    assert view["partitions"] == []
     world.pass_time(REVOCATION_MS)
     last = world.rebalances[-1]
     assert last.outcome is RebalanceOutcome.SUPERSEDED
