@@ -11,6 +11,11 @@ Guarantees:
 - The host is notified once of the loss of every admitted connection, which is then freed without
   the cyclic garbage collector.
 
+Ways to end a connection, from the gentlest: `stop` when the broker shuts down, after the current
+response; `_close` after all written responses have been sent; `fail` because of an error of this
+client, which it logs and answers before it calls `_close`; `abort` at once, for clients that do not
+read or upload; `drop` for a connection that was never admitted.
+
 Small requests and responses wait for those of other connections within the iteration; see
 `iteration`. `output` sends responses; `end` describes how connections end.
 """
