@@ -28,19 +28,3 @@ async def test_the_broker_is_described_in_every_version(tmp_path: Path, version:
         request.include_cluster_authorized_operations = False
         response = await ask(topics, request, version)
         assert response.cluster_authorized_operations == -(2**31)
-
-
-@pytest.mark.parametrize(
-    ("endpoint_type", "code"),
-    [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
-)
-async def test_other_endpoints_are_refused(
-    tmp_path: Path, endpoint_type: int, code: ErrorCode
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        request = DescribeClusterRequest(
-            include_cluster_authorized_operations=False, endpoint_type=endpoint_type
-        )
-        response = await ask(topics, request)
-        assert (response.error_code, response.brokers) == (code, [])
-        assert response.error_message

@@ -3,12 +3,9 @@
 import errno
 from pathlib import Path
 
-import pytest
-
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
-from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.types import ZERO_UUID
+from kohort.protocol.errors import ErrorCode
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support import messages as m
 from tests.support.brokers.running_topics import ask, running_topics
@@ -27,34 +24,6 @@ def by_id(topic_id: bytes, name: str | None = None) -> m.MetadataRequest:
 
 def found(response: m.MetadataResponse) -> list[tuple[str | None, int]]:
     return [(topic.name, topic.error_code) for topic in response.topics]
-
-
-@pytest.mark.parametrize("version", range(14))
-async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.changes.create_topic("orders", partition_count=2)
-        request = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="orders")])
-        response = await ask(topics, request, version)
-        assert [(one.node_id, one.host, one.port) for one in response.brokers] == [
-            (1, "broker.example", 9092)
-        ]
-        (described,) = response.topics
-        assert (described.error_code, described.name) == (ErrorCode.NONE, "orders")
-        assert described.partitions == [
-            m.MetadataResponsePartition(
-                error_code=0,
-                partition_index=index,
-                leader_id=1,
-                leader_epoch=0 if version >= 7 else -1,
-                replica_nodes=[1],
-                isr_nodes=[1],
-                offline_replicas=[],
-            )
-            for index in range(2)
-        ]
-        assert described.topic_id == (topic.topic_id if version >= 10 else ZERO_UUID)
-        assert response.controller_id == (1 if version >= 1 else -1)
-        assert response.cluster_id == (topics.cluster_id if version >= 2 else None)
 
 
 async def test_all_topics_are_a_null_list_or_in_v0_an_empty_one(tmp_path: Path) -> None:
@@ -111,43 +80,6 @@ async def test_what_cannot_be_created_is_answered_like_what_is_not_there(tmp_pat
         ]
         assert response.topics[4].is_internal
         assert len(topics.all()) == 1
-
-
-async def test_topics_are_found_by_id_since_v12(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.changes.create_topic("orders", partition_count=1)
-        assert found(await ask(topics, by_id(topic.topic_id))) == [("orders", ErrorCode.NONE)]
-        response = await ask(topics, by_id(b"x" * 16))
-        assert found(response) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
-        assert response.topics[0].topic_id == b"x" * 16
-        for version in (10, 11):
-            with pytest.raises(KafkaError) as refused:
-                await ask(topics, by_id(topic.topic_id), version)
-            assert refused.value.code is ErrorCode.INVALID_REQUEST
-        assert found(await ask(topics, by_id(ZERO_UUID))) == [("", ErrorCode.INVALID_REQUEST)]
-
-
-async def test_a_topic_asked_for_twice_is_answered_once(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        await topics.changes.create_topic("orders", partition_count=1)
-        assert len((await ask(topics, asking("orders", "orders"))).topics) == 1
-
-
-async def test_operations_are_told_only_when_asked_for(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        await topics.changes.create_topic("orders", partition_count=1)
-        response = await ask(topics, asking("orders"), 8)
-        assert response.topics[0].topic_authorized_operations == -(2**31)
-        assert response.cluster_authorized_operations == -(2**31)
-        request = asking(
-            "orders",
-            include_topic_authorized_operations=True,
-            include_cluster_authorized_operations=True,
-        )
-        response = await ask(topics, request, 8)
-        # The figures of a Kafka 4.4.0 without an authorizer.
-        assert response.topics[0].topic_authorized_operations == 3576
-        assert response.cluster_authorized_operations == 8096
 
 
 async def test_a_partition_that_is_offline_has_no_leader() -> None:

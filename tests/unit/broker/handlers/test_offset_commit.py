@@ -84,19 +84,6 @@ async def test_what_is_committed_is_stored(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_does_not_exist_fails_alone(version: int) -> None:
-    async with running_groups() as g:
-        response = await commit(
-            g,
-            version,
-            [a_topic(g, version, "t", 1, 3, -1), a_topic(g, version, "nobody's", 0)],
-        )
-        no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        no_topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else no_partition
-        assert errors(response) == [[ErrorCode.NONE, no_partition, no_partition], [no_topic]]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 async def test_a_topic_in_several_places_is_answered_in_one(version: int) -> None:
     async with running_groups() as g:
         response = await commit(
@@ -113,13 +100,6 @@ async def test_a_topic_in_several_places_is_answered_in_one(version: int) -> Non
         no_topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else no_partition
         none = ErrorCode.NONE
         assert errors(response) == [[none, no_partition, none], [no_topic, no_topic]]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_a_topic_without_partitions_is_left_out(version: int) -> None:
-    async with running_groups() as g:
-        topics = [a_topic(g, version, "t"), a_topic(g, version, "nobody's")]
-        assert errors(await commit(g, version, topics)) == []
 
 
 async def test_if_nothing_is_left_the_group_is_not_asked() -> None:
@@ -152,12 +132,6 @@ async def test_a_retention_time_counts_up_to_version_4(version: int) -> None:
         assert stored is not None
         expected = stored.commit_timestamp_ms + 5_000 if version <= 4 else -1
         assert stored.expire_timestamp_ms == expected
-
-
-async def test_an_empty_group_id_is_an_id() -> None:
-    async with running_groups() as g:
-        response = await commit(g, 9, [a_topic(g, 9, "t", 0)], group_id="")
-        assert errors(response) == [[ErrorCode.NONE]]
 
 
 async def test_answers_that_are_kept_do_not_keep_what_a_client_adds_to_its_request() -> None:

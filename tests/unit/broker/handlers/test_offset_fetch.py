@@ -97,29 +97,6 @@ async def test_one_group_is_told_what_it_asks_for(version: int) -> None:
 
 
 @old_versions
-async def test_a_group_that_does_not_exist_has_no_offsets(version: int) -> None:
-    async with running_groups() as g:
-        topics = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-        answer = await g.ask(m.OffsetFetchRequest(group_id="nobody's", topics=topics), version)
-        expected = m.OffsetFetchResponseTopic(name="t", partitions=[partition(0)])
-        assert answer == m.OffsetFetchResponse(topics=[expected])
-
-
-@pytest.mark.parametrize("version", range(2, 8))
-async def test_null_asks_for_all_topics_and_an_empty_list_for_none(version: int) -> None:
-    async with running_groups() as g:
-        await with_offsets(g)
-        answer = await g.ask(m.OffsetFetchRequest(group_id="g", topics=None), version)
-        epoch = 5 if version >= 5 else -1
-        expected = m.OffsetFetchResponseTopic(
-            name="t", partitions=[partition(0, 42, epoch, "note")]
-        )
-        assert answer == m.OffsetFetchResponse(topics=[expected])
-        answer = await g.ask(m.OffsetFetchRequest(group_id="g", topics=[]), version)
-        assert answer == m.OffsetFetchResponse(topics=[])
-
-
-@old_versions
 async def test_an_error_of_the_group_is_at_the_top_from_version_2_on(version: int) -> None:
     async with running_groups() as g:
         await g.groups.host.close()
@@ -171,18 +148,6 @@ async def test_an_error_is_told_per_group(version: int) -> None:
         groups = [m.OffsetFetchRequestGroup(group_id="g", topics=None)]
         answer = await g.ask(m.OffsetFetchRequest(groups=groups), version)
         assert [group.error_code for group in answer.groups] == [ErrorCode.NOT_COORDINATOR]
-
-
-async def test_a_topic_id_that_means_nothing_is_an_error() -> None:
-    async with running_groups() as g:
-        asked = m.OffsetFetchRequestTopics(topic_id=A_TOPIC_ID, partition_indexes=[0])
-        groups = [m.OffsetFetchRequestGroup(group_id="g", topics=[asked])]
-        answer = await g.ask(m.OffsetFetchRequest(groups=groups), 10)
-        assert answer.groups[0].topics == [
-            m.OffsetFetchResponseTopics(
-                topic_id=A_TOPIC_ID, partitions=[partitions(0, error=ErrorCode.UNKNOWN_TOPIC_ID)]
-            )
-        ]
 
 
 @pytest.mark.parametrize("version", [7, 8])

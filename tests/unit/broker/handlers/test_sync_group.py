@@ -3,22 +3,7 @@
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.sync_group import SyncGroupResponse
 from tests.support.groups.running_groups import running_groups
-
-
-@pytest.mark.parametrize("version", range(6))
-async def test_an_assignment_comes_with_its_protocol_from_version_5_on(version: int) -> None:
-    async with running_groups() as g:
-        member_id = (await g.join(instance="i")).member_id
-        answer = await g.sync(member_id, 1, version, [(member_id, b"share")])
-    named = version >= 5
-    assert answer == SyncGroupResponse(
-        error_code=ErrorCode.NONE,
-        protocol_type="consumer" if named else None,
-        protocol_name="range" if named else None,
-        assignment=b"share",
-    )
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -31,13 +16,6 @@ async def test_an_assignment_may_be_of_any_length(version: int, length: int) -> 
         again = await g.sync(member_id, 1, version)
     assert waiting == again
     assert waiting.assignment == b"x" * length
-
-
-@pytest.mark.parametrize("version", range(6))
-async def test_an_error_carries_nothing_else(version: int) -> None:
-    async with running_groups() as g:
-        answer = await g.sync("stranger", 1, version)
-    assert answer == SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b"")
 
 
 @pytest.mark.parametrize("absent", ["protocol_type", "protocol_name"])
@@ -57,10 +35,3 @@ async def test_version_5_must_name_the_protocol_before_anything_else(
             protocol_name=given["protocol_name"],
         )
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-
-async def test_instance_ids_are_checked_from_version_3_on() -> None:
-    async with running_groups() as g:
-        await g.lone_member()
-        answer = await g.sync("other", 1, 3, group_instance_id="i")
-    assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID

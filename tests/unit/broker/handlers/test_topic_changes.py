@@ -31,24 +31,6 @@ def codes(response: m.CreateTopicsResponse) -> dict[str, int]:
     return {one.name: one.error_code for one in response.topics}
 
 
-@pytest.mark.parametrize("version", range(2, 8))
-async def test_a_topic_is_created_in_every_version(tmp_path: Path, version: int) -> None:
-    async with running_topics(tmp_path) as topics:
-        request = m.CreateTopicsRequest(topics=[topic("orders", 2, retention_ms="5")])
-        (created,) = (await ask(topics, request, version)).topics
-        stored = topics.get("orders")
-        assert stored is not None
-        assert (len(stored.partitions), stored.config.retention_ms) == (2, 5)
-        assert (created.error_code, created.error_message) == (ErrorCode.NONE, None)
-        assert created.topic_id == (stored.topic_id if version >= 7 else ZERO_UUID)
-        if version >= 5:
-            assert (created.num_partitions, created.replication_factor) == (2, 1)
-            values = {config.name: config for config in created.configs or ()}
-            assert len(values) == 37
-            assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
-            assert values["segment.bytes"].config_source == 5
-
-
 async def test_topics_that_cannot_be_are_refused_alone(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         request = m.CreateTopicsRequest(
@@ -112,14 +94,6 @@ async def test_a_negative_timeout_creates_nothing(tmp_path: Path) -> None:
         assert topics.all() == []
 
 
-async def test_validation_alone_tells_what_would_be(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        request = m.CreateTopicsRequest(topics=[topic("orders", -1)], validate_only=True)
-        (planned,) = (await ask(topics, request)).topics
-        assert (planned.error_code, planned.num_partitions) == (ErrorCode.NONE, 1)
-        assert topics.all() == []
-
-
 def by_name(name: str) -> m.DeleteTopicState:
     return m.DeleteTopicState(name=name, topic_id=ZERO_UUID)
 
@@ -130,59 +104,6 @@ def by_id(topic_id: bytes) -> m.DeleteTopicState:
 
 def outcome(one: m.DeletableTopicResult) -> tuple[str | None, int, str | None]:
     return (one.name, one.error_code, one.error_message)
-
-
-@pytest.mark.parametrize("version", range(1, 7))
-async def test_a_topic_is_deleted_in_every_version(tmp_path: Path, version: int) -> None:
-    async with running_topics(tmp_path) as topics:
-        old = await topics.changes.create_topic("orders", partition_count=1)
-        request = (
-            m.DeleteTopicsRequest(topics=[by_name("orders"), by_name("none")], timeout_ms=1000)
-            if version >= 6
-            else m.DeleteTopicsRequest(topic_names=["orders", "none"], timeout_ms=1000)
-        )
-        deleted, missing = (await ask(topics, request, version)).responses
-        assert (deleted.name, deleted.error_code) == ("orders", ErrorCode.NONE)
-        assert deleted.topic_id == (old.topic_id if version >= 6 else ZERO_UUID)
-        assert (missing.name, missing.error_code) == ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert topics.all() == []
-
-
-async def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        old = await topics.changes.create_topic("orders", partition_count=1)
-        request = m.DeleteTopicsRequest(
-            topics=[by_id(old.topic_id), by_id(b"x" * 16)], timeout_ms=9
-        )
-        assert [outcome(one) for one in (await ask(topics, request)).responses] == [
-            ("orders", ErrorCode.NONE, None),
-            (None, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
-        ]
-        assert topics.all() == []
-
-
-async def test_a_deletion_that_makes_no_sense_deletes_nothing(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        a = await topics.changes.create_topic("a", partition_count=1)
-        b = await topics.changes.create_topic("b", partition_count=1)
-        both = m.DeleteTopicState(name="a", topic_id=a.topic_id)
-        cases: list[tuple[list[m.DeleteTopicState], list[tuple[str | None, str]]]] = [
-            ([by_name("a"), by_name("a")], [("a", "Duplicate topic name.")]),
-            ([by_id(a.topic_id)] * 2, [(None, "Duplicate topic id.")]),
-            ([both], [("a", "You may not specify both topic name and topic id.")]),
-            ([by_id(ZERO_UUID)], [(None, "Neither topic name nor id were specified.")]),
-            (
-                [by_name("b"), by_id(b.topic_id)],
-                [("b", "The provided topic name maps to an ID that was already supplied.")],
-            ),
-        ]
-        for states, expected in cases:
-            request = m.DeleteTopicsRequest(topics=states, timeout_ms=1000)
-            answered = [outcome(one) for one in (await ask(topics, request)).responses]
-            assert answered == [
-                (name, ErrorCode.INVALID_REQUEST, message) for name, message in expected
-            ]
-        assert len(topics.all()) == 2
 
 
 async def test_deletion_can_be_turned_off_and_internal_topics_stay(tmp_path: Path) -> None:
@@ -216,15 +137,6 @@ def enlarging(
         timeout_ms=1000,
         validate_only=validate_only,
     )
-
-
-@pytest.mark.parametrize("version", range(4))
-async def test_a_topic_gets_partitions_in_every_version(tmp_path: Path, version: int) -> None:
-    async with running_topics(tmp_path) as topics:
-        orders = await topics.changes.create_topic("orders", partition_count=1)
-        (result,) = (await ask(topics, enlarging(("orders", 4)), version)).results
-        assert (result.name, result.error_code, result.error_message) == ("orders", 0, None)
-        assert len(orders.partitions) == 4
 
 
 async def test_partitions_that_cannot_be_added_are_refused(tmp_path: Path) -> None:
