@@ -6,49 +6,11 @@ import pytest
 
 from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-    JoinGroupResponseMember,
 )
 from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
-
-
-@pytest.mark.parametrize("version", range(10))
-async def test_an_error_looks_as_kafkas(version: int) -> None:
-    async with running_groups() as g:
-        answer = await g.join(version, session_timeout_ms=1)
-    assert answer == JoinGroupResponse(
-        error_code=ErrorCode.INVALID_SESSION_TIMEOUT,
-        generation_id=-1,
-        protocol_type=None,
-        protocol_name=None if version >= 7 else "",
-        leader="",
-        member_id="",
-        members=[],
-    )
-
-
-@pytest.mark.parametrize("version", range(10))
-async def test_the_leader_gets_its_members(version: int) -> None:
-    async with running_groups() as g:
-        member_id = ""
-        if version >= 4:
-            first = await g.join(version)
-            assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
-            member_id = first.member_id
-            assert member_id == "c-1"
-        answer = await g.join(version, member_id=member_id)
-    assert answer == JoinGroupResponse(
-        error_code=ErrorCode.NONE,
-        generation_id=1,
-        protocol_type="consumer" if version >= 7 else None,
-        protocol_name="range",
-        leader="c-1",
-        member_id="c-1",
-        members=[JoinGroupResponseMember(member_id="c-1", metadata=SUBSCRIPTION)],
-    )
 
 
 async def test_the_first_version_waits_as_long_as_a_session_lasts() -> None:
@@ -61,49 +23,6 @@ async def test_the_first_version_waits_as_long_as_a_session_lasts() -> None:
         other = classic_membership(g.groups.host, "h")
         assert other is not None
         assert other.roster.rebalance_timeout_ms() == 0
-
-
-async def test_instance_ids_are_told_from_version_5_on() -> None:
-    async with running_groups() as g:
-        answer = await g.join(5, instance="i")
-        assert [member.group_instance_id for member in answer.members] == ["i"]
-
-
-@pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
-async def test_a_static_leader_that_returns(version: int) -> None:
-    async with running_groups() as g:
-        before = await g.lone_member()
-        answer = await g.join(version, instance="i")
-        assert answer.error_code == ErrorCode.NONE
-        if version >= 9:
-            assert answer.skip_assignment
-            assert answer.leader == answer.member_id
-            assert len(answer.members) == 1
-        else:
-            assert answer.leader == before != answer.member_id
-            assert answer.members == []
-
-
-@pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
-async def test_the_tag_states_the_reason_from_version_6_on(version: int) -> None:
-    async with running_groups() as g:
-        member_id = await g.lone_member()
-        answer = await g.join(
-            version, member_id=member_id, instance="i", join_reason=JoinReason.RESTART
-        )
-        assert answer.error_code == ErrorCode.NONE
-        # A leader that states nothing makes its group rebalance.
-        assert answer.generation_id == (1 if version >= 6 else 2)
-        assert answer.skip_assignment == (version >= 9)
-        assert answer.leader == ("" if 6 <= version < 9 else member_id)
-
-
-@pytest.mark.parametrize("value", [JoinReason.UNKNOWN, 77, -1])
-async def test_a_tag_that_means_nothing_fails_nothing(value: int) -> None:
-    async with running_groups() as g:
-        member_id = await g.lone_member()
-        answer = await g.join(member_id=member_id, instance="i", join_reason=value)
-        assert answer.generation_id == 2
 
 
 async def test_the_reason_text_is_kept() -> None:

@@ -216,17 +216,6 @@ async def test_a_transaction_that_ends_meanwhile_is_not_appended_to(version: int
 
 
 @every_version
-async def test_partitions_that_do_not_exist_are_refused_alone(version: int) -> None:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 6 else unknown
-    async with running_groups() as g:
-        with_keeper(g)
-        asked = [a_topic(g, version, "absent", 0), a_topic(g, version, "t", 9, 0)]
-        assert errors_of(await ask(g, version, asked)) == [absent, unknown, NONE]
-        assert is_unstable(g)
-
-
-@every_version
 async def test_a_refused_producer_is_told_of_partitions_that_do_not_exist(version: int) -> None:
     unknown, refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_ID_MAPPING
     async with running_groups() as g:
@@ -251,23 +240,6 @@ async def test_a_group_without_a_name_is_refused_first(version: int) -> None:
         with_keeper(g).answers = [ErrorCode.PRODUCER_FENCED]
         with pytest.raises(KafkaError, match="INVALID_GROUP_ID"):
             await ask(g, version, [a_topic(g, version, "absent", 0)], group_id="")
-
-
-@pytest.mark.parametrize("version", VERSIONS[3:])
-async def test_members_are_checked_by_the_group(version: int) -> None:
-    async with running_groups() as g:
-        with_keeper(g)
-        topics = [a_topic(g, version, "t", 0)]
-        illegal = [ErrorCode.ILLEGAL_GENERATION]
-        absent = [ErrorCode.GROUP_ID_NOT_FOUND] if version >= 6 else illegal
-        assert errors_of(await ask(g, version, topics, generation=0)) == absent
-        member_id = await g.lone_member()
-        assert errors_of(await ask(g, version, topics, member_id=member_id)) == illegal
-        answer = await ask(g, version, topics, member_id=member_id, generation=1)
-        assert errors_of(answer) == [NONE]
-        stranger = await ask(g, version, topics, member_id="x", generation=1)
-        assert errors_of(stranger) == [ErrorCode.UNKNOWN_MEMBER_ID]
-        assert errors_of(await ask(g, version, topics)) == [NONE]
 
 
 @every_version
