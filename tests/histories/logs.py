@@ -8,7 +8,6 @@ PARTITIONS: Final = 4
 """Partitions of each topic."""
 WRITTEN: Final = range(PARTITIONS)
 """The logs that writers append to; each has its copy."""
-COPIED: Final = range(PARTITIONS, 2 * PARTITIONS)
 ALL: Final = range(2 * PARTITIONS)
 
 

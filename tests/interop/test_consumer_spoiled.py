@@ -34,7 +34,7 @@ SESSION_MS = 2_000
 TIMES = 2
 """How often the answers of each API are spoiled, from the first on."""
 
-JOIN_GROUP, SYNC_GROUP, PRODUCE = 11, 14, 0
+JOIN_GROUP, SYNC_GROUP = 11, 14
 
 GIVE_UP_S = 180
 

@@ -85,14 +85,6 @@ APART = Spacing(
     least=75_000,
 )
 """What happens has an end before something else happens, as it mostly is."""
-CROWDED = Spacing(
-    away=(1_500, 4_000, 15_000),
-    deploy=(3_000, 8_000, 20_000),
-    crash=(2_000, 5_000, 20_000, 80_000),
-    freeze=(70_000, 120_000),
-    least=15_000,
-)
-"""Rebalances run into each other: chance decides which of them are one."""
 
 
 def make_plan(seed: str, spacing: Spacing = APART, *, events: int = 30) -> Plan:

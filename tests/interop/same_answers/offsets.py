@@ -8,10 +8,8 @@ from tests.interop.same_answers.groups import Group, Member
 from tests.interop.same_answers.scenes import Topic
 from tests.support import messages as m
 
-TOPIC_IDS_SINCE: Final = 10
 SEVERAL_GROUPS_SINCE: Final = 8
 INSTANCES_SINCE: Final = 7
-RETENTION_UNTIL: Final = 4
 
 Positions = int | Mapping[int, int]
 

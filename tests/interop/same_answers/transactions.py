@@ -39,8 +39,6 @@ VERSIONS: Final = {
 STRANGE: Final = 1 << 40
 """Added to a producer id, it makes an id that no producer has."""
 
-_KEEPS_ID_SINCE: Final = 3
-_MEMBERS_SINCE: Final = 3
 _SEVERAL_SINCE: Final = 4
 _EVENTUALLY_S: Final = 20
 _SHORTLY_S: Final = 0.002

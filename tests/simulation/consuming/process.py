@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from random import Random
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.errors import (
@@ -31,8 +31,6 @@ from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.network import PROCESS
 from tests.simulation.consuming.records import TOPIC
-
-Owned: TypeAlias = frozenset[TopicPartition]
 
 WAITS_MAX: Final = 12
 """A call that waits more often is cancelled somewhere before that, if it is to be cancelled."""

@@ -15,7 +15,6 @@ from typing import Final, Literal, NoReturn
 import pytest
 
 KAFKA_VERSION = "4.4.0"
-TOOLS_VERSION = "4.3.1"
 
 Kind = Literal[
     "broker", "earlier", "tools", "apps", "mirror", "spring", "oauth", "registry", "iceberg"

@@ -14,7 +14,6 @@ from tests.unit.broker.handlers.transaction_requests import add, end, marker
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 OLD_FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
-APIS = {22, 24, 25, 26, 27, 61, 65, 66}
 
 
 async def test_an_operator_ends_what_hangs() -> None:
