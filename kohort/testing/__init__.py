@@ -17,7 +17,7 @@ _HOMES: Final = {
     "KafkaFault": "kohort.testing.kafka",
     "KafkaGroup": "kohort.testing.kafka",
     "VirtualKafka": "kohort.testing.virtual_kafka",
-    "kafka_settings": "kohort.testing.markers",
+    "kafka_settings": "kohort.testing.plugin",
 }
 
 __all__ = ["Kafka", "KafkaFault", "KafkaGroup", "VirtualKafka", "kafka_settings"]
@@ -36,5 +36,5 @@ if TYPE_CHECKING:
     from kohort.testing.kafka import Kafka as Kafka
     from kohort.testing.kafka import KafkaFault as KafkaFault
     from kohort.testing.kafka import KafkaGroup as KafkaGroup
-    from kohort.testing.markers import kafka_settings as kafka_settings
+    from kohort.testing.plugin import kafka_settings as kafka_settings
     from kohort.testing.virtual_kafka import VirtualKafka as VirtualKafka

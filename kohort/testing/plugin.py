@@ -9,9 +9,13 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+
+kafka_settings: Final = pytest.mark.kafka_settings
+"""``@kafka_settings({"num.partitions": 3})``, ``@kafka_settings({}, on_disk=True)``."""
+
 
 if TYPE_CHECKING:
     from kohort.testing.kafka import Kafka

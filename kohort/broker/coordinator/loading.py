@@ -11,8 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog, Stored, StoredRecord
-from kohort.broker.coordinator.log.pending_resolver import PendingResolver
+from kohort.broker.coordinator.log.offsets_log import (
+    OffsetsLog,
+    PendingResolver,
+    Stored,
+    StoredRecord,
+)
 from kohort.broker.coordinator.log.relocation import Relocation, Stray
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.clock import Clock

@@ -33,7 +33,7 @@ from kohort.broker.handlers.shared.in_transaction import (
     Candidate,
     append_in_transaction,
 )
-from kohort.broker.handlers.shared.topic_access import may_use
+from kohort.broker.handlers.shared.leaders import may_use
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, yield_to_loop

@@ -13,13 +13,11 @@ from typing import Final
 
 from kohort.broker.config.endpoints import EVERY_INTERFACE, Endpoint
 from kohort.broker.kafka_directory.image import ClusterImage, records_of
-from kohort.broker.kafka_directory.meta_properties import (
-    MetaProperties,
-    encode_meta_properties,
-)
 from kohort.broker.kafka_directory.metadata_files import (
     BOOTSTRAP,
     DIRECTORY,
+    MetaProperties,
+    encode_meta_properties,
     write_first_snapshot,
 )
 from kohort.broker.kafka_directory.own_metadata import image_of

@@ -16,13 +16,11 @@ from kohort.broker.kafka_directory.image import (
     PartitionImage,
     TopicImage,
 )
-from kohort.broker.kafka_directory.meta_properties import (
-    MetaProperties,
-    parse_meta_properties,
-)
 from kohort.broker.kafka_directory.metadata_files import (
     DIRECTORY,
     MetadataUnreadableError,
+    MetaProperties,
+    parse_meta_properties,
     read_image,
 )
 from kohort.broker.kafka_directory.own_metadata import content_of

@@ -1,17 +1,21 @@
-"""The directory of `__cluster_metadata-0`: snapshots and segments. Blocking code."""
+"""The files of a cluster's metadata: the snapshots and segments of `__cluster_metadata-0`, and
+meta.properties, which identifies a directory's cluster and marks it as Kafka's. Blocking code.
+"""
 
+import base64
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.kafka_directory.frames import MetadataReader, encode_snapshot
 from kohort.broker.kafka_directory.image import ClusterImage, MetadataRecord, Replay
 from kohort.broker.kafka_directory.releases import KAFKA_4_4, Release
 from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.layout import LOG_SUFFIX, offset_in, partition_directory
+from kohort.broker.storage.layout import KAFKA_FILE, LOG_SUFFIX, offset_in, partition_directory
 from kohort.broker.topics.names import CLUSTER_METADATA
+from kohort.formats.properties import parse_properties
 from kohort.protocol.errors import DecodeError
 
 DIRECTORY: Final = partition_directory(CLUSTER_METADATA, 0)
@@ -22,6 +26,8 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 releases read it too if the log is empty."""
 
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+_VERSION: Final = "1"
 
 
 class MetadataUnreadableError(Exception):
@@ -87,3 +93,39 @@ def _segments(directory: Path) -> list[tuple[int, Path]]:
     """Return the base offset and path of each, in order."""
     segments = [(offset_in(file.name, LOG_SUFFIX), file) for file in directory.iterdir()]
     return sorted((base, file) for base, file in segments if base is not None)
+
+
+class MetaProperties(NamedTuple):
+    """The content of meta.properties."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes | None
+    """16 bytes; None before Kafka 3.7."""
+
+
+def encode_id(value: bytes) -> str:
+    """Encode 16 bytes as Kafka does."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """The content of the file."""
+    lines = [f"version={_VERSION}", f"cluster.id={meta.cluster_id}", f"node.id={meta.node_id}"]
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={encode_id(meta.directory_id)}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def parse_meta_properties(text: str) -> MetaProperties:
+    """Parse the file. Raises ValueError if it is not a KRaft node's."""
+    properties = {entry.name: entry.value for entry in parse_properties(text)}
+    version = properties.get("version")
+    if version != _VERSION:
+        raise ValueError(f"{KAFKA_FILE} of version {version}; KRaft has version {_VERSION}")
+    for name in ("cluster.id", "node.id"):
+        if name not in properties:
+            raise ValueError(f"{KAFKA_FILE} without {name}")
+    directory_id = properties.get("directory.id")
+    decoded = None if directory_id is None else base64.urlsafe_b64decode(directory_id + "==")
+    return MetaProperties(properties["cluster.id"], int(properties["node.id"]), decoded)

@@ -272,8 +272,11 @@ class SecureListeners:
 
     def _unsecured_tokens(self, config: BrokerConfig) -> Callable[[str], Exchange]:
         # As in `_tokens`.
-        from kohort.broker.security.tokens import OAuthExchange, token_rules  # noqa: PLC0415
-        from kohort.broker.security.unsecured_tokens import UnsecuredTokens  # noqa: PLC0415
+        from kohort.broker.security.tokens import (  # noqa: PLC0415
+            OAuthExchange,
+            UnsecuredTokens,
+            token_rules,
+        )
 
         tokens = UnsecuredTokens(token_rules(config), self._clock)
         return lambda _: OAuthExchange(tokens)

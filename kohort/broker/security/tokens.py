@@ -6,6 +6,7 @@ a day.
 """
 
 import asyncio
+import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -27,7 +28,6 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.key_fetching import fetch_keys
 from kohort.broker.security.tls_context import StoreError
-from kohort.broker.security.unsecured_tokens import UnsecuredTokens
 
 logger = logging.getLogger(__name__)
 
@@ -258,3 +258,40 @@ def _after(waited: Deferred[None], make: Callable[[], Done]) -> Deferred[Done]:
 
     waited.add_done_callback(finish)
     return made
+
+
+class UnsecuredTokens:
+    """Validates unsigned tokens (RFC 7515, algorithm "none"), in place of `Tokens`.
+
+    Kafka's clients create them (`unsecuredLoginStringClaim_sub` in `sasl.jaas.config`), and so does
+    librdkafka (`enable.sasl.oauthbearer.unsecure.jwt`). They prove nothing: a client that reaches
+    the listener can be any user.
+    """
+
+    def __init__(self, rules: TokenRules, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+
+    def check(self, token: str) -> Done:
+        """Accept a token. Raises SaslFailure."""
+        parts = token.split(".")
+        if len(parts) != _PARTS or parts[2]:
+            raise SaslFailure("not a token without a signature")
+        header = _decoded(parts[0])
+        if header.get("alg") != "none" or header.get("crit"):
+            raise SaslFailure("the token's algorithm is not none")
+        now_s = self._clock.wall_ms() / 1000
+        subject, lifetime_ms = checked_subject(_decoded(parts[1]), self._rules, now_s)
+        return Done(b"", subject, lifetime_ms)
+
+
+def _decoded(part: str) -> Mapping[str, object]:
+    """Decode a JSON object in URL-safe base64 without padding."""
+    try:
+        data = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise SaslFailure("a part of the token cannot be read") from None
+    if not isinstance(found, dict):
+        raise SaslFailure("a part of the token is not an object")
+    return found

@@ -31,8 +31,8 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
 from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.topics.index_repair import repair_indexes
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.partition_reads import repair_indexes
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import KafkaError
 

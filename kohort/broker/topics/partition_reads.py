@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from kohort.broker.runtime.slices import Monotonic, Slice, run
 from kohort.broker.storage.log.detached import Detached
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.time_index import TimestampOffset
-from kohort.broker.topics.index_repair import repair_indexes
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kohort.broker.core.partition.transactions import AbortedTransaction
     from kohort.broker.storage.file_range import FileRange
-    from kohort.broker.storage.log.log import PartitionLog
     from kohort.broker.storage.log.transactions import AbortedSearch
 
 T = TypeVar("T")
@@ -31,6 +30,8 @@ Records: TypeAlias = "bytes | memoryview | FileRange"
 
 OFFLOADED_ATTEMPTS: Final = 3
 """Attempts of a read in another thread: segments may be deleted or compacted meanwhile."""
+REPAIR_ATTEMPTS: Final = 3
+"""A rebuilt index is checked once more; and segments may be compacted meanwhile."""
 
 
 class Visible(Protocol):
@@ -248,3 +249,21 @@ class PartitionReads:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, "segments were removed while they were read"
         )
+
+
+async def repair_indexes(log: PartitionLog, offset: int, executor: Executor) -> None:
+    """Return when all indexes of aborted transactions from an offset on are quick to query.
+
+    Indexes that cannot be read or rebuilt stay as they are; using them raises the error.
+    """
+    loop = asyncio.get_running_loop()
+    for _ in range(REPAIR_ATTEMPTS):
+        try:
+            repairs = [log.aborted.repair(segment) for segment in log.aborted.unready(offset)]
+            if not repairs:
+                return
+            for repair in repairs:
+                await loop.run_in_executor(executor, repair.run)
+                repair.take_over()
+        except KafkaError:
+            return

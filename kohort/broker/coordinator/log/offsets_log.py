@@ -7,6 +7,7 @@ call form one batch, all or nothing.
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kohort.groups.offsets.held_values import HeldValues
 from kohort.groups.record_codec import RecordHeaders
 from kohort.groups.records import DurableRecord
 from kohort.protocol.records.batch import (
@@ -126,3 +127,32 @@ def encode_stored(records: Sequence[StoredRecord]) -> SealedBatch:
             for record in records
         ]
     )
+
+
+class PendingResolver:
+    """Determines which records of a partition count, which is read from its beginning.
+
+    A record outside of transactions counts immediately. A transactional record counts from its
+    commit marker on, but in its own place in the log: a later record with its key takes precedence.
+    """
+
+    def __init__(self) -> None:
+        self.held: HeldValues[bytes, StoredRecord] = HeldValues()
+        """Records of open transactions at this point of the log, by key."""
+
+    def take(self, entry: Stored) -> Sequence[StoredRecord]:
+        """Process the next entry; return records that supersede all others with their keys that
+        were returned before.
+        """
+        if isinstance(entry, StoredMarker):
+            ended = self.held.end(entry.producer_id, commit=entry.is_commit)
+            return [record for _, record in ended]
+        if entry.producer_id != NO_PRODUCER_ID:
+            self.held.hold(entry.producer_id, entry.key, entry)
+            return ()
+        if self.held.by_producer:
+            if entry.value is None:
+                self.held.drop(entry.key)
+            else:
+                self.held.overtake(entry.key)
+        return (entry,)

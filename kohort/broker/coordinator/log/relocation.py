@@ -26,8 +26,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord
-from kohort.broker.coordinator.log.pending_resolver import PendingResolver
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, PendingResolver, StoredRecord
 from kohort.broker.core.coordinator_partitions import java_hash, partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice

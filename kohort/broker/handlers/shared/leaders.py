@@ -1,9 +1,13 @@
-"""Leaders of partitions, and the check of their epochs (KIP-320). Contains no handlers."""
+"""Access to requested topics, leaders of partitions, and the check of their epochs (KIP-320).
+Contains no handlers.
+"""
 
 from typing import Final
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 NO_LEADER: Final = -1
@@ -35,3 +39,15 @@ def current_partition(ctx: RequestContext, topic: str, index: int, clients_epoch
     if error := check_leader_epoch(clients_epoch, partition.leader_epoch):
         raise KafkaError(error)
     return partition
+
+
+def may_use(
+    ctx: RequestContext, operation: Operation, topic: Topic | None, name: str, *, by_id: bool
+) -> bool:
+    """Return whether the principal may use a topic; `topic` is None if it does not exist.
+
+    An unknown id is allowed: it has no name that could be denied, and is answered UNKNOWN_TOPIC_ID.
+    """
+    if topic is not None:
+        return ctx.may(operation, ResourceType.TOPIC, topic.name)
+    return by_id or ctx.may(operation, ResourceType.TOPIC, name)

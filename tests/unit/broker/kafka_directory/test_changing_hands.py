@@ -22,14 +22,12 @@ from kohort.broker.kafka_directory.exporting import (
 )
 from kohort.broker.kafka_directory.image import ClusterImage, records_of
 from kohort.broker.kafka_directory.importing import ImportPlan, carry_out_import, plan_import
-from kohort.broker.kafka_directory.meta_properties import (
-    MetaProperties,
-    encode_meta_properties,
-    parse_meta_properties,
-)
 from kohort.broker.kafka_directory.metadata_files import (
     BOOTSTRAP,
     DIRECTORY,
+    MetaProperties,
+    encode_meta_properties,
+    parse_meta_properties,
     write_first_snapshot,
 )
 from kohort.broker.kafka_directory.releases import KAFKA_3_9, KAFKA_4_4, Release
