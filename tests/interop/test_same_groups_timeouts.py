@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.groups import Group, subscription
+from tests.interop.same_answers.groups import Group, Member, subscription
 from tests.interop.same_answers.offsets import commit, fetch_all
-from tests.interop.same_answers.pair import Pair, Twins
+from tests.interop.same_answers.pair import Pair, Pending, Twins
 from tests.interop.same_answers.scenes import create_topic
 from tests.interop.same_answers.timed_scripts import Scripts, Stopwatch
 
@@ -22,6 +22,17 @@ scripts = Scripts()
 def running(request: pytest.FixtureRequest, twins: Twins) -> Iterator[dict[str, Future[str]]]:
     with scripts.running(request, twins) as futures:
         yield futures
+
+
+def joins_collected(
+    group: Group, one: Member, two: Member, three: Member
+) -> tuple[Stopwatch, Pending, Pending]:
+    """`three` joins a settled group, and `one` again; `two` is awaited."""
+    group.settle(one, two)
+    watch = Stopwatch(group.pair)
+    waiting = watch.watch(three.park())
+    group.wait_members(3)
+    return watch, waiting, watch.watch(one.join())
 
 
 # Sessions.
@@ -134,11 +145,7 @@ for what, until_s in (
 def sessions_start_again_while_joins_are_collected(pair: Pair) -> None:
     group = Group(pair)
     one, two, three = group.member("one"), group.member("two", session_ms=2000), group.member("3")
-    group.settle(one, two)
-    watch = Stopwatch(pair)
-    waiting = watch.watch(three.park())
-    group.wait_members(3)
-    again = watch.watch(one.join())
+    watch, waiting, again = joins_collected(group, one, two, three)
     watch.until(1)
     two.heartbeat()
     watch.answers(waiting, 3)
@@ -152,11 +159,7 @@ def a_commit_while_joins_are_collected(pair: Pair) -> None:
     topic = create_topic(pair)
     group = Group(pair)
     one, two, three = group.member("one"), group.member("two", session_ms=2000), group.member("3")
-    group.settle(one, two)
-    watch = Stopwatch(pair)
-    waiting = watch.watch(three.park())
-    group.wait_members(3)
-    again = watch.watch(one.join())
+    watch, waiting, again = joins_collected(group, one, two, three)
     watch.until(1)
     commit(group, topic, 5, member=two)
     watch.answers(waiting, 3)
@@ -182,11 +185,7 @@ def a_member_that_waits_is_not_missed(pair: Pair) -> None:
     one, two, three = group.member("one", session_ms=1000), group.member("two"), group.member("3")
     for member in (one, two, three):
         member.rebalance_ms = 3000
-    group.settle(one, two)
-    watch = Stopwatch(pair)
-    waiting = watch.watch(three.park())
-    group.wait_members(3)
-    again = watch.watch(one.join())
+    watch, waiting, again = joins_collected(group, one, two, three)
     watch.answers(again, 3)
     watch.answers(waiting, 3)
     group.show(one, two, three)
@@ -214,11 +213,7 @@ def a_member_that_waits_for_its_assignment_is_not_missed(pair: Pair) -> None:
 def those_that_do_not_come_are_left_behind(pair: Pair) -> None:
     group = Group(pair)
     one, two, three = (group.member(name, rebalance_ms=2000) for name in ("one", "two", "three"))
-    group.settle(one, two)
-    watch = Stopwatch(pair)
-    waiting = watch.watch(three.park())
-    group.wait_members(3)
-    again = watch.watch(one.join())
+    watch, waiting, again = joins_collected(group, one, two, three)
     group.show(one, two)
     watch.answers(waiting, 2)
     watch.answers(again, 2)
@@ -276,11 +271,7 @@ def static_members_stay_without_coming(pair: Pair) -> None:
     one, two, three = group.member("one"), group.member("two", instance="two"), group.member("3")
     for member in (one, two, three):
         member.rebalance_ms = 2000
-    group.settle(one, two)
-    watch = Stopwatch(pair)
-    waiting = watch.watch(three.park())
-    group.wait_members(3)
-    again = watch.watch(one.join())
+    watch, waiting, again = joins_collected(group, one, two, three)
     watch.answers(waiting, 2)
     watch.answers(again, 2)
     group.show(one, two, three)

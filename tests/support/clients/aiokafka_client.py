@@ -24,6 +24,7 @@ from tests.support.clients.model import (
     Codec,
     Record,
     Seat,
+    records_in,
 )
 from tests.support.clients.threads import ThreadMember
 
@@ -79,7 +80,7 @@ class AiokafkaClient(Client):
             consumer.assign(partitions)
             await consumer.seek_to_beginning(*partitions)
             while len(records) < count and time.monotonic() < deadline:
-                records += _records(await consumer.getmany(timeout_ms=100))
+                records += records_in(await consumer.getmany(timeout_ms=100))
         return records
 
     def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
@@ -124,7 +125,7 @@ class AiokafkaMember(ThreadMember):
         async with consumer:
             while not leaving.is_set():
                 # Gives nothing between a revocation's commit and the new assignment.
-                self.took(_records(await consumer.getmany(timeout_ms=50)))
+                self.took(records_in(await consumer.getmany(timeout_ms=50)))
                 self.holds({partition.partition for partition in consumer.assignment()})
                 await asyncio.sleep(0)
             if consumer.assignment():
@@ -151,18 +152,3 @@ async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicParti
     while not (found := consumer.partitions_for_topic(topic)):
         await consumer._client.force_metadata_update()
     return [TopicPartition(topic, partition) for partition in sorted(found)]
-
-
-def _records(batches: dict[TopicPartition, list[Any]]) -> list[Record]:
-    return [
-        Record(
-            value=message.value,
-            key=message.key,
-            headers=tuple(message.headers),
-            timestamp_ms=message.timestamp,
-            partition=message.partition,
-            offset=message.offset,
-        )
-        for messages in batches.values()
-        for message in messages
-    ]

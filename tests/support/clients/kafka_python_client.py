@@ -17,6 +17,7 @@ from tests.support.clients.model import (
     Codec,
     Record,
     Seat,
+    records_in,
 )
 from tests.support.clients.threads import ThreadMember
 
@@ -68,7 +69,7 @@ class KafkaPythonClient(Client):
             consumer.assign(partitions)
             consumer.seek_to_beginning(*partitions)
             while len(records) < count and time.monotonic() < deadline:
-                records += _records(consumer.poll(100))
+                records += records_in(consumer.poll(100))
         finally:
             consumer.close()
         return records
@@ -113,7 +114,7 @@ class KafkaPythonMember(ThreadMember):
         consumer.subscribe([self._topic], listener=_Listener(self))
         try:
             while not leaving.is_set():
-                self.took(_records(_poll(consumer)))
+                self.took(records_in(_poll(consumer)))
                 self.holds({partition.partition for partition in consumer.assignment()})
         finally:
             consumer.close()
@@ -147,18 +148,3 @@ def _partitions(consumer: KafkaConsumer, topic: str) -> list[TopicPartition]:
     while not (found := consumer.partitions_for_topic(topic)):
         time.sleep(0.05)
     return [TopicPartition(topic, partition) for partition in sorted(found)]
-
-
-def _records(batches: dict[TopicPartition, list[Any]]) -> list[Record]:
-    return [
-        Record(
-            value=message.value,
-            key=message.key,
-            headers=tuple(message.headers),
-            timestamp_ms=message.timestamp,
-            partition=message.partition,
-            offset=message.offset,
-        )
-        for messages in batches.values()
-        for message in messages
-    ]

@@ -6,10 +6,10 @@ here; a library that cannot (kcat sets no timestamps) says so in an attribute.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -37,6 +37,22 @@ class Record:
     timestamp_ms: int | None = None
     partition: int | None = 0
     offset: int | None = None
+
+
+def records_in(batches: Mapping[Any, Iterable[Any]]) -> list[Record]:
+    """What aiokafka or kafka-python returns of a poll: its own records by partition."""
+    return [
+        Record(
+            value=message.value,
+            key=message.key,
+            headers=tuple(message.headers),
+            timestamp_ms=message.timestamp,
+            partition=message.partition,
+            offset=message.offset,
+        )
+        for messages in batches.values()
+        for message in messages
+    ]
 
 
 def content(record: Record) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
 from kohort.protocol.errors import ErrorCode
@@ -26,13 +28,21 @@ class AppendOutcome:
         return {index: error for index, error in enumerate(errors) if error}
 
 
+async def half_appended(
+    topics: TopicManager,
+) -> tuple[list[Partition], AppendOutcome, Purgatory]:
+    """A request waits for two partitions, of which the first has been appended to."""
+    partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
+    outcome = AppendOutcome(partitions, next_offset=1)
+    purgatory = topics._purgatory
+    purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
+    append(partitions[0])
+    return partitions, outcome, purgatory
+
+
 async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
-        outcome = AppendOutcome(partitions, next_offset=1)
-        purgatory = topics._purgatory
-        purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
-        append(partitions[0])
+        partitions, outcome, purgatory = await half_appended(topics)
         purgatory.drain()
         assert not outcome.is_answered()
         append(partitions[1])
@@ -43,11 +53,7 @@ async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path
 
 async def test_at_the_deadline_only_the_partitions_that_are_late_time_out(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
-        outcome = AppendOutcome(partitions, next_offset=1)
-        purgatory = topics._purgatory
-        purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
-        append(partitions[0])
+        _, outcome, purgatory = await half_appended(topics)
         purgatory.drain()
         purgatory.expire(1_000)
         assert outcome.is_answered()
@@ -56,11 +62,7 @@ async def test_at_the_deadline_only_the_partitions_that_are_late_time_out(tmp_pa
 
 async def test_a_partition_that_goes_offline_fails_alone(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
-        outcome = AppendOutcome(partitions, next_offset=1)
-        purgatory = topics._purgatory
-        purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
-        append(partitions[0])
+        partitions, outcome, purgatory = await half_appended(topics)
         partitions[1].take_offline("the disk failed")
         purgatory.drain()
         assert outcome.is_answered()
