@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort import Consumer, errors
 from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
@@ -34,6 +35,20 @@ def test_every_feature_is_in_use_at_its_highest_level(client: RawClient) -> None
         "join.reason": (1, 1),
         "transaction.version": (2, 2),
     }
+
+
+async def test_a_broker_without_consumer_groups_gets_classic_members(tmp_path: Path) -> None:
+    settings = {"group.coordinator.rebalance.protocols": "classic"}
+    with BrokerThread(tmp_path, overrides=settings) as broker:
+        address = f"127.0.0.1:{broker.port}"
+        with pytest.raises(errors.ConsumerError, match="group_protocol"):
+            await Consumer(
+                "t", bootstrap_servers=address, group_id="g", group_protocol="consumer"
+            ).start()
+        async with Consumer(
+            "t", bootstrap_servers=address, group_id="g", group_protocol="auto"
+        ) as consumer:
+            assert consumer.health().group_protocol == "classic"
 
 
 def test_only_the_levels_in_use_can_be_set(client: RawClient) -> None:

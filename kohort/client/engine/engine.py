@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ from kohort.client.net.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.client.open_calls import OpenCalls
 from kohort.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -118,6 +121,8 @@ class Engine:
         """When it connected, on the monotonic clock."""
         self.poll_failures = OngoingFailures()
         """Errors raised by polls that do not concern a single partition."""
+        self._enforces = False
+        """Whether the brokers enforce rebalances of the consumer group protocol."""
         self._reader: asyncio.Task[Any] | None = None
         """The task of `Consumer.run`, the only one that may read and commit during a run."""
         self._next_yield_s = 0.0
@@ -176,6 +181,7 @@ class Engine:
         if self.member is None or wanted == "classic":
             return
         versions = (await self.cluster.any_connection()).versions
+        self._enforces = versions.reads_join_reasons
         if wanted == "auto":
             self.member.use_protocol(is_consumer=versions.has_consumer_groups)
         elif not versions.has_consumer_groups:
@@ -263,6 +269,11 @@ class Engine:
         if self.member is None:
             raise IllegalStateError("enforce_rebalance() needs a group_id and a subscription")
         self.member.membership.enforce_rebalance(reason, state_changed=state_changed)
+        if self.member.protocol == "consumer" and not self._enforces:
+            logger.warning(
+                "enforce_rebalance() has no effect: in the consumer group protocol only a Kohort"
+                " broker computes a new assignment when asked"
+            )
         self.wake()
 
     def wake(self) -> None:

@@ -118,8 +118,7 @@ def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]
         raise DecodeError(f"ApiVersions: {ErrorCode(answer.error_code).name}")
     features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return ApiVersionTable(
-        {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys},
-        features.get("group.version", 0),
+        {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}, features
     )
 
 

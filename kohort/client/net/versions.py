@@ -11,6 +11,8 @@ from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 
 NO_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType({})
 
+NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
+
 
 class UnsupportedVersionError(ConsumerError):
     """The broker does not support the request, or no version in common."""
@@ -20,17 +22,24 @@ class ApiVersionTable:
     """The versions that one broker supports: (lowest, highest) by api key."""
 
     def __init__(
-        self, ranges: Mapping[int, tuple[int, int]] = NO_VERSIONS, group_version: int = 0
+        self,
+        ranges: Mapping[int, tuple[int, int]] = NO_VERSIONS,
+        features: Mapping[str, int] = NO_FEATURES,
     ) -> None:
-        """`group_version`: the finalized level of the feature group.version (KIP-848)."""
+        """`features`: the finalized levels (KIP-584)."""
         self._ranges = ranges
-        self._group_version = group_version
+        self._features = features
 
     @property
     def has_consumer_groups(self) -> bool:
         """Whether the broker serves the consumer group protocol, in the version of Kafka 4.0."""
         _, highest = self._ranges.get(schema_of(ConsumerGroupHeartbeatRequest).key or -1, (0, 0))
-        return highest >= 1 and self._group_version >= 1
+        return highest >= 1 and self._features.get("group.version", 0) >= 1
+
+    @property
+    def reads_join_reasons(self) -> bool:
+        """Whether the broker acts on JoinReason, as Kohort does."""
+        return "join.reason" in self._features
 
     def best(self, request: type, at_most: int | None = None) -> int:
         """Return the version to send.
