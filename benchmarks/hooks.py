@@ -27,7 +27,7 @@ from kohort.broker.core.security.acls import (
 )
 from kohort.broker.core.security.quotas import CONSUMER, DEFAULT, PRODUCER, REQUEST, Entity
 from kohort.broker.network.connection.connection import Connection
-from kohort.broker.network.connection.listener import Listener
+from kohort.broker.network.service import Listener
 from kohort.broker.security.client_quotas import property_of as quota_property
 from kohort.broker.security.rules import property_of as rule_property
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -14,7 +14,7 @@ import uvloop
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.network.connection.connection import Connection
-from kohort.broker.network.connection.listener import Listener
+from kohort.broker.network.service import Listener
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.memory_transport import MemoryTransport

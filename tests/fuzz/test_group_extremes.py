@@ -18,7 +18,7 @@ from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.broker.network.connection.connection import Connection
-from kohort.broker.network.connection.listener import Listener
+from kohort.broker.network.service import Listener
 from kohort.groups.encoding import encode_value
 from kohort.groups.records import OffsetRecord
 from kohort.protocol.message import RESPONSES, schema_of

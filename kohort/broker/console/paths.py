@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.broker.console.security import guarded, refusal
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.http.lazy import lazy_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, ResponseOrStream
+from kohort.broker.http.routes import lazy_pages
 
 if TYPE_CHECKING:
     from kohort.broker.console.pages import ConsolePages

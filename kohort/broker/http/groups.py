@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.http.lazy import lazy_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, Page
 from kohort.broker.http.requesters import for_group_readers
+from kohort.broker.http.routes import lazy_pages
 
 if TYPE_CHECKING:
     from kohort.broker.http.group_pages import GroupPages

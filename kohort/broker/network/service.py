@@ -1,6 +1,9 @@
-"""The interface between connections, which transport frames, and the service that answers them."""
+"""The interface between connections, which transport frames, and the service that answers them; and
+the configuration of a listener, which its connections share.
+"""
 
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -184,3 +187,33 @@ class NewConnection(Protocol):
     def on_authenticated(self, session: Session, service: Service | None = None) -> None:
         """Execute requests as `session` from now on, by `service` or the default one."""
         ...
+
+
+class ListenerTls(Protocol):
+    """The TLS configuration of one listener."""
+
+    context: ssl.SSLContext
+    """The context for new connections; replaced as a whole when certificates are renewed."""
+
+    def established(self, connection: NewConnection, peer: TlsPeer) -> None:
+        """Create the session from the client's certificate. Raises TlsError to reject it."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Listener:
+    """The configuration shared by a listener's connections."""
+
+    name: str
+    """The listener's name in `listeners`, in upper case."""
+    tls: ListenerTls | None = None
+    """TLS of the listener; None for plain text."""
+    new_service: Callable[[NewConnection], Service] | None = None
+    """Creates the service that authenticates a new connection; None without SASL."""
+    first_frame_max_bytes: int | None = None
+    """Largest frame before authentication; None: the normal limit."""
+
+    @property
+    def requires_authentication(self) -> bool:
+        """Whether clients must complete TLS or SASL before their requests are served."""
+        return self.tls is not None or self.new_service is not None

@@ -24,7 +24,7 @@ from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
 from kohort.broker.core.security.session import ANONYMOUS, USER, Session
-from kohort.broker.network.connection.listener import Listener
+from kohort.broker.network.service import Listener
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.peer_log import PeerLog

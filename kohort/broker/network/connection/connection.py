@@ -38,7 +38,6 @@ from kohort.broker.network.connection.limits import (
     Throttle,
     is_closed_by_peer,
 )
-from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.connection.output import Output
 from kohort.broker.network.iteration import DisconnectQueue, IterationScheduler
 from kohort.broker.network.memory import (
@@ -50,6 +49,7 @@ from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import (
     CloseConnection,
     ConnectionInfo,
+    Listener,
     ResponseBuffers,
     Service,
 )

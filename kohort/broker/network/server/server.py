@@ -19,7 +19,6 @@ from kohort.broker.network.connection.connection import Connection, Refusal
 from kohort.broker.network.connection.files import FileReads
 from kohort.broker.network.connection.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.connection.limits import UNLIMITED, Activity, NetworkLimits
-from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.iteration import (
     DISCONNECTS_PER_SLICE,
     DisconnectQueue,
@@ -35,7 +34,7 @@ from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.server.accepting import Acceptor
 from kohort.broker.network.server.admission import Admission, ConnectionRates
 from kohort.broker.network.server.unauthenticated import UnauthenticatedConnections
-from kohort.broker.network.service import Service
+from kohort.broker.network.service import Listener, Service
 from kohort.broker.network.timeouts import CloseReason, ServingTime
 from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.broker.network.tls.handshakes import THREADS, Handshakes

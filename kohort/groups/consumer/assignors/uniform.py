@@ -4,11 +4,17 @@ Two algorithms, as in Kafka: one if all members have the same subscription, one 
 case.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from kohort.groups.consumer.assignors.heterogeneous import assign_heterogeneous
-from kohort.groups.consumer.assignors.interface import AssignorMember
+from kohort.groups.consumer.assignors.interface import AssignorMember, subscribers_of_topics
 from kohort.groups.steps import FEW, SOME, Steps
+
+ROUNDS_MAX: Final = 16
+"""Balancing one topic may make another uneven; it ends after this many rounds over all topics."""
+
+_SIGNS: Final = 1 << 127 | 1 << 63
+"""Kafka compares both halves of a topic id as signed numbers."""
 
 
 def assign_uniformly(
@@ -86,3 +92,194 @@ def _find_unassigned(
             ]
             yield
     return unassigned
+
+
+def assign_heterogeneous(
+    members: Sequence[AssignorMember], topics: Mapping[bytes, int]
+) -> Steps[dict[str, dict[bytes, list[int]]]]:
+    """Assign partitions of topics that not all members subscribe to.
+
+    Members keep what they still subscribe to. What is left goes, topic by topic, to the subscriber
+    with the least partitions. Then partitions move from the most to the least loaded subscribers of
+    a topic as long as that makes the group more even.
+    """
+    work = _Work(members, (yield from subscribers_of_topics(members, topics)))
+    yield from work.keep_assigned(topics)
+    ordered = yield from work.in_order()
+    yield from work.assign_rest(ordered)
+    yield from work.balance(ordered)
+    return (yield from work.result())
+
+
+class _Work:
+    """The state of one computation. Members are numbers: their places in the sequence."""
+
+    def __init__(
+        self, members: Sequence[AssignorMember], subscribers: Mapping[bytes, Sequence[int]]
+    ) -> None:
+        self._members = members
+        self._loads = [0] * len(members)
+        """Partitions of each member."""
+        self._subscribers = subscribers
+        self._owners: dict[bytes, list[int]] = {}
+        """The owner of each partition, -1 if it has none yet."""
+
+    def keep_assigned(self, topics: Mapping[bytes, int]) -> Steps[None]:
+        """Leave to members what they have of the topics that they subscribe to."""
+        self._owners = {topic_id: [-1] * count for topic_id, count in topics.items()}
+        for number, member in enumerate(self._members):
+            for topic_id, partitions in member.assigned.items():
+                if topic_id in member.topics:
+                    self._loads[number] += len(partitions)
+                    owners = self._owners[topic_id]
+                    for partition in partitions:
+                        owners[partition] = number
+            if number % SOME == 0:
+                yield
+
+    def in_order(self) -> Steps[list[bytes]]:
+        """Sort topics by partitions per subscriber, the most first."""
+        topic_ids = [topic_id for topic_id, numbers in self._subscribers.items() if numbers]
+        topic_ids.sort(key=lambda topic_id: int.from_bytes(topic_id, "big") ^ _SIGNS)
+        yield
+        topic_ids.sort(key=lambda topic_id: len(self._subscribers[topic_id]))
+        yield
+        topic_ids.sort(
+            key=lambda topic_id: -len(self._owners[topic_id]) / len(self._subscribers[topic_id])
+        )
+        yield
+        return topic_ids
+
+    def assign_rest(self, ordered: Sequence[bytes]) -> Steps[None]:
+        """Give partitions without an owner to the least loaded subscribers of their topic."""
+        for topic_id in ordered:
+            owners = self._owners[topic_id]
+            rest = [partition for partition, owner in enumerate(owners) if owner < 0]
+            yield
+            if not rest:
+                continue
+            least = _Least(self._sorted_subscribers(topic_id), self._loads.__getitem__)
+            for count, partition in enumerate(rest):
+                self._give(owners, partition, least.take())
+                if count % FEW == 0:
+                    yield
+
+    def balance(self, ordered: Sequence[bytes]) -> Steps[None]:
+        """Move partitions until no topic can be balanced better."""
+        shared = [topic_id for topic_id in ordered if len(self._subscribers[topic_id]) > 1]
+        for _ in range(ROUNDS_MAX):
+            moved = 0
+            for topic_id in shared:
+                moved += yield from self._balance_topic(topic_id)
+                yield
+            if not moved:
+                break
+
+    def _balance_topic(self, topic_id: bytes) -> Steps[int]:
+        """Move partitions of one topic; returns how many."""
+        members = self._sorted_subscribers(topic_id)
+        if self._loads[members[-1]] - self._loads[members[0]] <= 1:
+            return 0
+        owners = self._owners[topic_id]
+        owned: dict[int, list[int]] = {}
+        for partition, owner in enumerate(owners):
+            owned.setdefault(owner, []).append(partition)
+        least = _Least(members, self._loads.__getitem__)
+        most = _Most(members, self._loads.__getitem__, lambda number: bool(owned.get(number)))
+        moved = 0
+        while True:
+            receiver = least.take()
+            giver = most.take(least.level)
+            if giver is None:
+                return moved
+            partition = owned[giver].pop()
+            self._loads[giver] -= 1
+            owned.setdefault(receiver, []).append(partition)
+            self._give(owners, partition, receiver)
+            if moved % FEW == 0:
+                yield
+            moved += 1
+
+    def _give(self, owners: list[int], partition: int, number: int) -> None:
+        owners[partition] = number
+        self._loads[number] += 1
+
+    def _sorted_subscribers(self, topic_id: bytes) -> list[int]:
+        """Sort by load, then by number, which is the order that they are in."""
+        return sorted(self._subscribers[topic_id], key=self._loads.__getitem__)
+
+    def result(self) -> Steps[dict[str, dict[bytes, list[int]]]]:
+        """Return the partitions of each member."""
+        assigned: list[dict[bytes, list[int]]] = [{} for _ in self._members]
+        for topic_id, owners in self._owners.items():
+            for partition, owner in enumerate(owners):
+                if owner >= 0:
+                    assigned[owner].setdefault(topic_id, []).append(partition)
+            yield
+        names = [member.member_id for member in self._members]
+        return dict(zip(names, assigned, strict=True))
+
+
+class _Least:
+    """Takes members in turn, always one of those with the least load: all members of a range at the
+    front have the same load; when each has got a partition, the range is widened by those that have
+    that load already.
+    """
+
+    def __init__(self, members: Sequence[int], load: Callable[[int], int]) -> None:
+        self._members = members
+        self._load = load
+        self._end = 0
+        self._next = 0
+        self.level = load(members[0]) - 1
+
+    def take(self) -> int:
+        """Return the next member, which gets a partition."""
+        if self._next == self._end:
+            self.level += 1
+            while self._end < len(self._members) and (
+                self._load(self._members[self._end]) == self.level
+            ):
+                self._end += 1
+            self._next = 0
+        self._next += 1
+        return self._members[self._next - 1]
+
+
+class _Most:
+    """Takes members in turn from the end, always one of those with the most load that own
+    partitions of the topic. Members that own none are swapped out of the range.
+    """
+
+    def __init__(
+        self, members: list[int], load: Callable[[int], int], has_any: Callable[[int], bool]
+    ) -> None:
+        self._members = members
+        self._load = load
+        self._has_any = has_any
+        self._begin = self._end = len(members)
+        self._next = self._begin - 1
+        self._level = load(members[-1]) + 1
+
+    def take(self, least_level: int) -> int | None:
+        """Return the next member, which gives a partition to one with `least_level`; None if that
+        would not make the group more even.
+        """
+        members = self._members
+        while True:
+            if self._next < self._begin:
+                self._level -= 1
+                while self._begin and self._load(members[self._begin - 1]) == self._level:
+                    self._begin -= 1
+                self._next = self._end - 1
+            if self._level - least_level <= 1:
+                return None
+            if self._next < self._begin:
+                continue
+            number = members[self._next]
+            if self._has_any(number):
+                self._next -= 1
+                return number
+            self._end -= 1
+            members[self._next], members[self._end] = members[self._end], members[self._next]
+            self._next -= 1

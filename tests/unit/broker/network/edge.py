@@ -9,9 +9,8 @@ from typing import TypeVar
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
-from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.server.server import NetworkServer
-from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
+from kohort.broker.network.service import CloseConnection, ConnectionInfo, Listener, ResponseBuffers
 from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer

@@ -8,8 +8,8 @@ import pytest
 
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
-from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.iteration import DISCONNECTS_PER_SLICE
+from kohort.broker.network.service import Listener
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.network.tls.connection import TlsConnection
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN

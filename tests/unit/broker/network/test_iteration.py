@@ -4,7 +4,6 @@ import logging
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import SMALL_BYTES, NetworkLimits
-from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.iteration import (
     CONNECTIONS_PER_ITERATION,
     UNAUTHENTICATED_PER_ITERATION,
@@ -12,7 +11,7 @@ from kohort.broker.network.iteration import (
     IterationScheduler,
 )
 from kohort.broker.network.server.server import NetworkServer
-from kohort.broker.network.service import ConnectionInfo, NewConnection, ResponseBuffers
+from kohort.broker.network.service import ConnectionInfo, Listener, NewConnection, ResponseBuffers
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer

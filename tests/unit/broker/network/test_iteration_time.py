@@ -8,10 +8,9 @@ import pytest
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import SMALL_BYTES, NetworkLimits
-from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.iteration import ITERATION_MS
 from kohort.broker.network.server.server import NetworkServer
-from kohort.broker.network.service import ConnectionInfo, ResponseBuffers
+from kohort.broker.network.service import ConnectionInfo, Listener, ResponseBuffers
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from kohort.broker.core.security.session import Principal
 from kohort.broker.network.connection.connection import Connection
-from kohort.broker.network.connection.listener import Listener
-from kohort.broker.network.service import NewConnection, TlsPeer
+from kohort.broker.network.service import Listener, NewConnection, TlsPeer
 from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.broker.network.tls.pump import TlsError
 from kohort.testing.memory_transport import MemoryTransport

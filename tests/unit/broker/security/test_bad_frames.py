@@ -12,8 +12,7 @@ from kohort.broker.core.security.addresses import address_block_of
 from kohort.broker.core.security.failure_delays import FAILURES, LONGEST_MS, FailureDelays
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
-from kohort.broker.network.connection.listener import Listener
-from kohort.broker.network.service import ResponseBuffers
+from kohort.broker.network.service import Listener, ResponseBuffers
 from kohort.broker.network.timeouts import LINGER_MS
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.authenticator import SaslListener

@@ -14,7 +14,7 @@ from kohort.broker.network.connection.limits import (
     WRITE_HIGH_WATER_BYTES,
     NetworkLimits,
 )
-from kohort.broker.network.connection.listener import Listener
+from kohort.broker.network.service import Listener
 from tests.support.network.wire import framed
 from tests.support.waiting import turns
 from tests.unit.broker.network.edge import Edge, bodies

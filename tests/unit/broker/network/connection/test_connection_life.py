@@ -11,7 +11,7 @@ import pytest_asyncio
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
-from kohort.broker.network.connection.listener import Listener
+from kohort.broker.network.service import Listener
 from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 from tests.support.network.wire import framed
 from tests.support.waiting import turns

@@ -8,9 +8,9 @@ import pytest
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
-from kohort.broker.network.connection.listener import Listener
 from kohort.broker.network.server import server as module
 from kohort.broker.network.server.server import BURST, BURST_END_MAX, NetworkServer
+from kohort.broker.network.service import Listener
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
