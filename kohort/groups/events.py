@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON, StatedReason
-from kohort.groups.records import GroupRecord
+from kohort.groups.records import Generation
 from kohort.protocol.errors import ErrorCode
 
 NO_EPOCHS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -142,6 +142,8 @@ class RebalanceStarted(NamedTuple):
     """Of a consumer group: ids of those that use the classic protocol."""
     heartbeat_interval_ms: int = 0
     """Of a consumer group: how often members send heartbeats."""
+    causes_lost: int = 0
+    """Further causes before the process began, of a consumer group."""
 
 
 class CommitFenced(NamedTuple):
@@ -334,7 +336,7 @@ class GroupRestored(NamedTuple):
     leader: str | None
     assignments: Mapping[str, bytes]
     """Assignments by member id."""
-    generations: tuple[GroupRecord, ...] = ()
+    generations: tuple[Generation, ...] = ()
     """The latest generations in the log, this one included, in order."""
 
 

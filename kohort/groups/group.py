@@ -37,7 +37,7 @@ from kohort.groups.offsets.table import OffsetTable
 from kohort.groups.outbox import Answers, Outbox
 from kohort.groups.records import (
     DurableRecord,
-    GroupRecord,
+    Generation,
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
@@ -268,7 +268,7 @@ class Group:
     # Loading and unloading.
 
     def restore(
-        self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[GroupRecord] = ()
+        self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[Generation] = ()
     ) -> None:
         """Restore the group from its log; call it on a fresh group, with the last record of each
         key. The records determine the kind: those that are not about offsets belong to the

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import TimerKey
 from kohort.groups.kinds import GroupKind
-from kohort.groups.records import DurableRecord, GroupRecord
+from kohort.groups.records import DurableRecord, Generation
 from kohort.groups.requests import CommitRequest, Now
 from kohort.protocol.errors import ErrorCode
 
@@ -69,7 +69,7 @@ class Membership(Protocol):
     # Records.
 
     def restore(
-        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[GroupRecord]
+        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
         """Restore the members from the last record of each key, in the order of the log; volatile
         state is lost. `start` follows. `earlier` are previous generations, for observers.

@@ -16,6 +16,19 @@ class DurableRecord(Protocol):
     def group_id(self) -> str: ...
 
 
+class Generation(DurableRecord, Protocol):
+    """A generation of a classic group, or a target assignment of a consumer group."""
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def state_timestamp_ms(self) -> int: ...
+
+    @property
+    def begun(self) -> bytes | None: ...
+
+
 class StoredMember(NamedTuple):
     """A member of a stored generation."""
 

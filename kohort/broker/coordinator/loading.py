@@ -22,8 +22,16 @@ from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.stored_value import BEGUN_HEADER, KEY_PREFIX
+from kohort.groups.consumer.encoding import TARGET_EPOCH
+from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.encoding import decode
-from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord, PendingOffset
+from kohort.groups.records import (
+    DurableRecord,
+    Generation,
+    GroupRecord,
+    OffsetRecord,
+    PendingOffset,
+)
 from kohort.groups.steps import FEW
 from kohort.protocol.errors import DecodeError, KafkaError
 
@@ -31,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 RECENT_MS: Final = 60_000
 """The history is written within some ten seconds after a generation was stored."""
+
+GENERATION_KEYS: Final = frozenset({KEY_PREFIX, TARGET_EPOCH.to_bytes(2, "big")})
+"""How the keys of records begin that store a generation."""
 
 EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Limit for the earlier generations of one group that are kept in addition to the last."""
@@ -40,7 +51,7 @@ class LoadedGroups(NamedTuple):
     """The groups found in the log."""
 
     records_by_group: dict[str, list[DurableRecord]]
-    earlier_by_group: dict[str, list[GroupRecord]]
+    earlier_by_group: dict[str, list[Generation]]
     """Generations before the last, of those stored within `RECENT_MS` of each other."""
     unreadable_partitions: frozenset[int]
     refused_groups: frozenset[str]
@@ -59,7 +70,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
     found = _LogContent(log, clock)
     time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     load_times_ms: list[int] = []
-    earlier: dict[str, list[GroupRecord]] = {}
+    earlier: dict[str, list[Generation]] = {}
     unreadable: set[int] = set()
     for partition in range(log.partition_count):
         begun_ms = clock.monotonic_ms()
@@ -75,7 +86,8 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
             unreadable.add(partition)
             continue
         await found.add(partition, content, time_slice)
-        earlier.update(content.earlier())
+        for stored in content.earlier():
+            earlier.setdefault(stored.group_id, []).append(stored)
         if content.count:
             load_times_ms.append(clock.monotonic_ms() - begun_ms)
     refused = await found.bring_home(unreadable)
@@ -182,7 +194,7 @@ class _PartitionContent:
     def take(self, entry: Stored) -> None:
         """Process the next entry of the log."""
         for record in self._resolver.take(entry):
-            if record.key[:2] == KEY_PREFIX:
+            if record.key[:2] in GENERATION_KEYS:
                 self._keep_generation(record)
             _keep(self.latest, record)
 
@@ -212,12 +224,12 @@ class _PartitionContent:
         if kept is not None:
             kept.forget_before(record.timestamp - RECENT_MS)
 
-    def earlier(self) -> Iterator[tuple[str, list[GroupRecord]]]:
-        """Yield the earlier generations of each group, in order."""
+    def earlier(self) -> Iterator[Generation]:
+        """Yield the earlier generations of all groups, those of each in order."""
         for kept in self._generations.values():
-            records = [one for _, one in _decode(kept.records) if isinstance(one, GroupRecord)]
-            if records:
-                yield records[0].group_id, records
+            for _, stored in _decode(kept.records):
+                if isinstance(stored, GroupRecord | TargetEpochRecord):
+                    yield stored
 
 
 def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:

@@ -21,7 +21,7 @@ from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.recovered import completed, recovered
 from kohort.groups.history.sentence import sentence
 from kohort.groups.history.text import parse_text, text_steps
-from kohort.groups.records import GroupRecord
+from kohort.groups.records import Generation
 from kohort.groups.steps import Steps, at_once
 
 logger = logging.getLogger("kohort.broker.history")
@@ -63,9 +63,6 @@ class RebalanceLog:
 MEMBERS_OF_RUNNING: Final = 100
 """Maximum number of members listed for a rebalance in progress, whose record is created at each
 query."""
-
-
-_WITH_GENERATION: Final = frozenset({RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY})
 
 
 class RecordMaker:
@@ -130,9 +127,10 @@ class RecordMaker:
 
     @staticmethod
     def generation_of(record: HistoryRecord) -> int | None:
-        """Return the generation that a rebalance resulted in."""
-        is_over = isinstance(record, RebalanceRecord) and record.outcome in _WITH_GENERATION
-        return record.generation if is_over else None
+        """Return the generation that a rebalance resulted in; that of a consumer group counts when
+        its target is stored, whatever comes of it.
+        """
+        return record.generation if isinstance(record, RebalanceRecord) else None
 
     @staticmethod
     def is_rebalance(record: HistoryRecord) -> bool:
@@ -140,17 +138,22 @@ class RecordMaker:
         return isinstance(record, RebalanceRecord)
 
 
-def recovered_text(stored: GroupRecord, begun: StoredCause, sequence: int) -> bytes:
+def recovered_text(stored: Generation, begun: StoredCause, sequence: int) -> bytes:
     """Create the record of a rebalance from the group's log."""
     return RecordMaker.text_of(recovered(stored, begun, sequence))
 
 
-def completed_text(text: bytes, stored: GroupRecord, begun: StoredCause) -> bytes | None:
+def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes | None:
     """Complete the record of a running rebalance with its outcome; None if it belongs to another
     rebalance.
     """
     record = parse_text(text)
-    if not isinstance(record, RebalanceRecord) or record.started_at_ms != begun.started_at_ms:
+    if (
+        not isinstance(record, RebalanceRecord)
+        or record.previous_generation != begun.previous_generation
+        # That of a consumer group begins when its cause is durable.
+        or record.started_at_ms < begun.started_at_ms
+    ):
         return None
     return RecordMaker.text_of(completed(record, stored))
 

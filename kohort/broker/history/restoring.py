@@ -19,7 +19,7 @@ from kohort.broker.history.topic import RUNNING, Entry, HistoryLog
 from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.groups.classic.stored_cause import StoredCause, decode_cause
 from kohort.groups.history.names import AVOIDED, REBALANCE
-from kohort.groups.records import GroupRecord
+from kohort.groups.records import Generation
 from kohort.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -43,14 +43,16 @@ class RecordedGenerations:
         if entry.generation is not None:
             self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
 
-    def missing(self, generations: Iterable[GroupRecord]) -> list[tuple[GroupRecord, StoredCause]]:
+    def missing(self, generations: Iterable[Generation]) -> list[tuple[Generation, StoredCause]]:
         """Return the generations of a group that have no record, in order."""
-        found: list[tuple[GroupRecord, StoredCause]] = []
+        found: list[tuple[Generation, StoredCause]] = []
         for stored in generations:
-            if stored.begun is None or self._has(stored):
+            if stored.begun is None:
                 continue
             try:
-                found.append((stored, decode_cause(stored.begun)))
+                begun = decode_cause(stored.begun)
+                if not self._has(stored, max(stored.state_timestamp_ms, begun.started_at_ms)):
+                    found.append((stored, begun))
             except ValueError as error:
                 logger.warning(
                     "Generation %d of group %r has no record in the history, and none can be "
@@ -61,13 +63,12 @@ class RecordedGenerations:
                 )
         return found
 
-    def _has(self, stored: GroupRecord) -> bool:
+    def _has(self, stored: Generation, stored_ms: int) -> bool:
         """Whether the record exists, or may exist before the part that was read.
 
         A deleted group counts its generations from 1 again: a record written before this generation
         was stored belongs to an earlier group.
         """
-        stored_ms = stored.state_timestamp_ms
         written_ms = self._written_ms.get(stored.group_id, {}).get(stored.generation)
         if written_ms is not None and written_ms >= stored_ms:
             return True

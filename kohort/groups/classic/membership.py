@@ -19,7 +19,7 @@ from kohort.groups.effects import Replies, Reply, TimerKey
 from kohort.groups.events import GroupRestored, Trigger, TriggerKind
 from kohort.groups.kinds import GroupKind
 from kohort.groups.membership import OffsetRetention
-from kohort.groups.records import DurableRecord, GroupRecord, GroupTombstone
+from kohort.groups.records import DurableRecord, Generation, GroupRecord, GroupTombstone
 from kohort.groups.requests import (
     CONSUMER,
     CommitRequest,
@@ -171,7 +171,7 @@ class ClassicMembership:
     # Records.
 
     def restore(
-        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[GroupRecord]
+        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
         """Restore the members. Parked requests, unused ids, and a rebalance whose assignment had
         not been stored are lost.

@@ -50,7 +50,7 @@ def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
             trigger, group.state.value, group.generation, members, GroupKind.CLASSIC, pending
         )
     )
-    group.begun = encode_cause(trigger, group.state, group.generation, now)
+    group.begun = encode_cause(trigger, group.state.value, group.generation, now.wall_ms)
     if group.state is ClassicState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     _park_held_joins(group)

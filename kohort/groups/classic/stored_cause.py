@@ -1,16 +1,16 @@
 """The cause of a rebalance, stored with its generation for recovery after a crash.
 
 The history of a rebalance is written when all members have their assignment, some time after the
-group has stored it. If the broker is killed in between, these facts in a header of the group record
-are enough to reconstruct the history.
+group has stored it. If the broker is killed in between, these facts in a header of the record of
+the generation are enough to reconstruct the history.
 """
 
 import json
 from typing import Any, Final, NamedTuple
 
-from kohort.groups.classic.states import ClassicState
-from kohort.groups.events import Trigger, TriggerKind
-from kohort.groups.requests import Now
+from kohort.groups.events import MemberRef, Trigger, TriggerKind
+from kohort.groups.reasons import ReasonSource, StatedReason
+from kohort.protocol.join_reason import JoinReason
 
 CHARS: Final = 1_000
 """Maximum length of each text: a client id may be thirty times as long, and is written with every
@@ -34,13 +34,15 @@ class StoredCause(NamedTuple):
     reason_text: str | None
 
 
-def encode_cause(trigger: Trigger, state: ClassicState, generation: int, now: Now) -> bytes:
-    """Encode the beginning of a rebalance; `state` and `generation` are those that it ends."""
+def encode_cause(trigger: Trigger, state: str, generation: int, wall_ms: int) -> bytes:
+    """Encode the beginning of a rebalance; `state`, the name, and `generation` are those that it
+    ends.
+    """
     stated, member = trigger.reason, trigger.member
     begun = StoredCause(
-        previous_state=state.value,
+        previous_state=state,
         previous_generation=generation,
-        started_at_ms=now.wall_ms,
+        started_at_ms=wall_ms,
         kind=trigger.kind.value,
         member=None
         if member is None
@@ -74,3 +76,18 @@ def decode_cause(data: bytes) -> StoredCause:
     except TypeError as error:
         raise ValueError(f"not the beginning of a rebalance: {error}") from error
     return begun
+
+
+def trigger_of(begun: StoredCause) -> Trigger:
+    """Return the trigger, as far as it was stored."""
+    return Trigger(
+        TriggerKind(begun.kind),
+        None if begun.member is None else MemberRef(*begun.member),
+        was_leader=begun.was_leader,
+        reason=StatedReason(
+            JoinReason.UNKNOWN if begun.reason is None else JoinReason[begun.reason],
+            ReasonSource(begun.reason_source),
+            begun.reason_number,
+            begun.reason_text,
+        ),
+    )

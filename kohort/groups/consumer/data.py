@@ -79,6 +79,8 @@ class ConsumerData:
     """The group epoch that the target was computed for."""
     target_computed_ms: int = 0
     """Wall-clock time; 0 if no target was computed yet."""
+    begun: bytes | None = None
+    """How the rebalance began, while its target is not computed; see `classic.stored_cause`."""
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
@@ -222,6 +224,7 @@ class ConsumerData:
             case EpochRecord():
                 self.epoch = record.epoch
                 self.metadata_hash = record.metadata_hash
+                self.begun = record.begun
             case TargetEpochRecord():
                 self.target_epoch = record.epoch
                 self.target_computed_ms = record.computed_at_ms

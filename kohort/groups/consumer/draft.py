@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kohort.groups.classic.stored_cause import encode_cause
 from kohort.groups.consumer.data import ConsumerData, ResolvedRegex
 from kohort.groups.consumer.member import (
     Member,
@@ -36,6 +37,8 @@ class Draft:
     """See the module docstring. Reads include the changes made so far."""
 
     data: ConsumerData
+    wall_ms: int = 0
+    """The time of the step."""
     events: list[Event] = field(default_factory=list)
     """What to report when the changes are durable, in order."""
     causes: list[Trigger] = field(default_factory=list)
@@ -59,6 +62,7 @@ class Draft:
     target_computed_ms: int = 0
     checked_version: int = -1
     is_target_computed: bool = False
+    begun: bytes | None = None
 
     def __post_init__(self) -> None:
         data = self.data
@@ -67,6 +71,7 @@ class Draft:
         self.target_epoch = data.target_epoch
         self.target_computed_ms = data.target_computed_ms
         self.checked_version = data.checked_version
+        self.begun = data.begun
 
     # Reads.
 
@@ -148,6 +153,9 @@ class Draft:
 
     def bump(self, cause: Trigger) -> None:
         """Let the group epoch grow by one."""
+        data = self.data
+        if not self.causes and data.epoch == data.target_epoch:
+            self.begun = encode_cause(cause, data.state, data.target_epoch, self.wall_ms)
         self.epoch += 1
         self.causes.append(cause)
 
@@ -204,7 +212,8 @@ class Draft:
         ]
         epoch: list[DurableRecord] = []
         if self.epoch != data.epoch:
-            epoch.append(EpochRecord(group_id, self.epoch, self.metadata_hash))
+            begun = self.begun if self.epoch > self.target_epoch else None
+            epoch.append(EpochRecord(group_id, self.epoch, self.metadata_hash, begun))
         targets: list[DurableRecord] = [
             record
             for member_id, record in self._target_records.items()
@@ -217,7 +226,7 @@ class Draft:
             data.target_computed_ms,
         ):
             target_epoch.append(
-                TargetEpochRecord(group_id, self.target_epoch, self.target_computed_ms)
+                TargetEpochRecord(group_id, self.target_epoch, self.target_computed_ms, self.begun)
             )
         return (
             *self.first_records,
@@ -237,6 +246,7 @@ class Draft:
         data.target_epoch = self.target_epoch
         data.target_computed_ms = self.target_computed_ms
         data.checked_version = self.checked_version
+        data.begun = self.begun if self.epoch > self.target_epoch else None
         # Partitions go from member to member: those that lose some come first.
         for member_id, member in self._members.items():
             if member is None:

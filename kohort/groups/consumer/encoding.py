@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from kohort.groups.classic.stored_value import BEGUN_HEADER
 from kohort.groups.consumer.records import (
     ClassicPart,
     ConsumerMemberRecord,
@@ -158,7 +159,6 @@ def _current(owned: Mapping[bytes, Mapping[int, int]]) -> list[TopicPartitions]:
 
 def _decode(key: bytes, value: bytes | None, headers: RecordHeaders) -> DurableRecord:
     """Decode a record. Raises DecodeError, also for a value of a later version."""
-    del headers
     version = int.from_bytes(key[:2], "big")
     if version == REGEX:
         parsed, _ = decode_versioned(ConsumerGroupRegularExpressionKey, key)
@@ -171,9 +171,9 @@ def _decode(key: bytes, value: bytes | None, headers: RecordHeaders) -> DurableR
         return _decode_of_member(version, assigned.group_id, assigned.member_id, value)
     if version == TARGET_EPOCH:
         target, _ = decode_versioned(ConsumerGroupTargetAssignmentMetadataKey, key)
-        return _decode_of_group(version, target.group_id, value)
+        return _decode_of_group(version, target.group_id, value, headers)
     of_group, _ = decode_versioned(ConsumerGroupMetadataKey, key)
-    return _decode_of_group(version, of_group.group_id, value)
+    return _decode_of_group(version, of_group.group_id, value, headers)
 
 
 def _decode_regex(group_id: str, regex: str, value: bytes | None) -> DurableRecord:
@@ -183,17 +183,28 @@ def _decode_regex(group_id: str, regex: str, value: bytes | None) -> DurableReco
     return RegexRecord(group_id, regex, tuple(parsed.topics), parsed.version, parsed.timestamp)
 
 
-def _decode_of_group(version: int, group_id: str, value: bytes | None) -> DurableRecord:
+def _encode_headers(record: DurableRecord) -> RecordHeaders:
+    if isinstance(record, EpochRecord | TargetEpochRecord) and record.begun is not None:
+        return ((BEGUN_HEADER, record.begun),)
+    return ()
+
+
+def _decode_of_group(
+    version: int, group_id: str, value: bytes | None, headers: RecordHeaders
+) -> DurableRecord:
+    begun = dict(headers).get(BEGUN_HEADER)
     if version == EPOCH:
         if value is None:
             return EpochTombstone(group_id)
         epoch, _ = decode_versioned(ConsumerGroupMetadataValue, value)
-        return EpochRecord(group_id, epoch.epoch, epoch.metadata_hash)
+        return EpochRecord(group_id, epoch.epoch, epoch.metadata_hash, begun)
     if version == TARGET_EPOCH:
         if value is None:
             return TargetEpochTombstone(group_id)
         target, _ = decode_versioned(ConsumerGroupTargetAssignmentMetadataValue, value)
-        return TargetEpochRecord(group_id, target.assignment_epoch, target.assignment_timestamp)
+        return TargetEpochRecord(
+            group_id, target.assignment_epoch, target.assignment_timestamp, begun
+        )
     return OldMetadataTombstone(group_id)  # What it says is not needed.
 
 
@@ -289,5 +300,6 @@ CONSUMER_CODEC: Final = RecordCodec(
     encode_key=_encode_key,
     encode_value=_encode_value,
     decode=_decode,
+    encode_headers=_encode_headers,
     kind=GroupKind.CONSUMER,
 )

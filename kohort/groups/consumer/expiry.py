@@ -25,7 +25,7 @@ RETRY_MS: Final = 500
 
 def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draft:
     """Handle keys that have expired together; return the changes."""
-    draft = Draft(data)
+    draft = Draft(data, now.wall_ms)
     causes: list[Trigger] = []
     is_interval_over = False
     for key in keys:

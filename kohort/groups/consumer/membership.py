@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from kohort.groups.classic.membership import ClassicMembership
+from kohort.groups.classic.stored_cause import decode_cause, trigger_of
 from kohort.groups.consumer import bridge, expiry, offsets, sessions
 from kohort.groups.consumer.data import (
     ASSIGNING,
@@ -26,11 +27,12 @@ from kohort.groups.consumer.heartbeat import changes_nothing, heartbeat_steps
 from kohort.groups.consumer.leave import leave, leave_steps
 from kohort.groups.consumer.member import NOTHING, Member
 from kohort.groups.consumer.migrate import downgraded, is_last_consumer_gone, upgrade
+from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.consumer.regexes import match_steps
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topics
 from kohort.groups.consumer.validation import Rejected
-from kohort.groups.consumer.write import ConsumerWrite
+from kohort.groups.consumer.write import ConsumerWrite, started
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Cancel, TimerKey
 from kohort.groups.events import GroupRestored, TriggerKind
@@ -38,7 +40,7 @@ from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
-from kohort.groups.records import DurableRecord, GroupRecord
+from kohort.groups.records import DurableRecord, Generation, GroupRecord
 from kohort.groups.requests import (
     CONSUMER,
     CommitRequest,
@@ -118,7 +120,7 @@ class ConsumerMembership:
             begins: the group of which this becomes the membership with this heartbeat. Its classic
                 members, if it has any, become members here.
         """
-        draft = Draft(self.data)
+        draft = Draft(self.data, now.wall_ms)
         first_records: tuple[DurableRecord, ...] = ()
         joined_as: TriggerKind | None = None
         try:
@@ -191,7 +193,7 @@ class ConsumerMembership:
 
     def join(self, request: JoinRequest, ticket: Ticket, now: Now) -> Steps[None]:
         """Execute a JoinGroup of a classic member. Answer: JoinResult."""
-        draft = Draft(self.data)
+        draft = Draft(self.data, now.wall_ms)
         try:
             result = yield from bridge.join_steps(draft, request, now, self._new_member_id)
         except bridge.JoinRefused as refused:
@@ -217,7 +219,7 @@ class ConsumerMembership:
 
     def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
         """Execute a LeaveGroup, of members of either protocol. Answer: LeaveResult."""
-        draft = Draft(self.data)
+        draft = Draft(self.data, now.wall_ms)
         result = yield from leave_steps(draft, entries)
         self._store(draft, Answers(ticket, result, LeaveResult), now)
 
@@ -251,7 +253,7 @@ class ConsumerMembership:
         version = data.topics.version
         names = [name for name in data.topics.names() if may_describe(name)]
         matches = yield from match_steps(list(data.regex_subscribers), names)
-        draft = Draft(data)
+        draft = Draft(data, now.wall_ms)
         resolved = {
             regex: ResolvedRegex(topics, version, now.wall_ms) for regex, topics in matches.items()
         }
@@ -283,11 +285,13 @@ class ConsumerMembership:
     # Records.
 
     def restore(
-        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[GroupRecord]
+        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
-        del earlier
         data = self.data
+        generations = [*earlier]
         for record in records:
+            if isinstance(record, TargetEpochRecord):
+                generations.append(record)
             if not isinstance(record, GroupRecord):
                 data.apply(record)
         for member in sorted(data.members.values(), key=lambda member: member.epoch):
@@ -297,7 +301,23 @@ class ConsumerMembership:
             data.epoch, data.target_epoch, *(m.epoch for m in data.members.values()), 0
         )
         data.since_ms = now.wall_ms
-        data.outbox.note(GroupRestored(data.epoch, CONSUMER, None, {}))
+        data.outbox.note(GroupRestored(data.epoch, CONSUMER, None, {}, tuple(generations)))
+        if data.epoch == data.target_epoch:
+            data.begun = None
+        else:
+            self._go_on_rebalancing()
+
+    def _go_on_rebalancing(self) -> None:
+        """Report a rebalance anew whose target was not computed before the process ended."""
+        data = self.data
+        try:
+            begun = None if data.begun is None else decode_cause(data.begun)
+        except ValueError:
+            begun = None
+        if begun is not None:
+            event = started(Draft(data), trigger_of(begun), begun.previous_state)
+            lost_count = data.epoch - data.target_epoch - 1
+            data.outbox.note(event._replace(causes_lost=lost_count))
 
     def _claim(self, member: Member) -> None:
         """Give a member its partitions. If the log gives one to two members, that with the higher

@@ -45,6 +45,8 @@ class EpochRecord(NamedTuple):
     epoch: int
     metadata_hash: int
     """Of the subscribed topics, signed; 0 if none exists."""
+    begun: bytes | None = None
+    """How the rebalance began whose target is not computed yet; see `classic.stored_cause`."""
 
 
 class EpochTombstone(NamedTuple):
@@ -59,7 +61,19 @@ class TargetEpochRecord(NamedTuple):
     group_id: str
     epoch: int
     computed_at_ms: int
-    """Wall-clock time; 0 if unknown."""
+    """Wall-clock time; 0 if unknown, and without members."""
+    begun: bytes | None = None
+    """How the rebalance began that led to this target."""
+
+    @property
+    def generation(self) -> int:
+        """The name that the epoch has in the history."""
+        return self.epoch
+
+    @property
+    def state_timestamp_ms(self) -> int:
+        """When the target was computed."""
+        return self.computed_at_ms
 
 
 class TargetEpochTombstone(NamedTuple):

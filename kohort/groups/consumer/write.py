@@ -20,6 +20,7 @@ from kohort.groups.events import (
     RebalanceEnded,
     RebalanceStarted,
     TargetAssigned,
+    Trigger,
 )
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.outbox import Answers
@@ -77,13 +78,13 @@ def apply(draft: Draft, now: Now) -> None:
     outbox = data.outbox
     state = data.state
     was_assigned = data.epoch == data.target_epoch
-    started = _started(draft, state) if draft.causes and was_assigned else None
+    begins = started(draft, draft.causes[0], state) if draft.causes and was_assigned else None
     before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
     draft.apply()
     for event in draft.events:
         outbox.note(event)
     for number, cause in enumerate(draft.causes):
-        outbox.note(CauseAdded(cause) if number or started is None else started)
+        outbox.note(CauseAdded(cause) if number or begins is None else begins)
     if draft.is_target_computed:
         by_heartbeat = "heartbeat" if draft.heartbeat_of is not None else "interval"
         outbox.note(
@@ -91,7 +92,7 @@ def apply(draft: Draft, now: Now) -> None:
                 data.target_epoch,
                 preferred_assignor(draft, data.votes),
                 draft.target_computed_ms,
-                by_heartbeat if started is None else "at_once",
+                by_heartbeat if begins is None else "at_once",
             )
         )
     # A static member that returns has the partitions of its previous process, and gains none.
@@ -106,7 +107,7 @@ def apply(draft: Draft, now: Now) -> None:
     _follow_state(data, state, draft, now)
 
 
-def _started(draft: Draft, state: str) -> RebalanceStarted:
+def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
     """Return that a rebalance begins. Its members are those that the draft neither adds nor
     removes.
     """
@@ -114,7 +115,7 @@ def _started(draft: Draft, state: str) -> RebalanceStarted:
     changed = draft.changed_members()
     members = [m for m in data.members.values() if changed.get(m.member_id, m) is not None]
     return RebalanceStarted(
-        draft.causes[0],
+        cause,
         state,
         data.target_epoch,
         tuple([member.ref for member in members]),

@@ -169,6 +169,7 @@ class GroupFold:
             previous=self._last_rebalance,
         )
         facts.protocol_type = self.protocol_type
+        facts.causes_dropped = event.causes_lost
         if event.kind is GroupKind.CONSUMER:
             facts.consumers = ConsumerFacts() if consumers is None else consumers.next(now.ms)
             facts.protocol_type = self.protocol_type = CONSUMER

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from kohort.groups.classic.stored_cause import StoredCause
+from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.limits import MEMBERS_LISTED, cut_id, cut_text
 from kohort.groups.history.model import (
@@ -18,14 +19,15 @@ from kohort.groups.history.model import (
     TriggerRecord,
 )
 from kohort.groups.history.triggers import cut_or_none
-from kohort.groups.kinds import EMPTY
+from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.reasons import ReasonSource
-from kohort.groups.records import GroupRecord
+from kohort.groups.records import Generation, GroupRecord
+from kohort.groups.requests import CONSUMER
 
 _SOURCES: Final = {ReasonSource.TAG.value: "tag", ReasonSource.INFERRED.value: "text"}
 
 
-def recovered(stored: GroupRecord, begun: StoredCause, sequence: int) -> RebalanceRecord:
+def recovered(stored: Generation, begun: StoredCause, sequence: int) -> RebalanceRecord:
     """Make the record of the rebalance that led to a stored generation."""
     return completed(
         RebalanceRecord(
@@ -42,8 +44,11 @@ def recovered(stored: GroupRecord, begun: StoredCause, sequence: int) -> Rebalan
     )
 
 
-def completed(record: RebalanceRecord, stored: GroupRecord) -> RebalanceRecord:
+def completed(record: RebalanceRecord, stored: Generation) -> RebalanceRecord:
     """Complete the record that was stored while a rebalance ran, with its outcome."""
+    if isinstance(stored, TargetEpochRecord):
+        return _assigned(record, stored)
+    assert isinstance(stored, GroupRecord)
     took_ms = max(stored.state_timestamp_ms - record.started_at_ms, 0)
     is_empty = not stored.members
     members = record.members or tuple(
@@ -73,6 +78,23 @@ def completed(record: RebalanceRecord, stored: GroupRecord) -> RebalanceRecord:
         members_dropped=record.members_dropped
         if record.members
         else len(stored.members) - len(members),
+        recovered=True,
+    )
+
+
+def _assigned(record: RebalanceRecord, stored: TargetEpochRecord) -> RebalanceRecord:
+    """Complete it with a target assignment: which members reached it is not known."""
+    took_ms = max(stored.computed_at_ms - record.started_at_ms, 0)
+    bumps = stored.epoch - record.previous_generation
+    is_empty = not stored.computed_at_ms
+    return replace(
+        record,
+        generation=stored.epoch,
+        group_type=GroupKind.CONSUMER.value,
+        protocol_type=CONSUMER,
+        further_causes_dropped=bumps - 1 - len(record.further_causes),
+        timeline=replace(record.timeline, durable_ms=None if is_empty else took_ms),
+        outcome=RebalanceOutcome.EMPTY if is_empty else RebalanceOutcome.UNFINISHED,
         recovered=True,
     )
 

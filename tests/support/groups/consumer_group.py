@@ -14,7 +14,7 @@ from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topic
 from kohort.groups.effects import Append, Cancel, Note, Reply, Schedule, TimerKey
-from kohort.groups.encoding import decode, encode_key, encode_value, types_of_kind
+from kohort.groups.encoding import decode, encode_headers, encode_key, encode_value, types_of_kind
 from kohort.groups.events import CauseAdded, Event, RebalanceStarted
 from kohort.groups.group import Group
 from kohort.groups.history.build import build_steps
@@ -24,6 +24,7 @@ from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import RebalanceRecord
 from kohort.groups.history.text import text_steps
 from kohort.groups.kinds import GroupKind
+from kohort.groups.record_codec import RecordHeaders
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
@@ -123,7 +124,7 @@ class ConsumerGroup:
     def __init__(self) -> None:
         self.topics = Topics()
         self.now = Now(1_000, 1_000_000)
-        self.log: dict[bytes, bytes | None] = {}
+        self.log: dict[bytes, tuple[bytes | None, RecordHeaders]] = {}
         self.timers: dict[TimerKey, int] = {}
         self.bumps = 0
         self.replies: list[object] = []
@@ -188,7 +189,7 @@ class ConsumerGroup:
                 continue
             self.now = self.later(self.store_ms)
             for record in append.records:
-                self.log[encode_key(record)] = encode_value(record)
+                self.log[encode_key(record)] = (encode_value(record), encode_headers(record))
             self.group.on_appended(self.now)
 
     def observe(self, event: Event) -> None:
@@ -241,10 +242,14 @@ class ConsumerGroup:
         self.group = self.new_group()
         self.timers.clear()
         restored = [
-            record for key, value in self.log.items() if (record := decode(key, value)) is not None
+            record
+            for key, (value, headers) in self.log.items()
+            if (record := decode(key, value, headers)) is not None
         ]
+        bumps = self.bumps
         self.group.restore(restored, self.now)
         self.run()
+        self.bumps = bumps  # A rebalance that goes on is reported anew.
         assert self.durable() == before
 
     def durable(self) -> dict[str, object] | None:
@@ -255,6 +260,7 @@ class ConsumerGroup:
         names = (
             *("epoch", "metadata_hash", "target_epoch", "target_computed_ms", "members"),
             *("targets", "owners", "instances", "subscribers", "votes", "at_epoch"),
+            "begun",
         )
         return {name: copy(getattr(data, name)) for name in names}
 

@@ -11,14 +11,13 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.restoring import RecordedGenerations
 from kohort.broker.history.topic import Entry
 from kohort.broker.runtime.deferred import Deferred
-from kohort.groups.classic.states import ClassicState
 from kohort.groups.classic.stored_cause import CHARS, StoredCause, decode_cause, encode_cause
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import MemberRef, Trigger, TriggerKind
 from kohort.groups.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.groups.records import GroupRecord, StoredMember
-from kohort.groups.requests import JoinResult, Now
+from kohort.groups.requests import JoinResult
 from kohort.protocol.join_reason import JoinReason
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
@@ -157,7 +156,7 @@ async def test_one_that_was_written_down_as_running_is_completed(clock: VirtualC
 
 def stored(generation: int, at_ms: int, *, begun: bytes | None = None) -> GroupRecord:
     member = StoredMember("m", "i", "c", "/h", 1, 1, b"", b"")
-    begun = begun or encode_cause(TRIGGER, ClassicState.STABLE, generation - 1, Now(1, at_ms - 1))
+    begun = begun or encode_cause(TRIGGER, "Stable", generation - 1, at_ms - 1)
     return GroupRecord("g", "consumer", generation, "range", "m", at_ms, (member,), None, begun)
 
 
@@ -198,19 +197,19 @@ def test_generations_that_do_not_say_how_they_began_are_left_alone(
 
 
 def test_how_a_rebalance_began_is_read_as_it_was_written() -> None:
-    begun = decode_cause(encode_cause(TRIGGER, ClassicState.STABLE, 4, Now(1, 99)))
+    begun = decode_cause(encode_cause(TRIGGER, "Stable", 4, 99))
     member = ("m", "i", "c", "/h")
     assert begun == StoredCause(
         *("Stable", 4, 99, TRIGGER.kind.value, member, True),
         *("UPGRADE", "tag", 3, "new version"),
     )
     nobody = Trigger(TriggerKind.OVER_CAPACITY)
-    assert decode_cause(encode_cause(nobody, ClassicState.EMPTY, 0, Now(1, 9))).member is None
+    assert decode_cause(encode_cause(nobody, "Empty", 0, 9)).member is None
 
 
 def test_long_names_are_cut() -> None:
     long = Trigger(TriggerKind.MEMBER_ADDED, MemberRef("m" * 32_000, None, "c" * 32_000, "/h"))
-    assert len(encode_cause(long, ClassicState.EMPTY, 0, Now(1, 9))) < 3 * CHARS
+    assert len(encode_cause(long, "Empty", 0, 9)) < 3 * CHARS
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"{}", b"[]", b"1", b'["a",1,2,"no kind",null,0]'])
