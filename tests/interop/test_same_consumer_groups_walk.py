@@ -1,5 +1,6 @@
 """Random walks of consumer groups (KIP-848): both brokers answer each step alike, and describe the
-group alike after it.
+group alike after it. In half of the walks there is a member of the classic protocol, too, and the
+group becomes a classic one when the last consumer leaves.
 
 Ties between members are decided by their order, which is that of a hash map in Kafka and of ids
 here: member ids are chosen so that both are the same. No step is taken that leads to a deliberate
@@ -13,11 +14,13 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from kohort.broker.core.coordinator_partitions import partition_of
+from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import consumer_group_describe as describing
 from kohort.protocol.messages import consumer_group_heartbeat as beating
 from kohort.protocol.messages import incremental_alter_configs as altering
-from tests.interop.same_answers.pair import Pair, Side
+from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Side
 from tests.interop.same_answers.scenes import fresh_name
 from tests.support import messages as m
 from tests.support.network.wire import RawClient
@@ -55,6 +58,18 @@ class Seat:
         self.target: Partitions = frozenset()
 
 
+class Classic:
+    """A member of both groups that uses the classic protocol."""
+
+    def __init__(self, member_id: str, names: list[str]) -> None:
+        self.member_id = member_id
+        self.names = names
+        self.seats = {"kafka": Seat(), "kohort": Seat()}
+        """`epoch` is its generation."""
+        self.leads = False
+        """Whether the group is a classic one, in which it assigns."""
+
+
 class Member:
     """A member of both groups."""
 
@@ -74,6 +89,11 @@ def java_bucket(text: str) -> int:
     return (value ^ (value >> 16)) & 15
 
 
+def log_partition(group: str) -> int:
+    """Where a group is stored, which decides on its coordinator's state."""
+    return partition_of(group, int(TWIN_SETTINGS["offsets.topic.num.partitions"]))
+
+
 class Walk:
     """A group of the same id at both brokers, and its members."""
 
@@ -86,15 +106,17 @@ class Walk:
         self.counts: dict[str, int] = {}
         self.ids: dict[str, dict[str, bytes]] = {side.name: {} for side in pair.sides}
         self.members: list[Member] = []
+        self.classic: Classic | None = None
+        self.has_classic = seed % 4 > 1
         self.made = 0
         self.is_homogeneous = seed % 2 == 0
         """Whether all members have the same topic. A member never has several: in which order the
         assignor takes them depends on their ids, which are others at each broker."""
         self.vote = self.chance.choice(["range", "uniform"])
         self.told: list[object] = []
+        self.prepare()
         for topic in self.topics[:2]:
             self.create(topic)
-        self.prepare()
 
     def call(self, side: Side, request: object, version: int, response: type[Any]) -> Any:  # noqa: ANN401
         return self.clients[side.name].call(request, version, response)
@@ -151,10 +173,30 @@ class Walk:
         def is_so(side: Side) -> bool:
             (found,) = self.call(side, request, 12, m.MetadataResponse).topics
             self.ids[side.name][topic] = found.topic_id
-            return len(found.partitions) == count
+            is_known = len(found.partitions) == count
+            return is_known and (not count or self.is_assigned(side, topic, count))
 
         for side in self.sides:
             wait_until(partial(is_so, side), f"{topic} has {count} partitions")
+
+    def is_assigned(self, side: Side, topic: str, count: int) -> bool:
+        """Whether another group of the same coordinator is assigned all partitions: in Kafka it
+        learns of topics after others have.
+        """
+        group = self.group
+        while group == self.group or log_partition(group) != log_partition(self.group):
+            group = fresh_name("probe")
+        request = beating.ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="probe",
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=[topic],
+            topic_partitions=[],
+        )
+        answer = self.call(side, request, 1, beating.ConsumerGroupHeartbeatResponse)
+        listed = answer.assignment.topic_partitions if answer.assignment else []
+        return sum(len(assigned.partitions) for assigned in listed) == count
 
     def change_topic(self) -> None:
         topic = self.chance.choice(self.topics[: 1 if self.is_homogeneous else 3])
@@ -200,7 +242,9 @@ class Walk:
     def new_id(self) -> str:
         """An id whose place in Java's hash map is that in the order of ids."""
         used = {int(member.member_id[0]) for member in self.members}
-        slot = min(set(range(MEMBERS_MAX + 2)) - used)
+        if self.classic is not None:
+            used.add(int(self.classic.member_id[0]))
+        slot = min(set(range(MEMBERS_MAX + 3)) - used)
         while True:
             self.made += 1
             member_id = f"{slot}-{self.made:06d}-{self.group}"
@@ -281,6 +325,8 @@ class Walk:
             self.add_member()
         elif chance < 0.18:
             self.change_topic()
+        elif chance < 0.45 and self.has_classic:
+            self.step_classic()
         else:
             self.chance.choice(steps)(self.chance.choice(self.members))
         self.compare()
@@ -375,6 +421,116 @@ class Walk:
         if kafka == [0]:
             self.forget(member)
 
+    # The classic member.
+
+    def step_classic(self) -> None:
+        if self.classic is None:
+            # Unknown ids are members at once; without one, Kafka makes an id, and ties differ.
+            self.classic = Classic(self.new_id(), self.some_names(least=1))
+            self.join_classic(self.classic)
+            return
+        steps = [self.join_classic, self.sync_classic, self.sync_classic, self.beat_classic]
+        if not self.classic.leads:
+            # An Empty classic group would begin at another epoch in Kafka.
+            steps += [self.leave_classic, self.change_protocol]
+        self.chance.choice(steps)(self.classic)
+
+    def ask_classic(
+        self, make: Callable[[Side, Seat], object], version: int, response: type[Any]
+    ) -> list[tuple[Seat, Any]]:
+        """Send a request of the classic member to both; return both answers."""
+        assert self.classic is not None
+        answers = []
+        for side in self.sides:
+            seat = self.classic.seats[side.name]
+            answers.append((seat, self.call(side, make(side, seat), version, response)))
+        self.told.append((self.classic.member_id, *[answer for _, answer in answers]))
+        kafka, kohort = (answer.error_code for _, answer in answers)
+        assert kafka == kohort, self.told[-8:]
+        if kafka == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.classic = None
+        return answers
+
+    def join_classic(self, member: Classic) -> None:
+        owns = self.chance.random() < 0.7
+
+        def make(side: Side, seat: Seat) -> object:
+            owned = [
+                m.TopicPartition(topic=topic, partitions=[number])
+                for topic, number in sorted(seat.target if owns else ())
+            ]
+            metadata = m.ConsumerProtocolSubscription(topics=member.names, owned_partitions=owned)
+            offer = m.JoinGroupRequestProtocol(name="range", metadata=encode_versioned(metadata, 1))
+            return m.JoinGroupRequest(
+                group_id=self.group,
+                session_timeout_ms=45_000,
+                rebalance_timeout_ms=300_000,
+                member_id=member.member_id,
+                protocol_type="consumer",
+                protocols=[offer],
+            )
+
+        answers = self.ask_classic(make, 9, m.JoinGroupResponse)
+        views = []
+        for seat, answer in answers:
+            seat.epoch = answer.generation_id
+            member.leads = bool(answer.leader)
+            views.append((seat.epoch, answer.protocol_type, member.leads, len(answer.members)))
+        assert views[0] == views[1], self.told[-8:]
+
+    def sync_classic(self, member: Classic) -> None:
+        def make(side: Side, seat: Seat) -> object:
+            del side
+            topics = [
+                m.TopicPartition(topic=topic, partitions=list(range(self.counts[topic])))
+                for topic in member.names
+                if topic in self.counts
+            ]
+            assignment = encode_versioned(
+                m.ConsumerProtocolAssignment(assigned_partitions=topics), 1
+            )
+            share = m.SyncGroupRequestAssignment(member_id=member.member_id, assignment=assignment)
+            return m.SyncGroupRequest(
+                group_id=self.group,
+                generation_id=seat.epoch,
+                member_id=member.member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=[share] if member.leads else [],
+            )
+
+        counts = []
+        for seat, answer in self.ask_classic(make, 5, m.SyncGroupResponse):
+            if not answer.error_code:
+                parsed, _ = decode_versioned(m.ConsumerProtocolAssignment, answer.assignment)
+                listed = parsed.assigned_partitions
+                seat.target = frozenset((t.topic, n) for t in listed for n in t.partitions)
+                counts.append((answer.assignment[:2], len(seat.target)))
+        assert len(set(counts)) <= 1, self.told[-8:]
+
+    def beat_classic(self, member: Classic) -> None:
+        def make(side: Side, seat: Seat) -> object:
+            del side
+            return m.HeartbeatRequest(
+                group_id=self.group, generation_id=seat.epoch, member_id=member.member_id
+            )
+
+        self.ask_classic(make, 4, m.HeartbeatResponse)
+
+    def leave_classic(self, member: Classic) -> None:
+        identity = m.MemberIdentity(member_id=member.member_id, group_instance_id=None)
+        request = m.LeaveGroupRequest(group_id=self.group, members=[identity])
+        self.ask_classic(lambda side, seat: request, 4, m.LeaveGroupResponse)
+        self.classic = None
+        self.beat(self.members[0])
+
+    def change_protocol(self, member: Classic) -> None:
+        """The same member becomes a consumer."""
+        consumer = Member(member.member_id, None, member.names)
+        if not self.join(consumer).error:
+            self.classic = None
+            self.members.append(consumer)
+
     def commit(self, member: Member) -> None:
         epoch: Callable[[Seat], int] = self.chance.choice(
             [lambda seat: seat.epoch, lambda seat: seat.epoch + 1, lambda _: -1]
@@ -436,6 +592,7 @@ class Walk:
                 member.member_id,
                 member.instance_id,
                 member.member_epoch,
+                member.member_type,
                 tuple(sorted(member.subscribed_topic_names)),
                 sum(len(topic.partitions) for topic in member.assignment.topic_partitions),
                 sum(len(topic.partitions) for topic in member.target_assignment.topic_partitions)
@@ -459,7 +616,8 @@ class Walk:
                 kohort, with_targets=with_targets
             )
 
-        wait_until(is_alike, lambda: f"both are alike after {self.told[-8:]}")
+        # Later, silent members would be removed.
+        wait_until(is_alike, lambda: f"both are alike after {self.told[-8:]}", timeout_s=30)
 
     def close(self) -> None:
         for client in self.clients.values():
