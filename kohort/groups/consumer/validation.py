@@ -49,7 +49,7 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[
     if problem is not None:
         raise Rejected(ErrorCode.INVALID_REQUEST, problem)
     assignor = request.server_assignor
-    if assignor is not None and request.epoch >= 0 and assignor not in assignors:
+    if assignor is not None and assignor not in assignors:
         raise Rejected(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {assignor} is not supported. Supported assignors:"
