@@ -169,6 +169,8 @@ class CommitRequest:
     """-1 with an empty member id: a commit without membership."""
     retention_time_ms: int = -1
     """v2-4: expire after this time, whatever the broker's retention; -1 for the broker's."""
+    allows_epoch: bool = True
+    """Whether `generation` may be the epoch of a member of KIP-848; not before OffsetCommit v9."""
 
 
 def _always() -> ErrorCode:

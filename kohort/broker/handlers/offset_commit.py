@@ -100,6 +100,7 @@ def offset_commit(
             instance_id=request.group_instance_id,
             generation=request.generation_id_or_member_epoch,
             retention_time_ms=request.retention_time_ms,
+            allows_epoch=version >= GROUP_ID_NOT_FOUND_SINCE,
         ),
         may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
     )

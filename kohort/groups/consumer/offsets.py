@@ -22,9 +22,10 @@ def validate_commit(
     member = data.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if epoch == member.epoch:
-        return NO_ERROR
-    if 0 <= epoch < member.epoch and _has_had_since(data, member, request):
+    if member.classic is None and not request.allows_epoch:
+        return ErrorCode.UNSUPPORTED_VERSION
+    is_older = 0 <= epoch < member.epoch
+    if epoch == member.epoch or (is_older and _has_had_since(data, member, request)):
         return NO_ERROR
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
