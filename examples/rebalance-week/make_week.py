@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, TextIO
 
-from kohort.insight.advisor.replay import Replay
+from kohort.insight.advisor.classic_replay import ClassicReplay
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
 from kohort.protocol.join_reason import JoinReason
@@ -173,7 +173,7 @@ def write_week(output: TextIO) -> int:
         trace, setting = make()
         recorder = Recorder(trace.group)
         wire = ConsumerWire(f"{trace.group}-events")
-        Replay(trace, setting, seed=1, encoding=wire, watch=recorder.observe).run()
+        ClassicReplay(trace, setting, seed=1, encoding=wire, watch=recorder.observe).run()
         recorder.end()
         recorder.write(output)
         count += len(recorder.records)

@@ -69,7 +69,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="a setting of the group that the history does not contain: session_timeout_ms, "
-        "heartbeat_interval_ms, rebalance_timeout_ms, initial_rebalance_delay_ms; repeatable",
+        "heartbeat_interval_ms, rebalance_timeout_ms, initial_rebalance_delay_ms, "
+        "assignment_interval_ms; repeatable",
     )
 
 

@@ -145,6 +145,7 @@ def _weighed(
         if prediction.setting == trace.recorded or _is_acceptable(prediction, recorded, most_ms)
     ]
     front = _select_shown(pareto_front(acceptable, trace.recorded), recorded, cost)
+    front = _with_protocol(front, acceptable, recorded, cost)
     gains = [
         prediction
         for prediction in front
@@ -169,17 +170,21 @@ def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
     becomes_static = setting.static is True and recorded.static is not True
     is_shorter = setting.session_timeout_ms < recorded.session_timeout_ms
     is_longer = setting.session_timeout_ms > recorded.session_timeout_ms
-    changes_mode = setting.cooperative != recorded.cooperative
+    changes_protocol = setting.consumer != recorded.consumer
+    changes_mode = setting.cooperative != recorded.cooperative or changes_protocol
     is_guessed = prediction.guessed > GUESSED_MOST * prediction.rebalances
     applies = {
         Uncertainty.SESSION: is_shorter or is_longer or becomes_static,
-        Uncertainty.HEARTBEAT: setting.heartbeat_interval_ms != recorded.heartbeat_interval_ms,
+        Uncertainty.HEARTBEAT: setting.heartbeat_interval_ms != recorded.heartbeat_interval_ms
+        and not changes_protocol,
         Uncertainty.TIMEOUT: setting.rebalance_timeout_ms != recorded.rebalance_timeout_ms,
         Uncertainty.DELAY: setting.initial_rebalance_delay_ms
         != recorded.initial_rebalance_delay_ms,
         Uncertainty.ABSENCES: is_shorter and setting.static is not False,
         Uncertainty.CRASHES: has_left_static,
-        Uncertainty.PAUSES: is_longer and setting.static is False,
+        # The other protocol comes with a longer session, and at worst has more rebalances than it
+        # would have had.
+        Uncertainty.PAUSES: is_longer and setting.static is False and not changes_protocol,
         Uncertainty.MODE: changes_mode,
         Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,
         Uncertainty.JOINS: changes_mode,
@@ -283,6 +288,28 @@ def _select_shown(
         return chosen
     ranked = sorted(chosen, key=cost)[:SHOWN_MAX]
     return [prediction for prediction in chosen if prediction in ranked]
+
+
+def _with_protocol(
+    front: list[Prediction],
+    acceptable: Iterable[Prediction],
+    recorded: Prediction,
+    cost: Callable[[Prediction], float],
+) -> list[Prediction]:
+    """Add the other protocol by itself, if it is an improvement: it is a decision of its own,
+    which cannot wait until every client has a stable name.
+    """
+    alone = [
+        prediction
+        for prediction in acceptable
+        if prediction.setting.consumer != recorded.setting.consumer
+        and prediction.setting.static == recorded.setting.static
+        and _gains_on(prediction, recorded)
+    ]
+    best = min(alone, key=cost, default=None)
+    if best is None or best in front:
+        return front
+    return sorted([*front, best], key=_point)
 
 
 def _gains_on(prediction: Prediction, other: Prediction) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 
 INSTANCE: Final = "<a stable name, unique to each process>"
 PRESENT: Final = "<the current assignor>"
@@ -35,6 +35,8 @@ class _Client:
     assignors: Mapping[str, str] = field(default_factory=dict)
     """The client's names of assignors, by protocol name."""
     reasons: tuple[str, ...] = ("# only Kohort's own client states JoinReason",)
+    consumer: str = "group.protocol=consumer"
+    """Change to the consumer protocol."""
     text: str = "{}"
     """Format of a text value."""
     end: str = ""
@@ -68,6 +70,7 @@ _ARGUMENTS: Final = _Client(
     alone=f'partition_assignment_strategy="{COOPERATIVE}",',
     assignors={name: name for name in _CLASSES},
     reasons=("# this client states JoinReason by default",),
+    consumer='group_protocol="consumer",',
     text='"{}"',
     end=",",
 )
@@ -88,6 +91,7 @@ CLIENTS: Final[Mapping[str, _Client]] = {
         cooperative=("# not possible: aiokafka has no cooperative assignor",),
         eager=("partition_assignment_strategy=[RoundRobinPartitionAssignor],",),
         reasons=_PROPERTIES.reasons,
+        consumer="# not possible: aiokafka has no consumer protocol",
     ),
     "kohort": _ARGUMENTS,
 }
@@ -108,7 +112,21 @@ def config_lines(recorded: Setting, setting: Setting, assignor: str | None = Non
             "# for all groups of the broker",
             f"group.initial.rebalance.delay.ms={delay_ms}",
         )
+    if setting.consumer:
+        lines_by_target["broker"] = tuple(_of_broker(recorded, setting))
     return {name: lines for name, lines in lines_by_target.items() if lines}
+
+
+def _of_broker(recorded: Setting, setting: Setting) -> Iterator[str]:
+    """Yield the changes of what the broker decides in consumer groups."""
+    before = recorded if recorded.consumer else CONSUMER_DEFAULTS
+    for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
+        value = getattr(setting, name)
+        if value != getattr(before, name):
+            if name == "heartbeat_interval_ms" and value < CONSUMER_DEFAULTS.heartbeat_interval_ms:
+                yield "# as a Kohort broker tells its members by itself while it has few of them"
+                yield f"group.consumer.min.heartbeat.interval.ms={value}"
+            yield f"group.consumer.{name.replace('_', '.')}={value}"
 
 
 def _lines(
@@ -127,12 +145,18 @@ def _lines(
         yield from client.cooperative
     elif setting.cooperative != recorded.cooperative:
         yield from client.eager
+    becomes_consumer = setting.consumer and not recorded.consumer
+    if becomes_consumer:
+        yield client.consumer
+        if not client.consumer.startswith("#"):
+            yield f"# without {client.session}, {client.heartbeat} and assignor: the broker decides"
     for name, before_ms, after_ms in (
         (client.session, recorded.session_timeout_ms, setting.session_timeout_ms),
         (client.heartbeat, recorded.heartbeat_interval_ms, setting.heartbeat_interval_ms),
         (client.rebalance, recorded.rebalance_timeout_ms, setting.rebalance_timeout_ms),
     ):
-        if after_ms != before_ms:
+        is_of_broker = setting.consumer and name != client.rebalance
+        if after_ms != before_ms and not is_of_broker:
             yield f"{name}={after_ms}{client.end}"
     if setting.states_reasons and not recorded.states_reasons:
         yield from client.reasons

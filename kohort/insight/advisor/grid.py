@@ -11,6 +11,9 @@ from kohort.insight.advisor.trace import Trace
 SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_000))
 """Session timeout and heartbeat interval; a longer session needs no longer heartbeat interval."""
 LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
+CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
+"""The same of consumer groups: Kafka's defaults, and the shortest heartbeat interval that Kohort's
+broker tells its members, as it does while it has few of them."""
 INITIAL_DELAYS: Final = (0, 3_000, 10_000)
 REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
 
@@ -74,4 +77,12 @@ def _combinations(trace: Trace) -> Iterator[Setting]:
             initial_rebalance_delay_ms=recorded.initial_rebalance_delay_ms,
             cooperative=cooperative,
             states_reasons=reasons,
+        )
+    for static, (session_ms, heartbeat_ms) in itertools.product(memberships, CONSUMER_SESSIONS):
+        yield replace(
+            recorded,
+            static=static,
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=heartbeat_ms,
+            consumer=True,
         )

@@ -15,13 +15,14 @@ from kohort.groups.reasons import StatedReason, state_reason
 from kohort.groups.requests import JoinRequest, JoinResult, SyncRequest, SyncResult
 from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
 from kohort.insight.advisor.member_lifetimes import AGAIN_MS
+from kohort.insight.advisor.replay import RequestHandle
 from kohort.insight.advisor.shares import NOTHING, Share
 from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS, Slot
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
 if TYPE_CHECKING:
-    from kohort.insight.advisor.replay import Replay
+    from kohort.insight.advisor.classic_replay import ClassicReplay
 
 
 _TEXTS: Final = {
@@ -53,18 +54,10 @@ class Phase(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class RequestHandle:
-    """Identifies one request of a member; responses to earlier requests are ignored."""
-
-    member: SimulatedMember
-    number: int
-
-
-@dataclass(slots=True, eq=False)
 class SimulatedMember:
     """One run of the process in `slot`."""
 
-    replay: Replay
+    replay: ClassicReplay
     slot: Slot
     index: int
     instance_id: str | None
@@ -331,3 +324,7 @@ class SimulatedMember:
         self.send_heartbeat()
         if self.phase is Phase.SETTLED:
             self.replay.meter.start_reading(self.owned, self.replay.now_ms)
+
+    def end(self) -> None:
+        """End the process."""
+        self.phase = Phase.GONE

@@ -4,6 +4,9 @@ Stopped time is defined as in the history, so that they can be compared: from a 
 assignment, for members that were present before; for cooperative members, the longest time during
 which a partition that they gained had no owner. Unread time is the actual time during which each
 partition had no reader, including crashes before their detection.
+
+In a consumer group nobody stops as a whole: the stopped time of a member is the longest time during
+which a partition that it gained had no owner. The history's own fold measures it.
 """
 
 from collections.abc import Iterable
@@ -18,6 +21,9 @@ from kohort.groups.events import (
     RebalanceEnded,
     RebalanceStarted,
 )
+from kohort.groups.history.facts import RebalanceFacts
+from kohort.groups.history.fold import GroupFold
+from kohort.groups.requests import Now
 
 _NOTHING: Final[frozenset[int]] = frozenset()
 
@@ -86,6 +92,8 @@ class Meter:
     _unread_since: dict[int, int] = field(default_factory=dict)
     _some_own: bool = False
     """Whether this rebalance is cooperative."""
+    consumers: GroupFold | None = None
+    """Measures a consumer group; None in a classic one."""
 
     def __post_init__(self) -> None:
         self.stopped_by_slot = [0] * self.slots
@@ -111,6 +119,20 @@ class Meter:
                 self._on_removed(old, now_ms)
             case _:
                 pass
+        if self.consumers is not None:
+            self._measure_consumers(self.consumers, event, now_ms)
+
+    def _measure_consumers(self, fold: GroupFold, event: Event, now_ms: int) -> None:
+        fold.observe(event, Now(now_ms, now_ms))
+        closed, fold.closed = fold.closed, []
+        for facts in closed:
+            if not isinstance(facts, RebalanceFacts) or facts.consumers is None:
+                continue
+            if facts.began.ms < self.begin_ms:
+                continue
+            for member_id, progress in facts.consumers.members.items():
+                self.stopped_by_slot[self.slot_of[member_id]] += progress.stopped_ms
+                self.stopped_longest_ms = max(self.stopped_longest_ms, progress.stopped_ms)
 
     def joined(self, member_id: str, now_ms: int, *, owns: bool) -> None:
         """Record a parked join; with `owns`, the member keeps reading meanwhile."""

@@ -8,8 +8,9 @@ from math import sqrt
 from statistics import fmean, median_low, stdev
 from typing import Final
 
+from kohort.insight.advisor.classic_replay import ClassicReplay
+from kohort.insight.advisor.consumer_replay import ConsumerReplay
 from kohort.insight.advisor.outcome import ReplayOutcome
-from kohort.insight.advisor.replay import Replay
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
 
@@ -44,9 +45,10 @@ class Prediction(ReplayOutcome):
 
 def predict(trace: Trace, setting: Setting) -> Prediction:
     """Predict the outcome of a setting; deterministic for the same arguments."""
+    kind = ConsumerReplay if setting.consumer else ClassicReplay
     outcomes: list[ReplayOutcome] = []
     while not _is_enough(outcomes):
-        outcomes.append(Replay(trace, setting, seed=len(outcomes)).run())
+        outcomes.append(kind(trace, setting, seed=len(outcomes)).run())
 
     def mean(values: list[int]) -> int:
         return round(fmean(values))

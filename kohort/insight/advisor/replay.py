@@ -1,21 +1,20 @@
-"""Replays a trace through the group core (`ClassicGroup`) under some setting, in virtual time.
+"""Replays a trace through the core of a group under some setting, in virtual time.
 
 Heartbeats without an effect are not simulated (those of live members in a stable group), so the
 time to replay a week depends only on the number of rebalances. The same trace, setting and seed
-give the same outcome on any machine and in any order.
+give the same outcome on any machine and in any order. Each kind of group has a subclass.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import zip_longest
 from random import Random
-from typing import Final, TypeAlias
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member import SESSION
-from kohort.groups.classic.membership import ClassicMembership
-from kohort.groups.classic.states import ClassicState
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import (
     Append,
@@ -28,40 +27,92 @@ from kohort.groups.effects import (
     ScheduleSessions,
     TimerKey,
 )
-from kohort.groups.events import (
-    Event,
-    JoinReceived,
-    MemberRemoved,
-    MemberReplaced,
-    RebalanceEnd,
-    RebalanceEnded,
-    RebalanceStarted,
-)
+from kohort.groups.events import Event
 from kohort.groups.group import Group
-from kohort.groups.requests import JoinRequest, LeaveEntry, Now
+from kohort.groups.requests import Now
 from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
-from kohort.insight.advisor.member import Phase, RequestHandle, SimulatedMember
 from kohort.insight.advisor.outcome import Meter, ReplayOutcome
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.shares import (
-    COOPERATIVE,
-    EAGER,
-    NOTHING,
-    Encoding,
-    Share,
-    ShortEncoding,
-    assign_cooperatively,
-    assign_eagerly,
-)
+from kohort.insight.advisor.shares import Share
 from kohort.insight.advisor.trace import End, Rejoin, Run, Slot, Trace
+from kohort.protocol.join_reason import JoinReason
 
 Act: TypeAlias = Callable[[], None]
 
 EVENTS_MAX: Final = 20_000_000
 """Limit for a replay that does not terminate."""
 
+SETTLE_MS: Final = 3_600_000
+"""How long after the end of the trace a group may take to settle: consumers that take longer to
+give up partitions than max.poll.interval.ms never do."""
 
-class Replay:
+
+class Process(Protocol):
+    """One run of the process in `slot`."""
+
+    slot: Slot
+    index: int
+    instance_id: str | None
+    heartbeat_times: HeartbeatTimes
+    member_id: str
+    owned: Share
+    is_paused: bool
+    is_leaving: bool
+    """Whether it will leave after the pending response."""
+    on_end: Act | None
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    @property
+    def sends_heartbeats(self) -> bool:
+        """Whether its heartbeat thread keeps its session alive."""
+        ...
+
+    @property
+    def waits_for_answer(self) -> bool: ...
+
+    def join(self) -> None:
+        """Join the group, as the process starts."""
+        ...
+
+    def answered(self, handle: "RequestHandle", body: Any) -> None:  # noqa: ANN401 - of any request.
+        """Handle a response."""
+        ...
+
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat now, if one can have an effect."""
+        ...
+
+    def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
+        """Join again, or ask for a rebalance, on the member's own initiative."""
+        ...
+
+    def pause(self) -> None:
+        """Suspend the process, including its heartbeats."""
+        ...
+
+    def wake(self) -> None:
+        """Resume it."""
+        ...
+
+    def end(self) -> None:
+        """End the process."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class RequestHandle:
+    """Identifies one request of a member; responses to earlier requests are ignored."""
+
+    member: Process
+    number: int
+
+
+P = TypeVar("P", bound=Process)
+
+
+class Replay(ABC, Generic[P]):
     """One run of one trace. It calls `watch` with each event of the group and its time."""
 
     def __init__(
@@ -70,13 +121,10 @@ class Replay:
         setting: Setting,
         *,
         seed: int = 0,
-        encoding: Encoding | None = None,
         watch: Callable[[Event, int], None] | None = None,
     ) -> None:
         self.trace = trace
         self.setting = setting
-        self.encoding = encoding or ShortEncoding()
-        self.protocol = COOPERATIVE if setting.cooperative else EAGER
         self.random = Random(seed)  # noqa: S311 - reproducible by its seed.
         starts = (slot.runs[0].start_ms for slot in trace.slots if slot.runs)
         self.now_ms = min([trace.begin_ms, *starts])
@@ -89,30 +137,51 @@ class Replay:
                 initial_rebalance_delay_ms=setting.initial_rebalance_delay_ms,
             ),
         )
-        self.members = ClassicMembership(ClassicData(self.group, new_member_id=self._new_id))
-        self.group.membership = self.members
-        self.alive: dict[int, SimulatedMember] = {}
+        self.alive: dict[int, P] = {}
         """Live members by the index of their slot in the trace."""
         self.event_count = 0
         """Number of simulated events."""
         self._watch = watch
-        self._ids = 0
-        self._joiner: SimulatedMember | None = None
-        self._by_id: dict[str, SimulatedMember] = {}
+        self._by_id: dict[str, P] = {}
         self._heap: list[tuple[int, int, Act | None, TimerKey | None]] = []
         self._entries = 0
         self._timers: dict[TimerKey, int] = {}
         self._ready: deque[Act] = deque()
-        self._shares: dict[str, Share] = {}
-        self._handed_in: tuple[int, dict[str, Share]] = (-1, {})
+
+    # What depends on the kind of the group.
+
+    @abstractmethod
+    def _new_process(
+        self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
+    ) -> P:
+        """Return the next run of a slot, which has not joined yet."""
+
+    @abstractmethod
+    def leave(self, member: P, end: End | None = End.LEFT) -> None:
+        """Leave, or be removed by an administrator."""
+
+    @abstractmethod
+    def _renew_session(self, member: P) -> None:
+        """Let the session begin anew at the member's last heartbeat, unless it has since."""
+
+    @abstractmethod
+    def _rejoin(self, rejoin: Rejoin) -> None:
+        """Carry out an action on a member's own initiative."""
+
+    @abstractmethod
+    def _observe(self, event: Event) -> None:
+        """Process an event of the group."""
 
     # Running.
 
     def run(self) -> ReplayOutcome:
-        """Replay to the end of the trace, and until no events are left."""
+        """Replay to the end of the trace, and until no events are left or for `SETTLE_MS`."""
         self._plan()
+        until_ms = max((entry[0] for entry in self._heap), default=0) + SETTLE_MS
         while self._heap:
             at_ms, _, act, key = heappop(self._heap)
+            if at_ms > until_ms:
+                break
             self.now_ms = max(self.now_ms, at_ms)
             if act is not None:
                 act()
@@ -126,11 +195,6 @@ class Replay:
     @property
     def clock(self) -> Now:
         return Now(self.now_ms, self.now_ms)
-
-    @property
-    def is_calm(self) -> bool:
-        """Whether the group is stable, so that heartbeats have no effect."""
-        return self.members.data.state is ClassicState.STABLE
 
     def after(self, delay_ms: int, act: Act) -> None:
         self._at(self.now_ms + max(delay_ms, 0), act)
@@ -153,7 +217,10 @@ class Replay:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Note(event):
+                self.meter.observe(event, self.now_ms)
                 self._observe(event)
+                if self._watch is not None:
+                    self._watch(event, self.now_ms)
             case Schedule(key, deadline_ms):
                 self._schedule({key: deadline_ms})
             case ScheduleSessions(deadlines):
@@ -217,7 +284,7 @@ class Replay:
         heartbeat_times = HeartbeatTimes(
             self.random, self.setting.heartbeat_interval_ms, self.trace.look_ms
         )
-        member = SimulatedMember(self, slot, index, instance_id, heartbeat_times)
+        member = self._new_process(slot, index, instance_id, heartbeat_times)
         self.alive[index] = member
         member.join()
 
@@ -225,9 +292,11 @@ class Replay:
         member = self.alive.get(index)
         if member is None:
             return
-        is_said = run.end is End.REMOVED or (run.end is End.LEFT and member.instance_id is None)
-        if not is_said or not member.member_id:
+        if run.end is End.SILENT or not member.member_id:
             self._go_silently(member)
+            return
+        if run.end is End.LEFT and member.instance_id is not None:
+            self._shut_down_static(member)
             return
         if member.waits_for_answer:
             # The broker reads a connection's next request only after it has answered the previous
@@ -236,14 +305,11 @@ class Replay:
             return
         self.leave(member, run.end)
 
-    def leave(self, member: SimulatedMember, end: End | None = End.LEFT) -> None:
-        """Leave with LeaveGroup, or be removed by an administrator."""
-        self.end_process(member)
-        by_admin = end is End.REMOVED and member.instance_id is not None
-        entry = LeaveEntry("" if by_admin else member.member_id, member.instance_id)
-        self.members.leave([entry], None, self.clock)
+    def _shut_down_static(self, member: P) -> None:
+        """End a static member, which is expected to return."""
+        self._go_silently(member)
 
-    def _go_silently(self, member: SimulatedMember) -> None:
+    def _go_silently(self, member: P) -> None:
         self.stop_heartbeats(member)
         self.end_process(member)
         if member.member_id:
@@ -257,43 +323,24 @@ class Replay:
         if (member := self.alive.get(index)) is not None:
             member.wake()
 
-    def _rejoin(self, rejoin: Rejoin) -> None:
-        if rejoin.slot is None:
-            leader = self.members.roster.leader_id
-            member = self._by_id.get(leader or "")
-        else:
-            member = self.alive.get(rejoin.slot)
-        if member is not None and member.is_alive:
-            member.rejoin(rejoin.reason, changes_protocols=rejoin.changes_protocols)
-
     # Requests of members.
 
-    def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
-        """Send a JoinGroup; a new member id is attributed to this member."""
-        self._joiner = member
-        self.members.join(request, ticket, self.clock)
-
-    def end_process(self, member: SimulatedMember) -> None:
+    def end_process(self, member: P) -> None:
         """End the process of a member."""
-        member.phase = Phase.GONE
+        member.end()
         self.meter.stop_reading(member.owned, self.now_ms)
         if self.alive.get(member.index) is member:
             del self.alive[member.index]
         if member.on_end is not None:
             self._ready.append(member.on_end)
 
-    def stop_heartbeats(self, member: SimulatedMember) -> None:
+    def stop_heartbeats(self, member: P) -> None:
         """Stop a member's heartbeats: its session counts from the last one."""
-        known = self.members.roster.get(member.member_id)
-        if known is None or not member.sends_heartbeats:
-            self._arm(TimerKey(SESSION, member.member_id), must=True)
-            return
-        last_ms = member.heartbeat_times.last_before(self.now_ms)
-        if last_ms + known.session_timeout_ms > known.session_deadline_ms:
-            self.members.data.start_session(known, last_ms)
+        if member.sends_heartbeats:
+            self._renew_session(member)
         self._arm(TimerKey(SESSION, member.member_id), must=True)
 
-    def run_when_awake(self, member: SimulatedMember, act: Act) -> None:
+    def run_when_awake(self, member: P, act: Act) -> None:
         """Run now, or at the end of the member's pause."""
         if not member.is_paused:
             act()
@@ -301,67 +348,10 @@ class Replay:
         pauses = (p.until_ms for p in member.slot.pauses if p.until_ms > self.now_ms)
         self._at(min(pauses, default=self.now_ms + 1), lambda: self.run_when_awake(member, act))
 
-    def schedule_heartbeat(self, member: SimulatedMember) -> None:
+    def schedule_heartbeat(self, member: P) -> None:
         self._at(member.heartbeat_times.next_after(self.now_ms), member.send_heartbeat)
 
-    def assign(self, generation: int, member_ids: list[str]) -> Mapping[str, bytes]:
-        """Return the leader's assignment for the joined members."""
-        count = self.trace.partition_count
-        if self.setting.cooperative:
-            owned = {member_id: self._owned_by(member_id) for member_id in member_ids}
-            shares = assign_cooperatively(owned, count)
-        else:
-            shares = assign_eagerly(member_ids, count)
-        self._handed_in = (generation, shares)
-        return {member_id: self.encoding.assignment(share) for member_id, share in shares.items()}
-
-    def _owned_by(self, member_id: str) -> Share:
-        member = self._by_id.get(member_id)
-        return NOTHING if member is None or not member.is_alive else member.owned
-
-    def share_of(self, member: SimulatedMember) -> Share:
-        """Return the member's partitions in this generation, also if its member id has changed."""
-        return self._shares.get(member.member_id, NOTHING)
-
-    # Events of the group.
-
-    def _observe(self, event: Event) -> None:
-        self.meter.observe(event, self.now_ms)
-        match event:
-            case RebalanceStarted():
-                for member in self.alive.values():
-                    if member.phase is Phase.SETTLED:
-                        self.schedule_heartbeat(member)
-            case JoinReceived():
-                member_id = event.member.member_id
-                joining = self._by_id.get(member_id)
-                owns = joining is not None and self.setting.cooperative and bool(joining.owned)
-                self.meter.joined(member_id, self.now_ms, owns=owns)
-            case RebalanceEnded(RebalanceEnd.STABLE):
-                self._shares = self._handed_in[1]
-            case MemberReplaced():
-                old, new = event.old_member_id, event.member.member_id
-                for shares in (self._shares, self._handed_in[1]):
-                    if old in shares:
-                        shares[new] = shares.pop(old)
-            case MemberRemoved():
-                removed = self._by_id.get(event.member.member_id)
-                if removed is not None and removed.phase is Phase.SETTLED:
-                    self.schedule_heartbeat(removed)
-            case _:
-                pass
-        if self._watch is not None:
-            self._watch(event, self.now_ms)
-
     # Timers.
-
-    def _new_id(self, prefix: str) -> str:
-        assert self._joiner is not None
-        self._ids += 1
-        member_id = f"{prefix}-{self._ids:08d}"
-        self._by_id[member_id] = self._joiner
-        self.meter.slot_of[member_id] = self._joiner.index
-        return member_id
 
     def _arm(self, key: TimerKey, *, must: bool = False) -> None:
         """Schedule the deadline, unless it belongs to a session that heartbeats keep alive."""
@@ -385,11 +375,8 @@ class Replay:
         for due_key in keys:
             del self._timers[due_key]
             member = self._by_id.get(due_key.member_id) if due_key.kind == SESSION else None
-            member_known = self.members.roster.get(due_key.member_id)
-            if member_known is not None and member is not None and member.sends_heartbeats:
-                self.members.data.start_session(
-                    member_known, member.heartbeat_times.last_before(self.now_ms)
-                )
+            if member is not None and member.sends_heartbeats:
+                self._renew_session(member)
         if keys:
             self.group.on_deadlines(keys, self.clock)
 

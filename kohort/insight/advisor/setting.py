@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,7 @@ class Setting:
     """Static membership (KIP-345); None: each process as recorded."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
+    """Both are the clients' in a classic group, and the broker's in a consumer group."""
     rebalance_timeout_ms: int = 300_000
     """max.poll.interval.ms of the consumers."""
     initial_rebalance_delay_ms: int = 3_000
@@ -21,6 +22,11 @@ class Setting:
     """Members keep their partitions during a rebalance, unless revoked (KIP-429)."""
     states_reasons: bool = False
     """Clients send JoinReason, unlike stock clients."""
+    consumer: bool = False
+    """The group uses the consumer protocol (KIP-848): group.protocol=consumer. `cooperative` and
+    `initial_rebalance_delay_ms` then have no effect."""
+    assignment_interval_ms: int = 1_000
+    """group.consumer.assignment.interval.ms; of consumer groups only."""
 
     def differences(self, other: "Setting") -> int:
         """Return the number of settings that differ from `other`."""
@@ -31,6 +37,10 @@ class Setting:
     def as_dict(self) -> dict[str, Any]:
         """Return the settings by name, as in rows and JSON."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+CONSUMER_DEFAULTS: Final = Setting(consumer=True, heartbeat_interval_ms=5_000)
+"""Kafka's defaults for consumer groups."""
 
 
 def known_settings(given: Iterable[str]) -> dict[str, Any]:

@@ -24,10 +24,16 @@ def describe(recorded: Prediction, prediction: Prediction) -> str:
     text = (
         f"{choice(recorded, prediction)}: "
         f"{recorded.rebalances} -> {counted(prediction.rebalances, 'rebalance')}, "
-        f"{seconds(recorded.stopped_ms)} -> {seconds(prediction.stopped_ms)} s stopped"
-        f"{_by_chance(prediction)}"
+        f"{_stopped(recorded, prediction)}{_by_chance(prediction)}"
     )
     return "; ".join([text, _notice(recorded, prediction), *_unread(recorded, prediction)])
+
+
+def _stopped(recorded: Prediction, prediction: Prediction) -> str:
+    text = f"{seconds(recorded.stopped_ms)} -> {seconds(prediction.stopped_ms)} s"
+    if prediction.setting.consumer:
+        return f"partitions stood still {text}"
+    return f"{text} stopped"
 
 
 def _notice(recorded: Prediction, prediction: Prediction) -> str:
@@ -86,6 +92,8 @@ def changes(recorded: Setting, setting: Setting) -> str:
         first.append("a cooperative assignor" if setting.cooperative else "an eager assignor")
     if setting.states_reasons != recorded.states_reasons:
         first.append("clients that state JoinReason" if setting.states_reasons else "stock clients")
+    if setting.consumer != recorded.consumer:
+        first.append("the consumer protocol" if setting.consumer else "the classic protocol")
     values: list[str] = []
     if setting.session_timeout_ms != recorded.session_timeout_ms:
         values.append(f"a {seconds(setting.session_timeout_ms)} s session")
@@ -95,6 +103,8 @@ def changes(recorded: Setting, setting: Setting) -> str:
         values.append(f"max.poll.interval.ms of {seconds(setting.rebalance_timeout_ms)} s")
     if setting.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms:
         values.append(f"an initial delay of {seconds(setting.initial_rebalance_delay_ms)} s")
+    if setting.assignment_interval_ms != recorded.assignment_interval_ms:
+        values.append(f"an assignment interval of {seconds(setting.assignment_interval_ms)} s")
     if first and values:
         return f"{_listed(first)} with {_listed(values)}"
     return _listed(first or values) or "no change"

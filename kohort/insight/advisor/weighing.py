@@ -54,8 +54,10 @@ def is_improved_by_every_part(
 
 def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
     """Yield the setting with each of its changes undone."""
-    names = [field.name for field in fields(Setting) if field.name not in _SESSION]
-    for part in (_SESSION, *((name,) for name in names)):
+    names = [field.name for field in fields(Setting) if field.name not in (*_SESSION, "consumer")]
+    # The two protocols have sessions of their own.
+    protocol = () if setting.consumer == recorded.consumer else ("consumer",)
+    for part in ((*_SESSION, *protocol), *((name,) for name in names)):
         ablation = replace(setting, **{name: getattr(recorded, name) for name in part})
         if ablation != setting:
             yield ablation

@@ -1,7 +1,7 @@
 """Summarizes why a group rebalanced and what to change."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Final
 
@@ -89,8 +89,10 @@ def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
 
 def setting_of(row: Row) -> Setting:
     """Return the setting of a row of `advice`."""
-    names = [field.name for field in fields(Setting) if field.name in row]
-    return Setting(**{field: row[field] for field in names})
+    names = [field.name for field in fields(Setting)]
+    # Rows of older releases have no value for newer settings; null is a value of `static`.
+    present = [name for name in names if row.get(name) is not None or name == "static"]
+    return replace(Setting(), **{name: row[name] for name in present})
 
 
 def numbered(rows: Sequence[Row]) -> list[Row]:

@@ -33,6 +33,8 @@ ADVICE: Final = Table(
         Column("initial_rebalance_delay_ms", WHOLE, "group.initial.rebalance.delay.ms."),
         Column("cooperative", FLAG, "Cooperative instead of eager assignor."),
         Column("states_reasons", FLAG, "Clients that state JoinReason."),
+        Column("consumer", FLAG, "Consumer protocol (KIP-848): group.protocol=consumer."),
+        Column("assignment_interval_ms", WHOLE, "group.consumer.assignment.interval.ms."),
         Column("is_recorded", FLAG, "Whether this is the recorded setting."),
         Column("is_on_front", FLAG, "Whether it is on the Pareto front, which the summary shows."),
         Column("is_best", FLAG, "Whether it is recommended (the star)."),

@@ -10,7 +10,7 @@ from kohort.insight.advisor.advice import advise, pareto_front
 from kohort.insight.advisor.computation import predict_beyond_grid
 from kohort.insight.advisor.grid import grid
 from kohort.insight.advisor.prediction import Prediction, predict
-from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 from kohort.insight.advisor.text import describe
 from kohort.insight.advisor.trace import Delays, End, Rejoin, Run, Slot, Trace, Uncertainty
 from kohort.insight.advisor.weighing import ablations
@@ -76,6 +76,32 @@ def test_the_words_say_what_is_gained_and_what_it_costs() -> None:
         "static membership with a 45 s session: 41 -> 3 rebalances, 310 -> 22 s stopped; "
         "a crash is noticed 39 s later"
     )
+
+
+def test_the_words_about_the_consumer_protocol_speak_of_partitions() -> None:
+    tried = replace(CONSUMER_DEFAULTS, static=False)
+    told = describe(prediction(RECORDED, 141, 6_600), prediction(tried, 139, 212))
+    assert told.startswith(
+        "the consumer protocol with a 45 s session and heartbeats every 5 s: "
+        "141 -> 139 rebalances, partitions stood still 6600 -> 212 s; "
+    )
+
+
+def test_the_consumer_protocol_is_shown_by_itself_beside_a_combination_that_beats_it() -> None:
+    alone = replace(CONSUMER_DEFAULTS, static=False)
+    both = replace(alone, static=True)
+    recorded = prediction(RECORDED, 100, 900)
+    given = [
+        recorded,
+        prediction(replace(RECORDED, static=True), 40, 300),
+        prediction(alone, 90, 100),
+        prediction(both, 20, 50),
+    ]
+    told = advise(trace(like=recorded), given)
+    assert [one.setting for one in told.front if one.setting.consumer] == [both, alone]
+    # How long members take to give up partitions is all that it depends on.
+    unknown = advise(trace(like=recorded, doubts=(Uncertainty.JOINS,)), given)
+    assert not [one for one in unknown.front if one.setting.consumer]
 
 
 def test_the_words_say_how_much_chance_has_a_say_in_it_where_it_is_much() -> None:

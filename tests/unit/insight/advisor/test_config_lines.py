@@ -7,7 +7,7 @@ import pytest
 from kohort.client.config import config_from
 from kohort.client.core.group.assignors.assignor import RebalanceProtocol, common_mode
 from kohort.insight.advisor.config_lines import FIRST, PRESENT, SECOND, config_lines
-from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 
 PACKAGE = "org.apache.kafka.clients.consumer"
 COOPERATIVE = f"{PACKAGE}.CooperativeStickyAssignor"
@@ -60,3 +60,13 @@ def test_no_steps_where_the_assignor_stays_or_the_client_has_no_two() -> None:
     assert found["aiokafka"] == ("# not possible: aiokafka has no cooperative assignor",)
     back = config_lines(replace(EAGER, cooperative=True), EAGER, "cooperative-sticky")
     assert back["java"] == (f"partition.assignment.strategy={PACKAGE}.RangeAssignor",)
+
+
+def test_the_consumer_protocol_is_set_at_the_client_and_its_times_at_the_broker() -> None:
+    one = replace(CONSUMER_DEFAULTS, heartbeat_interval_ms=500, static=False)
+    lines = config_lines(EAGER, one)
+    assert lines["java"][0] == "group.protocol=consumer"
+    assert not any(line.startswith("heartbeat") for line in lines["java"])
+    settings = eval("dict(" + "\n".join(lines["kohort"]) + "\n)")
+    assert config_from(settings).group_protocol == "consumer"
+    assert "group.consumer.heartbeat.interval.ms=500" in lines["broker"]

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
+from kohort.insight.advisor.classic_replay import ClassicReplay
 from kohort.insight.advisor.heartbeat_times import LOOK_LEAST_MS, LOOK_MS, look_ms
 from kohort.insight.advisor.member import SimulatedMember
 from kohort.insight.advisor.outcome import ReplayOutcome
 from kohort.insight.advisor.prediction import predict
-from kohort.insight.advisor.replay import Replay
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
 from kohort.protocol.join_reason import JoinReason
@@ -46,7 +46,7 @@ def trace(*slots: Slot, rejoins: tuple[Rejoin, ...] = (), partitions: int = 12) 
 
 
 def play(given: Trace, setting: Setting, seed: int = 0) -> ReplayOutcome:
-    return Replay(given, setting, seed=seed).run()
+    return ClassicReplay(given, setting, seed=seed).run()
 
 
 def others(count: int) -> list[Slot]:
@@ -174,7 +174,7 @@ def test_a_group_that_is_calm_for_a_year_takes_no_longer_than_one_that_is_calm_f
 ):
     year_ms = 365 * 24 * 60 * MINUTE
     late = trace(slot(0, Run(0, year_ms, End.LEFT)), *others(3))
-    replay = Replay(late, DYNAMIC)
+    replay = ClassicReplay(late, DYNAMIC)
     assert replay.run().rebalances == 2
     assert replay.event_count < 200
 
@@ -229,7 +229,7 @@ def test_a_process_was_dead_before_the_next_one_took_its_place() -> None:
 def _death_ms(given: Trace, seed: int) -> int:
     at_ms: list[int] = []
 
-    class Watched(Replay):
+    class Watched(ClassicReplay):
         def stop_heartbeats(self, member: SimulatedMember) -> None:
             at_ms.append(self.now_ms)
             super().stop_heartbeats(member)

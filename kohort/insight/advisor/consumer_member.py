@@ -1,0 +1,180 @@
+"""A simulated client process of a consumer group: heartbeats at the interval that the broker tells,
+and one at once when it has applied an assignment, after the recorded time to give up partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.reasons import NO_REASON, state_reason
+from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
+from kohort.insight.advisor.replay import RequestHandle
+from kohort.insight.advisor.shares import NOTHING, Share
+from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS, Slot
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+
+if TYPE_CHECKING:
+    from kohort.insight.advisor.consumer_replay import ConsumerReplay
+
+TOPIC: Final = "replayed"
+TOPIC_ID: Final = b"\xff" * 16
+WATCHED: Final = "watched"
+RETRY_MS: Final = 1_000
+"""Delay until a process whose instance id is not released yet tries again. Stock clients take the
+error for fatal and are started again by whatever supervises them."""
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerMember:
+    """One run of the process in `slot`."""
+
+    replay: ConsumerReplay
+    slot: Slot
+    index: int
+    instance_id: str | None
+    heartbeat_times: HeartbeatTimes
+    member_id: str
+    epoch: int = 0
+    owned: Share = NOTHING
+    reason: JoinReason = JoinReason.RESTART
+    is_alive: bool = True
+    is_paused: bool = False
+    is_leaving: bool = False
+    on_end: Callable[[], None] | None = None
+    _subscription: int = 0
+    """Number of its changes of subscription."""
+    _target: Share | None = None
+    """The assignment that is being applied."""
+    number: int = 0
+    """Number of the last request."""
+    scheduled: int = 0
+    """The request after which the next heartbeat is scheduled already."""
+
+    @property
+    def sends_heartbeats(self) -> bool:
+        return self.is_alive and not self.is_paused
+
+    @property
+    def waits_for_answer(self) -> bool:
+        """Return that every request is answered at once."""
+        return False
+
+    # Requests.
+
+    def join(self) -> None:
+        self.epoch = 0
+        self._send(owned=NOTHING)
+
+    def request(
+        self, epoch: int, *, owned: Share | None = None, states_topics: bool = False
+    ) -> HeartbeatRequest:
+        """Return a heartbeat with an epoch, which may mean that the member joins or leaves."""
+        setting, topics = self.replay.setting, (TOPIC, WATCHED, f"other-{self._subscription}")
+        states_reason = setting.states_reasons and self.reason is not JoinReason.UNKNOWN
+        return HeartbeatRequest(
+            member_id=self.member_id,
+            epoch=epoch,
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=-1 if epoch else setting.rebalance_timeout_ms,
+            topic_names=topics if states_topics or not epoch else None,
+            owned=None if owned is None else frozenset((TOPIC_ID, number) for number in owned),
+            client_id=self.slot.client_id,
+            client_host=self.slot.host,
+            reason=state_reason(int(self.reason), None) if states_reason else NO_REASON,
+        )
+
+    def _send(self, *, owned: Share | None = None, states_topics: bool = False) -> None:
+        self.number += 1
+        self.heartbeat_times.origin_ms = self.replay.now_ms
+        request = self.request(self.epoch, owned=owned, states_topics=states_topics)
+        self.replay.heartbeat(request, RequestHandle(self, self.number))
+
+    def send_heartbeat(self) -> None:
+        if self.epoch and self.sends_heartbeats:
+            self._send()
+
+    def answered(self, handle: RequestHandle, body: HeartbeatResult) -> None:
+        if not self.is_alive or handle.number != self.number:
+            return
+        if body.error is not ErrorCode.NONE:
+            self._on_error(body.error)
+            return
+        self.epoch, self.reason = body.epoch, JoinReason.UNKNOWN
+        assigned = self.owned if body.assigned is None else {number for _, number in body.assigned}
+        if self._target is None and assigned != self.owned:
+            self._apply_later(frozenset(assigned))
+        elif not self.replay.is_reconciled(self):
+            self.replay.schedule_heartbeat(self)
+
+    def _on_error(self, error: ErrorCode) -> None:
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self.replay.end_process(self)
+        elif error is ErrorCode.UNRELEASED_INSTANCE_ID:
+            self.replay.after(RETRY_MS, lambda: self.replay.run_when_awake(self, self._join_again))
+        else:
+            self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
+            self.epoch, self.owned, self.reason = 0, NOTHING, JoinReason.MEMBERSHIP_LOST
+            if self._target is None:
+                self.join()
+
+    def _join_again(self) -> None:
+        if self.is_alive:
+            self.join()
+
+    # Assignments.
+
+    def _apply_later(self, target: Share) -> None:
+        """Give up what is not in `target`, which takes its time, and take what is new."""
+        replay, lost = self.replay, self.owned - target
+        replay.meter.stop_reading(lost, replay.now_ms)
+        self._target = target
+        delay_ms = self._time_to_give_up_ms() if lost else ANSWER_DEFAULT_MS
+        replay.after(delay_ms, lambda: replay.run_when_awake(self, self._apply))
+
+    def _apply(self) -> None:
+        target, self._target = self._target, None
+        if not self.is_alive or target is None:
+            return
+        if not self.epoch:
+            self.join()  # It was fenced meanwhile.
+            return
+        self.owned = target
+        self.replay.meter.start_reading(target, self.replay.now_ms)
+        self._send(owned=target)
+
+    def _time_to_give_up_ms(self) -> int:
+        """Return the time from the notification until partitions are given up: an eager member does
+        it between the notification and its join, a cooperative one after the assignment.
+        """
+        replay, trace = self.replay, self.replay.trace
+        is_eager = not (trace.recorded.cooperative or trace.recorded.consumer)
+        delays = self.slot.join if is_eager else self.slot.revoke
+        if not delays.took_ms:
+            replay.meter.count_guess(replay.now_ms)
+        default_ms = trace.default_join_ms if is_eager else trace.revoke_ms
+        return max(delays.near(replay.now_ms, default_ms, replay.random), ANSWER_DEFAULT_MS)
+
+    # The process.
+
+    def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
+        self._subscription += changes_protocols
+        if self.epoch and self.sends_heartbeats:
+            self.reason = reason
+            self._send(states_topics=changes_protocols)
+
+    def pause(self) -> None:
+        self.replay.stop_heartbeats(self)
+        self.is_paused = True
+        self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
+
+    def wake(self) -> None:
+        self.is_paused = False
+        self.replay.meter.start_reading(self.owned, self.replay.now_ms)
+        self.send_heartbeat()
+
+    def end(self) -> None:
+        self.is_alive = False
