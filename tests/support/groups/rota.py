@@ -23,7 +23,7 @@ from kohort.groups.kinds import GroupKind
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
 from kohort.groups.record_codec import RecordCodec, RecordHeaders
-from kohort.groups.records import DurableRecord, GroupRecord
+from kohort.groups.records import DurableRecord, Generation
 from kohort.groups.requests import CommitRequest, Now, Ticket
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.raw_members import share, subscription
@@ -140,7 +140,7 @@ class Rota:
         return OffsetRetention(self.subscribed_topics())
 
     def restore(
-        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[GroupRecord]
+        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
         del now, earlier
         for record in records:
