@@ -9,18 +9,19 @@ single one is from another is what chance makes of it.
 import multiprocessing
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import fmean, median
 from typing import Any, Final, TypeAlias
 
 from kohort.insight.advisor.prediction import Prediction, predict
 from kohort.insight.advisor.reading import JOIN_TIME_OF, read_trace
-from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 from kohort.insight.advisor.text import is_by_chance
 from kohort.insight.advisor.trace import Trace, Uncertainty
 from tests.simulation.campaign import process_count
 from tests.simulation.what_if import GROUP, Spacing, live, make_plan
+from tests.simulation.what_if_consumers import live_as_consumers
 
 CLOSE: Final = 0.10
 """Stopped time that differs by no more than this counts as the same."""
@@ -172,11 +173,16 @@ class Fidelity:
         ]
 
 
-def try_many(seed: str, spacing: Spacing, count: int, *, lives: int) -> Iterator[Case]:
+def try_many(
+    seed: str, spacing: Spacing, count: int, *, lives: int, consumer: bool = False
+) -> Iterator[Case]:
     """Traces with seeds of their own, on all cores, in order."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(process_count(), mp_context=context) as pool:
-        work = [pool.submit(try_one, f"{seed}.{number}", spacing, lives) for number in range(count)]
+        work = [
+            pool.submit(try_one, f"{seed}.{number}", spacing, lives, consumer=consumer)
+            for number in range(count)
+        ]
         try:
             for future in work:
                 yield future.result()
@@ -184,10 +190,15 @@ def try_many(seed: str, spacing: Spacing, count: int, *, lives: int) -> Iterator
             pool.shutdown(cancel_futures=True)
 
 
-def try_one(seed: str, spacing: Spacing, lives: int, *, events: int = 30) -> Case:
-    """One trace, and so many lives under another setting."""
+def try_one(
+    seed: str, spacing: Spacing, lives: int, *, events: int = 30, consumer: bool = False
+) -> Case:
+    """One trace, and so many lives under another setting: with `consumer`, the other protocol."""
     plan = make_plan(seed, spacing, events=events)
     recorded, tried = choose_settings(seed)
+    live_again = live
+    if consumer:
+        tried, live_again = choose_as_consumers(seed), live_as_consumers
     trace = read_trace(GROUP, live(plan, recorded, run="recorded"))
     assert trace is not None
     return Case(
@@ -195,7 +206,7 @@ def try_one(seed: str, spacing: Spacing, lives: int, *, events: int = 30) -> Cas
         recorded,
         tried,
         predict(trace, tried),
-        tuple(_figures(live(plan, tried, run=f"tried {number}")) for number in range(lives)),
+        tuple(_figures(live_again(plan, tried, run=f"tried {number}")) for number in range(lives)),
         not any(text.startswith(JOIN_TIME_OF) for text in trace.unknown),
         _is_given(trace, tried),
     )
@@ -228,6 +239,17 @@ def choose_settings(seed: str) -> tuple[Setting, Setting]:
             states_reasons=chance.random() < 0.3,
         )
     return recorded, tried
+
+
+def choose_as_consumers(seed: str) -> Setting:
+    """What is predicted of a life as a consumer group."""
+    chance = Random(f"consumers {seed}")
+    return replace(
+        CONSUMER_DEFAULTS,
+        static=chance.random() < 0.5,
+        heartbeat_interval_ms=chance.choice((500, 2_000, 5_000)),
+        states_reasons=chance.random() < 0.3,
+    )
 
 
 def _figures(records: list[dict[str, Any]]) -> tuple[int, int]:

@@ -38,6 +38,8 @@ MAX_POLL_MS = 20_000
 class Process:
     """One process with the client's real rules; only the wire and the application are made up."""
 
+    max_poll_ms = MAX_POLL_MS
+
     def __init__(self, life: "Life", member_id: str, instance_id: str | None) -> None:
         self.life = life
         self.instance_id = instance_id
@@ -45,7 +47,7 @@ class Process:
         self.subscription = Subscription()
         self.subscription.subscribe(life.some_names() or ("t0",))
         ids = iter(range(1_000))
-        config = MembershipConfig("g", instance_id, max_poll_interval_ms=MAX_POLL_MS)
+        config = MembershipConfig("g", instance_id, max_poll_interval_ms=self.max_poll_ms)
         self.membership = ConsumerMembership(
             config,
             subscription=self.subscription,
@@ -54,7 +56,7 @@ class Process:
             new_id=lambda: f"{member_id}.{next(ids)}",
         )
         self.rules = ConsumerHeartbeatRules(
-            HeartbeatConfig(SESSION_MS, 3_000, MAX_POLL_MS, is_static=instance_id is not None),
+            HeartbeatConfig(SESSION_MS, 3_000, self.max_poll_ms, is_static=instance_id is not None),
             config,
             Backoff(100, 1000, lambda: 0.5),
         )
@@ -95,13 +97,18 @@ class Process:
                     self.subscription.assigned = frozenset()
                     self.membership.prepared()
                 case Apply(assigned=assigned):
-                    if not self._busy_until_ms and self.life.happens(0.5):
-                        self._busy_until_ms = now_ms + 4 * STEP_MS
+                    if not self._busy_until_ms and (busy_ms := self.busy_ms(action)):
+                        self._busy_until_ms = now_ms + busy_ms
                         return
                     self._busy_until_ms = 0
                     self.subscription.assigned = assigned
                     self.membership.applied()
         raise AssertionError("never comes to rest")
+
+    def busy_ms(self, action: Apply) -> int:
+        """How long the listener's callbacks run."""
+        del action
+        return 4 * STEP_MS if self.life.happens(0.5) else 0
 
     def leave(self) -> None:
         leave = self.membership.leave("done")

@@ -6,7 +6,7 @@ import pytest
 
 from kohort.insight.advisor.reading import read_trace
 from kohort.insight.advisor.setting import Setting
-from tests.simulation.fidelity import Fidelity, try_many
+from tests.simulation.fidelity import Fidelity, try_many, try_one
 from tests.simulation.what_if import APART, GROUP, live, make_plan
 
 MANY = 100
@@ -52,6 +52,30 @@ def test_a_cooperative_process_joins_at_once_and_takes_its_time_to_give_up() -> 
             assert min(revocations) >= 2_000
         else:
             assert min(joins) >= 2_000
+
+
+def test_classic_lives_predicted_as_consumers_and_lived_so() -> None:
+    cases = [
+        try_one(f"consumers.{number}", APART, 2, events=12, consumer=True) for number in (0, 1)
+    ]
+    for case in cases:
+        assert case.is_equal, case
+        # A prediction is of a mean: no further from it than one life may be, and a bit.
+        assert abs(case.predicted.stopped_ms - case.mean_ms) <= (
+            2 * case.predicted.stopped_spread_ms + 0.1 * case.mean_ms
+        ), case
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_many_classic_lives_predicted_as_consumers(capsys: pytest.CaptureFixture[str]) -> None:
+    fidelity = Fidelity(list(try_many("lives", APART, 40, lives=LIVES, consumer=True)))
+    with capsys.disabled():
+        print(f"\n{fidelity.describe()}", *fidelity.misses(), sep="\n  ")
+
+    assert fidelity.equal >= 0.95, fidelity.misses()
+    assert fidelity.median_error <= 0.10, fidelity.misses()
+    assert fidelity.close_to_one >= fidelity.close_of_itself - 0.05, fidelity.misses()
 
 
 @pytest.mark.timeout(7200)

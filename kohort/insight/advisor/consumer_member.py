@@ -132,7 +132,7 @@ class ConsumerMember:
         replay, lost = self.replay, self.owned - target
         replay.meter.stop_reading(lost, replay.now_ms)
         self._target = target
-        delay_ms = self._time_to_give_up_ms() if lost else ANSWER_DEFAULT_MS
+        delay_ms = self._time_to_give_up_ms() if lost else self._time_to_notice_ms()
         replay.after(delay_ms, lambda: replay.run_when_awake(self, self._apply))
 
     def _apply(self) -> None:
@@ -145,6 +145,12 @@ class ConsumerMember:
         self.owned = target
         self.replay.meter.start_reading(target, self.replay.now_ms)
         self._send(owned=target)
+
+    def _time_to_notice_ms(self) -> int:
+        """Return the time until the application polls, with nothing to give up."""
+        replay, trace = self.replay, self.replay.trace
+        took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
+        return min(took_ms, trace.quick_join_ms)
 
     def _time_to_give_up_ms(self) -> int:
         """Return the time from the notification until partitions are given up: an eager member does

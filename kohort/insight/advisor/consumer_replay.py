@@ -24,6 +24,10 @@ from kohort.protocol.join_reason import JoinReason
 LEFT: Final = -1
 """Epoch of a heartbeat with which a member leaves."""
 
+TIMER_MS: Final = 20
+"""How late a heartbeat may be: clients of this protocol sleep until the next one, whatever the
+heartbeats of the same clients do in classic groups."""
+
 
 class ReplayedTopics:
     """The group's partitions as one topic, and a topic without partitions that changes whenever a
@@ -58,6 +62,7 @@ class ConsumerReplay(Replay[ConsumerMember]):
         watch: Callable[[Event, int], None] | None = None,
     ) -> None:
         super().__init__(trace, setting, seed=seed, watch=watch)
+        self.look_ms = min(trace.look_ms, TIMER_MS)
         self.topics = ReplayedTopics(trace.partition_count)
         settings = ConsumerSettings(
             session_timeout_ms=setting.session_timeout_ms,

@@ -125,6 +125,8 @@ class Replay(ABC, Generic[P]):
     ) -> None:
         self.trace = trace
         self.setting = setting
+        self.look_ms = trace.look_ms
+        """The clients' poll interval for heartbeats; see `heartbeat_times`."""
         self.random = Random(seed)  # noqa: S311 - reproducible by its seed.
         starts = (slot.runs[0].start_ms for slot in trace.slots if slot.runs)
         self.now_ms = min([trace.begin_ms, *starts])
@@ -282,7 +284,7 @@ class Replay(ABC, Generic[P]):
         if static is not None:
             instance_id = (slot.instance_id or slot.name) if static else None
         heartbeat_times = HeartbeatTimes(
-            self.random, self.setting.heartbeat_interval_ms, self.trace.look_ms
+            self.random, self.setting.heartbeat_interval_ms, self.look_ms
         )
         member = self._new_process(slot, index, instance_id, heartbeat_times)
         self.alive[index] = member

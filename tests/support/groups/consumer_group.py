@@ -123,6 +123,7 @@ class ConsumerGroup:
 
     def __init__(self) -> None:
         self.topics = Topics()
+        self.settings = SETTINGS
         self.now = Now(1_000, 1_000_000)
         self.log: dict[bytes, tuple[bytes | None, RecordHeaders]] = {}
         self.timers: dict[TimerKey, int] = {}
@@ -146,7 +147,7 @@ class ConsumerGroup:
             return ConsumerMembership(
                 group,
                 self.topics,
-                lambda _: SETTINGS,
+                lambda _: self.settings,
                 MemberAccount(),
                 new_classic=classic,
                 new_member_id=lambda: "new",
