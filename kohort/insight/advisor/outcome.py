@@ -48,6 +48,8 @@ class ReplayOutcome:
     unnoticed_ms: int
     """Time from the end of these processes until the group removed them, added up."""
     unnoticed_longest_ms: int
+    convergence_ms: int = 0
+    """Time from the first cause until the group was stable again, or empty, added up."""
     guessed: int = 0
     """Rebalances with an estimated delay: a member took part whose join or revocation time is not
     in the history."""
@@ -76,10 +78,12 @@ class Meter:
     deaths: int = 0
     unnoticed_ms: int = 0
     unnoticed_longest_ms: int = 0
+    convergence_ms: int = 0
     guessed: set[int] = field(default_factory=set)
     """Numbers of the rebalances with an estimated delay."""
     slot_of: dict[str, int] = field(default_factory=dict)
     """Slot indexes by member id."""
+    _unstable_since_ms: int | None = None
     _before: set[str] = field(default_factory=set)
     """Members that were present when the rebalance began."""
     _joins: dict[str, _Join] = field(default_factory=dict)
@@ -101,6 +105,7 @@ class Meter:
     # Events of the group.
 
     def observe(self, event: Event, now_ms: int) -> None:
+        self._measure_convergence(event, now_ms)
         match event:
             case RebalanceStarted():
                 self._close_joins(now_ms)
@@ -121,6 +126,17 @@ class Meter:
                 pass
         if self.consumers is not None:
             self._measure_consumers(self.consumers, event, now_ms)
+
+    def _measure_convergence(self, event: Event, now_ms: int) -> None:
+        since_ms = self._unstable_since_ms
+        match event:
+            case RebalanceStarted() if since_ms is None and now_ms >= self.begin_ms:
+                self._unstable_since_ms = now_ms
+            case RebalanceEnded(RebalanceEnd.STABLE | RebalanceEnd.EMPTY) if since_ms is not None:
+                self.convergence_ms += now_ms - since_ms
+                self._unstable_since_ms = None
+            case _:
+                pass
 
     def _measure_consumers(self, fold: GroupFold, event: Event, now_ms: int) -> None:
         fold.observe(event, Now(now_ms, now_ms))
@@ -219,5 +235,6 @@ class Meter:
             deaths=self.deaths,
             unnoticed_ms=self.unnoticed_ms,
             unnoticed_longest_ms=self.unnoticed_longest_ms,
+            convergence_ms=self.convergence_ms,
             guessed=len(self.guessed),
         )

@@ -42,6 +42,11 @@ class Prediction(ReplayOutcome):
         """The mean time until a crash is detected: it occurs between two heartbeats."""
         return self.setting.session_timeout_ms - self.setting.heartbeat_interval_ms // 2
 
+    @property
+    def convergence_mean_ms(self) -> int:
+        """The mean time from the cause of a rebalance until the group is stable."""
+        return round(self.convergence_ms / max(self.rebalances, 1))
+
 
 def predict(trace: Trace, setting: Setting) -> Prediction:
     """Predict the outcome of a setting; deterministic for the same arguments."""
@@ -64,6 +69,7 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
         deaths=median_low([outcome.deaths for outcome in outcomes]),
         unnoticed_ms=mean([outcome.unnoticed_ms for outcome in outcomes]),
         unnoticed_longest_ms=mean([outcome.unnoticed_longest_ms for outcome in outcomes]),
+        convergence_ms=mean([outcome.convergence_ms for outcome in outcomes]),
         guessed=median_low([outcome.guessed for outcome in outcomes]),
         stopped_spread_ms=_spread([outcome.stopped_ms for outcome in outcomes]),
         stopped_by_seed=tuple(outcome.stopped_ms for outcome in outcomes),

@@ -117,6 +117,7 @@ def _rows(
                 "stopped_ms": prediction.stopped_ms,
                 "stopped_longest_ms": prediction.stopped_longest_ms,
                 "stopped_by_member": by_member,
+                "convergence_ms": prediction.convergence_ms,
                 "partition_count": trace.partition_count,
                 "unread_ms": prediction.unread_ms,
                 "unread_longest_ms": prediction.unread_longest_ms,

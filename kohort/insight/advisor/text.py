@@ -26,6 +26,9 @@ def describe(recorded: Prediction, prediction: Prediction) -> str:
         f"{recorded.rebalances} -> {counted(prediction.rebalances, 'rebalance')}, "
         f"{_stopped(recorded, prediction)}{_by_chance(prediction)}"
     )
+    if prediction.setting.consumer != recorded.setting.consumer:
+        before, after = recorded.convergence_mean_ms, prediction.convergence_mean_ms
+        text += f", stable {seconds(before)} -> {seconds(after)} s after a cause"
     return "; ".join([text, _notice(recorded, prediction), *_unread(recorded, prediction)])
 
 

@@ -46,6 +46,12 @@ ADVICE: Final = Table(
             ArrayType(struct(member=TEXT, stopped_ms=WHOLE)),
             "Stopped time per process, by instance id or client id.",
         ),
+        Column(
+            "convergence_ms",
+            WHOLE,
+            "Time from the first cause of each rebalance until the group was stable, added up, in "
+            "ms.",
+        ),
         Column("partition_count", WHOLE, "Partitions of the group."),
         Column("unread_ms", WHOLE, "Time without a reader of all partitions in ms."),
         Column("unread_longest_ms", WHOLE, "Longest such time of a partition in ms."),
