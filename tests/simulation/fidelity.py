@@ -174,13 +174,26 @@ class Fidelity:
 
 
 def try_many(
-    seed: str, spacing: Spacing, count: int, *, lives: int, consumer: bool = False
+    seed: str,
+    spacing: Spacing,
+    count: int,
+    *,
+    lives: int,
+    consumer: bool = False,
+    was_consumer: bool = False,
 ) -> Iterator[Case]:
     """Traces with seeds of their own, on all cores, in order."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(process_count(), mp_context=context) as pool:
         work = [
-            pool.submit(try_one, f"{seed}.{number}", spacing, lives, consumer=consumer)
+            pool.submit(
+                try_one,
+                f"{seed}.{number}",
+                spacing,
+                lives,
+                consumer=consumer,
+                was_consumer=was_consumer,
+            )
             for number in range(count)
         ]
         try:
@@ -191,15 +204,26 @@ def try_many(
 
 
 def try_one(
-    seed: str, spacing: Spacing, lives: int, *, events: int = 30, consumer: bool = False
+    seed: str,
+    spacing: Spacing,
+    lives: int,
+    *,
+    events: int = 30,
+    consumer: bool = False,
+    was_consumer: bool = False,
 ) -> Case:
-    """One trace, and so many lives under another setting: with `consumer`, the other protocol."""
+    """One trace, and so many lives under another setting: with `consumer`, of consumer groups; with
+    `was_consumer`, the trace is of one too.
+    """
     plan = make_plan(seed, spacing, events=events)
     recorded, tried = choose_settings(seed)
-    live_again = live
+    live_first = live_again = live
+    if was_consumer:
+        recorded = replace(choose_as_consumers(f"recorded {seed}"), static=False)
+        live_first = live_as_consumers
     if consumer:
         tried, live_again = choose_as_consumers(seed), live_as_consumers
-    trace = read_trace(GROUP, live(plan, recorded, run="recorded"))
+    trace = read_trace(GROUP, live_first(plan, recorded, run="recorded"))
     assert trace is not None
     return Case(
         seed,

@@ -54,9 +54,11 @@ def test_a_cooperative_process_joins_at_once_and_takes_its_time_to_give_up() -> 
             assert min(joins) >= 2_000
 
 
-def test_classic_lives_predicted_as_consumers_and_lived_so() -> None:
+@pytest.mark.parametrize("was_consumer", [False, True])
+def test_lives_predicted_as_consumers_and_lived_so(was_consumer: bool) -> None:
     cases = [
-        try_one(f"consumers.{number}", APART, 2, events=12, consumer=True) for number in (0, 1)
+        try_one(f"as.{number}", APART, 2, events=12, consumer=True, was_consumer=was_consumer)
+        for number in (0, 1)
     ]
     for case in cases:
         assert case.is_equal, case
@@ -68,8 +70,12 @@ def test_classic_lives_predicted_as_consumers_and_lived_so() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_many_classic_lives_predicted_as_consumers(capsys: pytest.CaptureFixture[str]) -> None:
-    fidelity = Fidelity(list(try_many("lives", APART, 40, lives=LIVES, consumer=True)))
+@pytest.mark.parametrize(("was_consumer", "count"), [(False, 40), (True, 120)])
+def test_many_lives_predicted_as_consumers(
+    was_consumer: bool, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = try_many("lives", APART, count, lives=LIVES, consumer=True, was_consumer=was_consumer)
+    fidelity = Fidelity(list(cases))
     with capsys.disabled():
         print(f"\n{fidelity.describe()}", *fidelity.misses(), sep="\n  ")
 

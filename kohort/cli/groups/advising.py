@@ -116,9 +116,6 @@ def _lines(group: str, advice: Advice | None) -> Iterator[str]:
     span = _span(trace.end_ms - trace.begin_ms)
     yield f"{name}, {counted(trace.rebalances, 'rebalance')} in {span}:"
     yield ""
-    if trace.is_consumer_group:
-        yield advice.check
-        return
     rows = [_row("  as recorded", advice.recorded)]
     for prediction in advice.front:
         mark = "*" if prediction == advice.best else " "

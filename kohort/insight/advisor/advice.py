@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from kohort.formats.text import counted
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.text import NOT_REPLAYED, TOO_FAR, check, describe, nothing_better
+from kohort.insight.advisor.text import TOO_FAR, check, describe, nothing_better
 from kohort.insight.advisor.trace import Trace, Uncertainty
 from kohort.insight.advisor.weighing import (
     CHANCE_MS,
@@ -73,7 +73,7 @@ class Advice:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Sentences about facts that the history does not contain."""
-        return () if self.trace.is_consumer_group else self.trace.unknown
+        return self.trace.unknown
 
     @property
     def nothing(self) -> str:
@@ -83,7 +83,7 @@ class Advice:
     def lines(self) -> list[str]:
         """Return the advice as lines of text."""
         texts = [describe(self.recorded, prediction) for prediction in self.front]
-        if not texts and not self.trace.is_consumer_group:
+        if not texts:
             texts = [self.nothing]
         if self.quicker is not None:
             texts.append(describe(self.recorded, self.quicker))
@@ -216,8 +216,6 @@ def _is_off(trace: Trace, recorded: Prediction) -> bool:
     predictions for other settings may be just as far off, and the most that could be gained is one
     rebalance.
     """
-    if trace.is_consumer_group:
-        return True
     is_off = abs(recorded.rebalances - trace.rebalances) > CHECK_MOST * trace.rebalances
     if trace.stopped_ms is None:
         return is_off
@@ -226,8 +224,6 @@ def _is_off(trace: Trace, recorded: Prediction) -> bool:
 
 
 def _checked(trace: Trace, recorded: Prediction, *, is_off: bool) -> str:
-    if trace.is_consumer_group:
-        return NOT_REPLAYED
     text = check(trace, recorded)
     return f"{text}; {TOO_FAR}" if is_off else text
 

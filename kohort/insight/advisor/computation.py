@@ -52,9 +52,7 @@ def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list
     slowest member were as fast as the others.
     """
     added: list[Prediction] = []
-    if trace.is_consumer_group:
-        return added
-    if trace.initial_rebalances:
+    if trace.initial_rebalances and not trace.recorded.consumer:
         advice = advise(trace, predictions)
         for setting in dict.fromkeys(
             (advice.recorded.setting, (advice.best or advice.recorded).setting)

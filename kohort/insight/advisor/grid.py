@@ -14,6 +14,9 @@ LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
 CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
 """The same of consumer groups: Kafka's defaults, and the shortest heartbeat interval that Kohort's
 broker tells its members, as it does while it has few of them."""
+LONG_CONSUMER_SESSIONS: Final = ((60_000, 5_000), (60_000, 500))
+"""Kafka's bound of group.consumer.max.session.timeout.ms."""
+ASSIGNMENT_INTERVALS: Final = (1_000, 5_000)
 INITIAL_DELAYS: Final = (0, 3_000, 10_000)
 REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
 
@@ -32,9 +35,8 @@ def grid(trace: Trace) -> list[Setting]:
     """
     recorded = trace.recorded
     tried = dict.fromkeys([recorded])
-    if trace.is_consumer_group:
-        return list(tried)
-    for setting in _combinations(trace):
+    combinations = _of_consumers if recorded.consumer else _combinations
+    for setting in combinations(trace):
         tried[setting] = None
     return list(tried)
 
@@ -60,7 +62,7 @@ def _combinations(trace: Trace) -> Iterator[Setting]:
     more_timeouts = REBALANCE_TIMEOUTS if longest_ms > LONG_JOIN_MS else ()
     timeouts = dict.fromkeys((*more_timeouts, recorded.rebalance_timeout_ms))
     flags = (False, True)
-    memberships = flags if recorded.static is not None else (None, *flags)
+    memberships = _memberships(recorded)
     has_rejoins = any(rejoin.slot is not None for rejoin in trace.rejoins)
     reason_flags = flags if has_rejoins else (recorded.states_reasons,)
     for static, (
@@ -86,3 +88,24 @@ def _combinations(trace: Trace) -> Iterator[Setting]:
             heartbeat_interval_ms=heartbeat_ms,
             consumer=True,
         )
+
+
+def _of_consumers(trace: Trace) -> Iterator[Setting]:
+    recorded = trace.recorded
+    own_session = (recorded.session_timeout_ms, recorded.heartbeat_interval_ms)
+    sessions = dict.fromkeys((*CONSUMER_SESSIONS, *LONG_CONSUMER_SESSIONS, own_session))
+    intervals = dict.fromkeys((*ASSIGNMENT_INTERVALS, recorded.assignment_interval_ms))
+    for static, (session_ms, heartbeat_ms), interval_ms in itertools.product(
+        _memberships(recorded), sessions, intervals
+    ):
+        yield replace(
+            recorded,
+            static=static,
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=heartbeat_ms,
+            assignment_interval_ms=interval_ms,
+        )
+
+
+def _memberships(recorded: Setting) -> tuple[bool | None, ...]:
+    return (False, True) if recorded.static is not None else (None, False, True)

@@ -19,6 +19,8 @@ DEPARTURES: Final = frozenset(
         "session_expired",
         "new_member_expired",
         "sync_expired",
+        "join_expired",
+        "rebalance_expired",
         "size_refused",
     }
 )
@@ -95,6 +97,7 @@ class MemberLifetimes:
         if at_ms is None:
             return
         if kind in ARRIVALS and cause.get("member_id"):
+            self._set_aside(str(cause["member_id"]), at_ms)
             lifetime = self._lifetime(cause)
             self._succeed(lifetime, at_ms, _number(cause.get("silent_ms")))
             if lifetime.start_ms is None and lifetime.end_ms is None:
@@ -106,6 +109,12 @@ class MemberLifetimes:
                 lifetime = self._lifetime(identity)
                 self._end(lifetime, FATE_OF_KIND.get(str(kind), str(kind)), at_ms)
                 lifetime.session_timeout_ms = _number(cause.get("session_timeout_ms"))
+
+    def _set_aside(self, member_id: str, at_ms: int) -> None:
+        """Keep an ended lifetime apart: a consumer joins again under the same id."""
+        lifetime = self.by_id.get(member_id)
+        if lifetime is not None and lifetime.end_ms is not None and lifetime.end_ms <= at_ms:
+            self.by_id[f"{member_id} until {lifetime.end_ms}"] = self.by_id.pop(member_id)
 
     def _add_member(self, member: Json, record: Json, started_ms: int) -> None:
         if not member.get("member_id"):
@@ -158,6 +167,9 @@ class MemberLifetimes:
             lifetime.sync.append((started_ms + answered, synced - answered))
 
     def _add_revocation(self, lifetime: MemberLifetime, member: Json, started_ms: int) -> None:
+        notified, revoked = _number(member.get("told_ms")), _number(member.get("revoked_ms"))
+        if notified is not None and revoked is not None:  # A consumer.
+            lifetime.revoke.append((started_ms + notified, revoked - notified))
         joined = _number(member.get("join_received_ms"))
         if lifetime.revokes_since_ms is not None and joined is not None:
             since_ms, lifetime.revokes_since_ms = lifetime.revokes_since_ms, None
@@ -179,7 +191,7 @@ class MemberLifetimes:
             before.silent_ms = silent_ms
 
     def _end(self, lifetime: MemberLifetime, fate: str, at_ms: int) -> None:
-        if lifetime.end_ms is None:
+        if lifetime.end_ms is None and at_ms >= (lifetime.start_ms or at_ms):
             lifetime.end_ms, lifetime.fate = at_ms, fate
 
     def _lifetime(self, identity: Json) -> MemberLifetime:

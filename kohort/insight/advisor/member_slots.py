@@ -15,6 +15,16 @@ from kohort.insight.advisor.trace import Delays, End, Pause, Run, Slot
 
 LOST: Final = "MEMBERSHIP_LOST"
 ORDERLY: Final = frozenset({"left", "replaced", "refused"})
+EXPIRED: Final = frozenset(
+    {
+        "rebalance_timeout",
+        "sync_expired",
+        "new_member_expired",
+        "join_expired",
+        "rebalance_expired",
+    }
+)
+"""The group removed a process that was too slow; it joins again."""
 _TIMER_MS: Final = 20
 """Maximum delay of timers."""
 WARM_UP_MS: Final = 900_000
@@ -192,8 +202,8 @@ def _slot(
 def _is_same_process(before: MemberLifetime, lifetime: MemberLifetime) -> bool:
     """Whether it is the same process, which lost its membership and joined again."""
     if before.fate == "session_expired":
-        return lifetime.reason == LOST
-    return before.fate in {"rebalance_timeout", "sync_expired", "new_member_expired"}
+        return lifetime.reason == LOST or lifetime.member_id == before.member_id
+    return before.fate in EXPIRED
 
 
 def _run(lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots) -> Run:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kohort.insight.advisor.heartbeat_times import LOOK_MS, look_ms
 from kohort.insight.advisor.member_lifetimes import Json, MemberLifetimes, causes_of
 from kohort.insight.advisor.member_slots import LOST, MemberSlots, find_member_slots
-from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 from kohort.insight.advisor.trace import (
     ANSWER_DEFAULT_MS,
     DELAY_DEFAULT_MS,
@@ -33,7 +33,14 @@ CHANGES: Final = frozenset({"SUBSCRIPTION_CHANGE", "UPGRADE", "ASSIGNOR_STATE_CH
 """Reasons that come with changed protocols. A cooperative member's metadata differs at every join.
 """
 REJOINS: Final = frozenset(
-    {"leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"}
+    {
+        "leader_rejoined",
+        "follower_rejoined",
+        "protocols_changed",
+        "forced_by_reason",
+        "subscription_changed",
+        "topics_changed",
+    }
 )
 FIRST_HEARTBEAT_SLACK_MS: Final = 20
 """Tolerance for a heartbeat to count as the first one after a join."""
@@ -76,8 +83,10 @@ def read_trace(
     member_slots = find_member_slots(lifetimes.by_id.values(), recorded, begin_ms)
     _note_gaps(member_slots, ordered, notes)
     joins = [took for slot in member_slots.slots for took in slot.join.took_ms]
-    _note_unknown_joins(member_slots, joins, notes)
+    if not recorded.consumer:
+        _note_unknown_joins(member_slots, joins, notes)
     syncs = [took for slot in member_slots.slots for took in slot.sync.took_ms]
+    revocations = [took for slot in member_slots.slots for took in slot.revoke.took_ms]
     round_trip_ms = _median(syncs, ANSWER_DEFAULT_MS)
     return Trace(
         group=group,
@@ -99,9 +108,10 @@ def read_trace(
             recorded.heartbeat_interval_ms,
             _first_heartbeats(rebalances, recorded.heartbeat_interval_ms),
         ),
-        revoke_ms=_revoke_ms(rebalances, round_trip_ms),
+        revoke_ms=_median(revocations, round_trip_ms)
+        if recorded.consumer
+        else _revoke_ms(rebalances, round_trip_ms),
         assignor=_last_assignor(rebalances),
-        is_consumer_group=rebalances[-1].get("group_type") == "consumer",
         rebalances=len(rebalances),
         initial_rebalances=sum(bool(record.get("initial")) for record in rebalances),
         waited_by_slot=_waited_by_slot(rebalances, member_slots),
@@ -129,6 +139,8 @@ def _doubts(
         yield Uncertainty.CRASHES
     if member_slots.silences:
         yield Uncertainty.PAUSES
+    if recorded.consumer:
+        return  # What members take for joining and giving up is the same whatever the settings.
     if not _modes(rebalances) and "cooperative" not in known:
         yield Uncertainty.MODE
     has_revocation_times = [bool(slot.revoke.took_ms) for slot in member_slots.slots]
@@ -200,11 +212,13 @@ def recorded_setting(
 ) -> Setting:
     """Return the setting shown by the history; assumed values are added to `notes`."""
     seen: dict[str, Any] = dict(durations)
+    seen["consumer"] = rebalances[-1].get("group_type") == "consumer"
+    default = CONSUMER_DEFAULTS if seen["consumer"] else Setting()
     for name, value in durations.items():
-        if value is None and name not in known:
-            notes.append(
-                f"{_CONFIG_NAMES[name]} is not in the history; assumed to be {_default(name)}"
-            )
+        is_used = not (seen["consumer"] and name == "initial_rebalance_delay_ms")
+        if value is None and name not in known and is_used:
+            assumed = f"{getattr(default, name) / 1000:g} s"
+            notes.append(f"{_CONFIG_NAMES[name]} is not in the history; assumed to be {assumed}")
     instances = {
         bool(member.get("instance_id"))
         for record in rebalances
@@ -221,7 +235,7 @@ def recorded_setting(
         cause.get("reason_source") == "tag" for record in rebalances for cause in causes_of(record)
     )
     chosen = {name: value for name, value in seen.items() if name == "static" or value is not None}
-    return replace(Setting(), **(chosen | known))
+    return replace(default, **(chosen | known))
 
 
 def _last_assignor(rebalances: Sequence[Json]) -> str | None:
@@ -236,10 +250,6 @@ _CONFIG_NAMES: Final = {
     "rebalance_timeout_ms": "max.poll.interval.ms",
     "initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
 }
-
-
-def _default(name: str) -> str:
-    return f"{getattr(Setting(), name) / 1000:g} s"
 
 
 def _session_ms(rebalances: list[Json]) -> int | None:
@@ -257,7 +267,7 @@ def _interval_ms(rebalances: list[Json]) -> int | None:
     delay is close to it.
     """
     notice_ms = [
-        member["told_ms"]
+        member["told_ms"] - ((record.get("timeline") or {}).get("assigned_ms") or 0)
         for record in rebalances
         for member in record.get("members") or ()
         if member.get("told_ms") is not None and member.get("fate") == "kept"
@@ -345,11 +355,15 @@ def _rejoin(
     kind, reason = cause.get("kind"), cause.get("reason")
     if kind not in REJOINS or reason in EFFECTS:
         return None
+    if kind == "topics_changed":
+        at_ms = int(cause.get("at_ms") or began_ms)
+        return Rejoin(at_ms, None, JoinReason.TOPIC_METADATA_CHANGE)
     if reason is None and revokers.pop(str(cause.get("member_id")), None) is not None:
         return None
     at_ms = int(cause.get("at_ms") or began_ms)
     slot = member_slots.of_member.get(str(cause.get("member_id")))
     is_change = kind == "protocols_changed" and reason in {None, *CHANGES}
+    is_change |= kind == "subscription_changed"
     if reason == TOPICS and kind != "follower_rejoined":
         # Only the leader's join counts, whichever member that is; a cooperative leader's metadata
         # differs too.

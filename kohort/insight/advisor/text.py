@@ -14,7 +14,6 @@ UNREAD_SHOWN: Final = 0.1
 """Smaller differences in unread time, as a share of it, are not mentioned."""
 TOO_FAR: Final = "too far off to recommend anything"
 """Appended to the check if the replay does not match the history."""
-NOT_REPLAYED: Final = "no recommendation, because consumer groups (KIP-848) are not replayed yet"
 SPREAD_SHOWN: Final = 0.1
 """Random variation is mentioned if it exceeds this share of the stopped time."""
 

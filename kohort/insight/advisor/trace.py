@@ -190,8 +190,6 @@ class Trace:
     confirms the revocation."""
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""
-    is_consumer_group: bool = False
-    """Whether the last rebalance is of a consumer group (KIP-848), which is not replayed."""
     rebalances: int = 0
     """Number of rebalances in the history."""
     initial_rebalances: int = 0

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kohort.insight.advisor.text import NOT_REPLAYED, TOO_FAR, nothing_better
+from kohort.insight.advisor.text import TOO_FAR, nothing_better
 from kohort.insight.advisor.weighing import GAIN_LEAST
 from kohort.insight.output import counted
 from kohort.insight.report.answer import Cause, FirstScreen
@@ -161,8 +161,6 @@ def _both(summary: FirstScreen, both: str) -> Markup | None:
 def _off(recorded: Row) -> str:
     """Return why there is no recommendation: the replay does not match the history; or ""."""
     check = str(recorded["text"])
-    if check == NOT_REPLAYED:
-        return NOT_REPLAYED
     return _OFF if check.endswith(TOO_FAR) else ""
 
 
