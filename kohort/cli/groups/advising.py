@@ -197,7 +197,6 @@ def _as_json(group: str, advice: Advice | None) -> Json:
             **_figures(advice.quicker),
         },
         "check": advice.check,
-        "is_replayed": not trace.is_consumer_group,
         "is_off": advice.is_off,
         "unranked": list(advice.unranked),
         "unknown": list(advice.unknown),

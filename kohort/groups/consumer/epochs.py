@@ -1,18 +1,26 @@
 """When the group epoch grows, and why: each bump has exactly one cause."""
 
+import hashlib
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-import xxhash
-
 from kohort.groups.consumer.data import ResolvedRegex
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.reasons import StatedReason
+
+try:
+    from xxhash import xxh3_64_intdigest as _hash
+except ImportError:
+    # Spark's executors replay histories with the standard library alone: what they hash is compared
+    # and never stored.
+    def _hash(args: bytes) -> int:  # type: ignore[misc]
+        return int.from_bytes(hashlib.blake2b(args, digest_size=8).digest(), "big")
+
 
 _FORMAT: Final = b"\0"
 
@@ -195,23 +203,23 @@ def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> int:
     """
     if not topics:
         return 0
-    digest = xxhash.xxh3_64()
-    for name in sorted(topics):
-        digest.update(_UNSIGNED_64.pack(_topic_hash(name, *topics[name])))
-    return _signed(digest.intdigest())
+    hashes = [_topic_hash(name, *topics[name]) for name in sorted(topics)]
+    return _signed(_hash(b"".join(map(_UNSIGNED_64.pack, hashes))))
 
 
 @lru_cache(maxsize=1_000)
 def _topic_hash(name: str, topic_id: bytes, partition_count: int) -> int:
-    digest = xxhash.xxh3_64(_FORMAT)
     high, low = _UUID_HALVES.unpack(topic_id)
-    digest.update(_SIGNED_64.pack(high) + _SIGNED_64.pack(low))
     encoded = name.encode("utf-16-le")
-    digest.update(encoded + _COUNT(len(encoded) // 2))
-    digest.update(_COUNT(partition_count))
-    # The racks of each partition's replicas would follow its number; this broker has none.
-    digest.update(struct.pack(f"<{partition_count}i", *range(partition_count)))
-    return int(digest.intdigest())
+    parts = (
+        _FORMAT,
+        _SIGNED_64.pack(high) + _SIGNED_64.pack(low),
+        encoded + _COUNT(len(encoded) // 2),
+        _COUNT(partition_count),
+        # The racks of each partition's replicas would follow its number; this broker has none.
+        struct.pack(f"<{partition_count}i", *range(partition_count)),
+    )
+    return _hash(b"".join(parts))
 
 
 def _signed(value: int) -> int:

@@ -164,7 +164,7 @@ def test_what_cannot_be_meant_is_told_before_anything_is_read(
     missing = advise("g", "--from", tmp_path / "none.jsonl")
     assert (missing.code, "none.jsonl: No such file" in missing.err) == (2, True)
     unknown = advise("g", "--from", tmp_path / "none.jsonl", "--known", "session=6")
-    assert (unknown.code, "'session=6': must be one of heartbeat" in unknown.err) == (2, True)
+    assert (unknown.code, "'session=6': must be one of " in unknown.err) == (2, True)
 
 
 def test_a_group_that_only_avoided_rebalances_has_nothing_to_be_advised(

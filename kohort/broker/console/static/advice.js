@@ -42,7 +42,6 @@ async function compute(group, memory, context) {
 
 function result(data) {
   if (!data.recorded) return h("p", null, "The history has no rebalance of this group.");
-  if (!data.is_replayed) return h("p", null, `${data.check[0].toUpperCase()}${data.check.slice(1)}.`);
   const row = (changes, choice, isBest) => ({ changes, isBest, ...choice });
   const rows = [row("as recorded", data.recorded, false), ...data.choices.map((choice) => row(choice.changes, choice, choice.is_best))];
   const columns = [
