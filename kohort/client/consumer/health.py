@@ -38,7 +38,7 @@ class Health:
     group_id: str | None = None
     group_instance_id: str | None = None
     is_subscribed: bool = False
-    """Whether it gets its partitions from a group."""
+    """Whether a group assigns its partitions."""
     is_closed: bool = False
     is_assigned: bool = False
     """Whether its partitions were assigned manually."""
@@ -53,7 +53,7 @@ class Health:
     group_protocol: str | None = None
     """The group protocol in use, classic or consumer; None without a group."""
     unsettled_seconds: float | None = None
-    """How long it has been joining, or out of its group; None for a settled member."""
+    """How long it has been joining or outside its group; None for a stable member."""
     coordinator: str | None = None
     """`host:port`; None while unknown."""
     last_heartbeat_seconds_ago: float | None = None
@@ -93,7 +93,7 @@ class Health:
     unanswered_seconds: Mapping[TopicPartition, float] = dataclasses.field(default_factory=dict)
     """How long fetches of a partition have gone unanswered, or its leader has been unknown."""
     unread: Mapping[TopicPartition, OngoingFailure] = dataclasses.field(default_factory=dict)
-    """Partitions whose error was raised and that have been neither sought nor read since."""
+    """Partitions whose error was raised, without a seek or a successful read since."""
     run: RunFigures | None = None
     """Figures of the current or last `Consumer.run`; None if there was no run."""
     limits: HealthLimits

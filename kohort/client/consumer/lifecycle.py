@@ -30,7 +30,7 @@ class Lifecycle:
         self._listener: RebalanceListener = listener_from(None)
         self._starting: asyncio.Task[None] | None = None
         self._is_given_up = False
-        """Whether it was stopped before it had an engine."""
+        """Whether it was stopped before the engine was created."""
 
     @property
     def is_closed(self) -> bool:

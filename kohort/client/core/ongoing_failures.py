@@ -20,7 +20,7 @@ class OngoingFailure(NamedTuple):
     """Whether an operator has to intervene; otherwise it may be temporary."""
 
     def lasts(self, limit_ms: int) -> bool:
-        """Whether this is more than a temporary failure, for which `limit_ms` is allowed."""
+        """Whether it occurred twice, and is permanent or has lasted for `limit_ms`."""
         return self.times >= TWICE and (self.is_refused or self.seconds * 1000 >= limit_ms)
 
 

@@ -78,7 +78,7 @@ class KnownTopics:
         return _with_partitions_of(known, update, older) if older else update
 
     def _is_former(self, update: TopicInfo) -> bool:
-        """Whether the response has an id of the topic that has since been replaced."""
+        """Whether the response has a former id of the topic."""
         return update.topic_id in self._ids.get(update.name, ())[:-1]
 
     def _remember(self, info: TopicInfo) -> None:

@@ -74,8 +74,8 @@ class DoneOffsets:
 
 
 ROOM_SHARE: Final = 4
-"""Once full, this fraction of the limit must be free before records are taken again, to avoid
-taking them one by one."""
+"""Once full, one part in this many of the limit must be free before records are taken again, to
+avoid taking them one by one."""
 
 FIRST_TAKE: Final = 16
 """How many records are taken before their size is known."""
@@ -265,7 +265,8 @@ class Work:
             share.done.begin(entry.offset, entry.leader_epoch)
             self.held_records += 1
             self.held_bytes += entry.byte_count
-            # Follows gradual changes within some hundred records, and large increases at once.
+            # The average follows gradual changes within some hundred records, and large increases
+            # at once.
             self._mean_bytes += (entry.byte_count - self._mean_bytes) / 64
             self._mean_bytes = max(self._mean_bytes, entry.byte_count / 8)
 

@@ -479,8 +479,8 @@ class Engine:
 
 
 class _OffsetsObserver:
-    """Reports commit events to the other parts. Looks `member` up, which is created after the
-    commits.
+    """Reports commit events to the other components. Looks up `member` late, because it is created
+    after the commits.
     """
 
     def __init__(self, engine: Engine) -> None:

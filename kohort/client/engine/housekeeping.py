@@ -105,7 +105,7 @@ class PollHousekeeping:
     async def _run(self, deadline_s: float) -> None:
         now_s = time.monotonic()
         self.done_s = now_s
-        # Set first, so that events during this run can bring the next one forward.
+        # Set first, so that events during this run can schedule the next one earlier.
         self.due_s = now_s + EVERY_S
         if self._member is not None:
             self._member.polled()

@@ -3,7 +3,7 @@ partitions.
 
 The user of this class defines the requests and interprets the responses. This module decides when a
 leader is queried: at once; after a growing backoff if it fails; or without the backoff when the
-leader or the question has changed.
+leader or the query has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Postponed(NamedTuple):
 
 
 class LeaderRounds(Generic[T]):
-    """Requests about partitions, on the running loop. `T` is the question about one partition."""
+    """Queries leaders of partitions, on the running loop. `T` is the query for one partition."""
 
     def __init__(
         self,
@@ -63,15 +63,13 @@ class LeaderRounds(Generic[T]):
         self._on_failed = on_failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[TopicPartition, tuple[T, int]] = {}
-        """Pending questions, with the broker that was asked."""
+        """Pending queries, with the queried broker."""
         self._postponed: dict[TopicPartition, _Postponed] = {}
         self._backoffs: Backoffs[TopicPartition] = Backoffs(*backoff_ms, random.random)
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, wanted: Mapping[TopicPartition, T]) -> None:
-        """Ask the questions in `wanted` that are neither pending nor waiting for a backoff; drop
-        all others.
-        """
+        """Send the queries in `wanted` that are neither pending nor in a backoff; drop others."""
         self._backoffs.keep_only(wanted.keys())
         for gone in self._postponed.keys() - wanted.keys():
             del self._postponed[gone]

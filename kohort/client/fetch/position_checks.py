@@ -102,7 +102,7 @@ class PositionChecks:
         self._rounds.begin(self._rules.doubts())
 
     def _answered(self) -> None:
-        self._ask_doubted()  # The same partition may have come into doubt again meanwhile.
+        self._ask_doubted()  # The leader may have changed again meanwhile.
         self._on_changed()
 
     async def _ask(self, node_id: int, doubts: EpochQuestions) -> Collection[TopicPartition]:
@@ -114,7 +114,7 @@ class PositionChecks:
         return {*cut, *(await self._ask_leader(node_id, doubts) if doubts else ())}
 
     def _is_cut(self, partition: TopicPartition, doubts: EpochQuestions) -> bool:
-        """Whether this doubt already has a final answer."""
+        """Whether the check of this position already has a final result."""
         known = self._cut.get(partition)
         return known is not None and known[0] == doubts[partition]
 

@@ -149,7 +149,7 @@ class HeartbeatThread:
             return self._rules.take_findings()
 
     def report(self, report: Report) -> None:
-        """Set what the coordinator should know (consumer group protocol)."""
+        """Set the state to report to the coordinator (consumer group protocol)."""
         rules = self._rules
         assert isinstance(rules, ConsumerHeartbeatRules)
         with self._changed:
@@ -157,7 +157,7 @@ class HeartbeatThread:
             self._wake()
 
     def take_answer(self) -> Answer | None:
-        """Return what the responses since the last call say (consumer group protocol)."""
+        """Return the result of the responses since the last call (consumer group protocol)."""
         rules = self._rules
         assert isinstance(rules, ConsumerHeartbeatRules)
         with self._changed:

@@ -118,7 +118,7 @@ class MembershipShell:
         self._is_started = False
         self._is_leaving = False
         self._reported = Report()
-        """What the heartbeat thread reports to the coordinator (consumer group protocol)."""
+        """The state last passed to the heartbeat thread (consumer group protocol)."""
         self.leave_sender = LeaveSender(coordinator, config.group_instance_id)
         self.idle_until_ms: int | None = None
         """When `advance` may have something to do if no event occurs before; on the monotonic
@@ -170,7 +170,7 @@ class MembershipShell:
             loop=asyncio.get_running_loop(),
             on_findings=self._learn,
         )
-        # The brokers that the thread knows may all be gone by now.
+        # All brokers known to the thread may have been replaced by now.
         self.coordinator.on_found = self.heartbeats.coordinator_found
 
     @property
@@ -474,8 +474,8 @@ class MembershipShell:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
 
     def _align_consumer_heartbeats(self, membership: ConsumerMembership) -> None:
-        """Make the heartbeat thread join or end, and send what the membership reports. It follows
-        epochs by itself.
+        """Make the heartbeat thread join or end, and pass it the membership's report. The thread
+        tracks epochs itself.
         """
         if membership.state is MemberState.UNJOINED:
             if self._beating is not NO_MEMBER:

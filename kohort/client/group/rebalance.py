@@ -90,7 +90,7 @@ class Rebalance:
         return True
 
     async def apply(self, action: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
-        """Give up revoked partitions, take the new assignment, notify the listener. Returns whether
+        """Revoke partitions, apply the new assignment, notify the listener. Returns whether
         that is complete.
         """
         if action.revoked and not self.callbacks.has_called("on_assigned"):
@@ -102,7 +102,7 @@ class Rebalance:
             self._finish(self._subscription.assigned - action.revoked)
             return True
         self.own(action.assigned)
-        # Holds also for a later poll that has another action to do while this callback still runs.
+        # The hold also covers a later poll with another action while this callback runs.
         self._positions.hold(action.added)
         await self._call("on_assigned", self._called_listener.on_assigned, action.added)
         self._positions.release(action.added)
@@ -111,7 +111,7 @@ class Rebalance:
         return True
 
     async def give_up(self, *, is_lost: bool) -> None:
-        """Give up all partitions outside of a rebalance: at close and unsubscribe."""
+        """Revoke all partitions outside of a rebalance: at close and unsubscribe."""
         await self.callbacks.wait_over()
         owned = self._subscription.assigned
         # An interrupted rebalance may have revoked some of them already.

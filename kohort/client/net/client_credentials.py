@@ -228,7 +228,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _read(answer: HTTPResponse) -> bytes:
-    """Read a body, up to one byte more than allowed. Raises TimeoutError."""
+    """Read a body, at most one byte beyond the limit. Raises TimeoutError."""
     deadline_s = time.monotonic() + TIMEOUT_S
     data = bytearray()
     while len(data) <= ANSWER_BYTES_MAX and (part := answer.read1(1 << 16)):

@@ -80,7 +80,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_negotiating = False
         """Whether the held requests wait until reauthentication is complete."""
         self._drained: asyncio.Future[None] | None = None
-        """Done when no response is outstanding; None if nothing waits for that."""
+        """Completed when no response is outstanding; None if no caller waits for that."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_s = 0.0
         """When a request was last sent or answered, on the loop's clock."""

@@ -180,7 +180,7 @@ def _authenticate(
             )
         lifetime_ms = max(answer.session_lifetime_ms, 0)
         token = rules.answer(answer.auth_bytes)
-    raise SaslError("the broker asked for more tokens than the mechanism has")
+    raise SaslError("the broker requested more tokens than the mechanism has")
 
 
 def _without_sasl(address: str, security: SecurityConfig) -> UnsupportedMechanismError:
@@ -248,7 +248,7 @@ class Session:
         return now_s >= self._end_s
 
     def pause_s(self, now_s: float) -> float:
-        """How long to wait before reauthenticating, because the last time was too recent."""
+        """The delay before reauthenticating, to limit its rate."""
         return max(0.0, self._began_s + PAUSE_S - now_s)
 
     def postpone(self, now_s: float) -> None:

@@ -95,7 +95,7 @@ def is_fresh(token: OAuthToken, fetched_s: float, now_s: float) -> bool:
 
 
 def is_good(token: OAuthToken, now_s: float) -> bool:
-    """Whether a token that was used before has not expired yet."""
+    """Whether a previously used token is still valid."""
     return token.expires_s is not None and now_s < token.expires_s
 
 

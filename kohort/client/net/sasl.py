@@ -174,5 +174,5 @@ def printable(text: str) -> str:
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except ValueError:  # binascii.Error is one.
+    except ValueError:  # binascii.Error is a subclass.
         raise SaslError("the broker's token has invalid base64") from None

@@ -130,7 +130,7 @@ class SecurityConfig(SecuritySettings):
         return self.security_protocol.startswith("SASL_")
 
     def discard(self, token: OAuthToken | None) -> None:
-        """Use another token for the next attempt, because the broker may have rejected this one."""
+        """Use a new token for the next attempt, because the broker may have rejected this one."""
         if token is not None and self.tokens is not None:
             self.tokens.discard(token)
 

@@ -139,7 +139,7 @@ class Runner:
         self._source.wake()
 
     def has_task(self, task: asyncio.Task[object] | None) -> bool:
-        """Whether handlers are called in this task."""
+        """Whether this task runs handlers."""
         return task in self._workers
 
     async def _read(self) -> None:

@@ -28,7 +28,7 @@ class Source(Protocol):
 
     @property
     def can_commit(self) -> bool:
-        """Whether there is a group to commit to."""
+        """Whether the consumer has a group to commit to."""
 
     @property
     def delay_max_s(self) -> float:

@@ -94,7 +94,7 @@ class Fetched:
         self._partition = partition
         self._options = options
         self._stop, self.next_offset = _extent(partition, data, offset)
-        # A small part should not keep the rest of a response in memory.
+        # A small slice should not keep the whole response in memory.
         data = data[: self._stop]
         whole = data.obj
         is_small_part = len(data) * 2 < len(whole) if isinstance(whole, bytes | bytearray) else True
@@ -155,7 +155,7 @@ class Fetched:
         return records
 
     def _unpacked(self, floor: int, wanted: int) -> list[AnyRecord]:
-        """What `read` returns, as bytes."""
+        """Return the result of `read` as bytes."""
         while True:
             if not self._left and not self._begin_batch(floor):
                 return []
@@ -295,8 +295,8 @@ class Fetched:
         )
 
     def _behind(self, header: BatchHeader) -> int:
-        """The offset to continue from. A damaged header may give too high an offset; where the next
-        batch begins has been validated by the broker.
+        """The offset to continue from. A damaged header may give too high an offset, but the broker
+        has validated the next batch's base offset.
         """
         cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes
         if cursor < self._stop:

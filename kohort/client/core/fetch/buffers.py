@@ -21,7 +21,7 @@ from kohort.client.core.records import AnyRecord
 Records: TypeAlias = dict[TopicPartition, list[AnyRecord]]
 
 PartitionFilter: TypeAlias = AbstractSet[TopicPartition] | None
-"""The partitions that a reader wants; None: all."""
+"""The partitions to read; None: all."""
 
 _Read: TypeAlias = Callable[[Fetched, int, int], list[AnyRecord]]
 
@@ -29,7 +29,7 @@ AHEAD_RECORDS: Final = 64
 """How many records are decoded at a time for a reader that takes them one by one."""
 
 CHUNK_OVERHEAD_BYTES: Final = 512
-"""Memory that a response takes in addition to its bytes; otherwise small ones would not count."""
+"""Memory overhead of a response; without it, small ones would hardly count towards the limit."""
 
 
 class _Waiting:
@@ -207,7 +207,7 @@ class FetchBuffers:
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """All known positions, except for the records that each reader got last: whether those are
-        processed is unknown until it asks for more.
+        processed is unknown until its next read.
         """
         processed = self._positions.consumed()
         if self._record_in_hand is not None:

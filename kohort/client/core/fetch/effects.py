@@ -8,11 +8,11 @@ class Effect(Enum):
     """An action for the shell."""
 
     WAKE_READERS = "wake readers"
-    """Records, or an error, have come for readers that wait."""
+    """Records or an error have arrived for waiting readers."""
     REFRESH = "refresh"
     """The metadata is outdated; call `next_fetches` when there is new metadata."""
     FETCH = "fetch"
-    """More records have room: call `next_fetches`."""
+    """The buffers have room for more records: call `next_fetches`."""
 
 
 class Note(NamedTuple):

@@ -45,8 +45,8 @@ class FetchFailures:
     # Errors to raise.
 
     def add(self, partition: TopicPartition, error: ConsumerError) -> bool:
-        """Add an error to raise unless the position moves before; False if it is not assigned any
-        more.
+        """Add an error to raise unless the position changes before; False if it is no longer
+        assigned.
         """
         state = self._positions.find(partition)
         if state is None:

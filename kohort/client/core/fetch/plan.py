@@ -54,7 +54,7 @@ class PlannedFetch(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to send now, and when to plan again if nothing happens before."""
+    """The requests to send now, and when to plan again without an earlier event."""
 
     fetches: Sequence[PlannedFetch]
     wake_ms: int | None
@@ -215,7 +215,7 @@ class FetchPlan:
         least = max(1, min(limits.answer_bytes, limits.partition_bytes, share_bytes) // 2)
         if room < least:
             if share.readable_bytes:
-                # Taking waiting data will make room.
+                # Reading buffered data will make room.
                 return None
             room = least
         return PlannedFetch(node_id, share.wanted, room, not share.is_being_taken)

@@ -42,9 +42,9 @@ class PartitionState:
     is_paused: bool = False
     is_held: bool = False
     is_aside: bool = False
-    """Whether it is excluded because readers want only other partitions."""
+    """Whether it is excluded because all readers read other partitions."""
     is_doubted: bool = False
-    """Whether there is a new leader that may not have the records that were read."""
+    """Whether a new leader may lack records that were already read."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     learned_wall_ms: int | None = None
@@ -117,8 +117,8 @@ class Positions:
         return state is not None and state.fence == fence
 
     def has_place(self, partition: TopicPartition, placed: int) -> bool:
-        """Whether it is assigned, and has only been read on since its position was `placed`; unlike
-        a fence, this is not changed by doubts about a leader.
+        """Whether it is assigned and its position has only advanced since it was `placed`; unlike a
+        fence, this ignores leader changes.
         """
         state = self._states.get(partition)
         return state is not None and state.placed == placed
@@ -256,7 +256,7 @@ class Positions:
         return True
 
     def is_aside(self, partition: TopicPartition) -> bool:
-        """Whether only other partitions are being read."""
+        """Whether all readers read other partitions."""
         return self._read_alone is not None and partition not in self._read_alone
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -299,7 +299,7 @@ class Positions:
     # Results from brokers.
 
     def advance(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
-        """Move on: records below `offset` were returned, or there are none to return."""
+        """Advance the position: records below `offset` were returned, or there are none."""
         state = self._states[partition]
         assert state.position is not None
         assert offset >= state.position, "reading goes forward"
@@ -314,9 +314,7 @@ class Positions:
         last_stable_offset: int,
         wall_ms: int | None = None,
     ) -> None:
-        """Record the ends of the log as a fetch reported them at `wall_ms`; negative ones are
-        unknown.
-        """
+        """Record the log's start and end as reported by a fetch at `wall_ms`; negative: unknown."""
         state = self._states.get(partition)
         if state is None:
             return

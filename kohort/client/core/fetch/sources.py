@@ -43,7 +43,7 @@ class ReadReplicas:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no partition is read from a follower, nor has a recently failed one."""
+        """Whether no partition has a follower to read from, or a recently failed one."""
         return not (self._named or self._leader_alone)
 
     def find(self, partition: TopicPartition, leader: Leader, now_ms: int) -> int | None:

@@ -83,7 +83,7 @@ class FetchState:
         self.effects: Final[set[Effect]] = set()
         self.notes: Final[list[Note]] = []
         self.next_deadline_ms: int | None = None
-        """When to call `next_fetches` again if nothing happens before."""
+        """When to call `next_fetches` again without an earlier event."""
         self.failures = FetchFailures(positions)
         self._plan = FetchPlan(
             FetchLimits(
@@ -264,7 +264,7 @@ class FetchState:
             if state is None or state.fence != requested.fence:
                 continue
             if self._buffers.fetch_offset(partition, state) != requested.offset:
-                # Both the old and the new leader were asked, because the leader moved.
+                # Both the old and the new leader responded, because the leader changed.
                 continue
             code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
             if code is ErrorCode.NONE:
@@ -307,8 +307,8 @@ class FetchState:
         self.effects.add(Effect.FETCH)
 
     def report(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
-        """Have an error raised, unless the position moves before; the partition is retried later.
-        Ignored if it is no longer assigned.
+        """Raise an error to the next reader unless the position changes before; the partition is
+        retried later. Ignored if it is no longer assigned.
         """
         if self.failures.add(partition, error):
             self._postpone(partition, now_ms)
@@ -374,8 +374,7 @@ class FetchState:
             self._report_behind_records(partition, error, now_ms)
             return
         if chunk.next_offset <= requested.offset:
-            # The response has no records from the requested offset on, and another would not
-            # either.
+            # The response has no records at or after the requested offset; a retry would not help.
             self._postpone(partition, now_ms)
             return
         self._plan.set_waiting(partition, self._buffers.add(partition, requested.fence, chunk))

@@ -44,7 +44,7 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderChecks:
-    """The doubts about one consumer's positions."""
+    """Tracks the positions of one consumer that need validation after a leader change."""
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions

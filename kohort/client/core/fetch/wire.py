@@ -101,7 +101,7 @@ def fetch_request(
                 for partition, fields in group
             ],
         )
-        # A topic may occur several times, because the order is that of the partitions' turns.
+        # A topic may occur several times, because partitions are requested in round-robin order.
         for topic, group in groupby(requested.items(), lambda item: item[0].topic)
     ]
     return FetchRequest(

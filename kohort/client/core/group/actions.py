@@ -11,7 +11,7 @@ from kohort.protocol.messages.sync_group import SyncGroupRequest
 
 
 class Idle(NamedTuple):
-    """The member has nothing to do until this time; None: until an event."""
+    """No action until this time; None: until an event."""
 
     until_ms: int | None = None
 

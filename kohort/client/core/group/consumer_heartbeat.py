@@ -40,7 +40,7 @@ PartitionsById: TypeAlias = frozenset[tuple[bytes, int]]
 
 
 class Report(NamedTuple):
-    """What the coordinator should know about a member; only changes are sent."""
+    """The member's state to report to the coordinator; only changes are sent."""
 
     topics: frozenset[str] = frozenset()
     broker_pattern: str = ""
@@ -51,13 +51,13 @@ class Report(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the responses since the loop last looked add up to."""
+    """The combined result of the responses since the last `take_answer`."""
 
     identity: Identity
     assignment: PartitionsById | None
     """The new assignment; None if it has not changed."""
     stated: Rejoin | None
-    """The last reason that the coordinator was told."""
+    """The last rejoin reason sent to the coordinator."""
 
 
 _GONE: Final = frozenset(
@@ -83,7 +83,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
         self._group = group
         self._report_now = Report()
         self._known: Report | None = None
-        """What the coordinator knows; None: unknown, so everything is sent."""
+        """The state last sent; None: unknown, so everything is sent."""
         self._sent = Report()
         self._joined_ms = 0
         self._answer: Answer | None = None
@@ -95,7 +95,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
         super().begin(identity, now_ms)
         self._known = None
         self._next_ms = self._joined_ms = now_ms
-        # Findings about an earlier membership under the same id.
+        # Discard findings about an earlier membership with the same id.
         self._findings.clear()
         self._answer = None
 
@@ -104,14 +104,14 @@ class ConsumerHeartbeatRules(HeartbeatRules):
         self._answer = None
 
     def report(self, report: Report, now_ms: int) -> None:
-        """Set what the coordinator should know. Changes are sent at once."""
+        """Set the state to report. Changes are sent at once."""
         if report != self._report_now:
             self._report_now = report
             if not self.trouble:
                 self._next_ms = now_ms
 
     def take_answer(self) -> Answer | None:
-        """Return what the responses since the last call say, if anything."""
+        """Return the combined result of the responses since the last call, if any."""
         taken, self._answer = self._answer, None
         return taken
 

@@ -66,7 +66,7 @@ class ConsumerMembership:
         self.identity = NO_MEMBER
         """Its generation is the member epoch."""
         self.report = Report()
-        """What the heartbeats tell the coordinator."""
+        """The state that the heartbeats report."""
         self.trouble = ""
         self.has_joined = False
         """Whether it has ever been a member."""
@@ -82,7 +82,7 @@ class ConsumerMembership:
         self._errors = PollErrors(config.group_id)
         self._rejoin: Rejoin | None = first_rejoin(config, has_joined=False)
         self._is_lost = False
-        """Whether the listener has to be told that all partitions are lost."""
+        """Whether to call the listener's on_lost for all partitions."""
         self._are_topics_fresh = False
         self._target: PartitionsById | None = None
         """The assignment to take over; None if that is done."""
@@ -186,7 +186,7 @@ class ConsumerMembership:
         self._are_topics_fresh = True
 
     def prepared(self) -> None:
-        """Record that the listener has been told that the partitions are lost."""
+        """Record that the listener's on_lost was called."""
         self._is_lost = False
 
     def applied(self) -> None:
@@ -199,7 +199,7 @@ class ConsumerMembership:
         self._is_first = False
 
     def answered(self, answer: Answer) -> None:
-        """Process what the responses to heartbeats say."""
+        """Process the result of heartbeat responses."""
         if answer.identity.member_id != self.identity.member_id:
             return  # The consumer has left meanwhile.
         self.identity = answer.identity
@@ -243,7 +243,7 @@ class ConsumerMembership:
         """Do nothing: the coordinator watches the topics."""
 
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
-        """Ask the coordinator for another assignment (KIP-568), which only Kohort's makes.
+        """Request another assignment from the coordinator (KIP-568), which only Kohort computes.
 
         Raises:
             IllegalStateError: partitions are not assigned by a group.

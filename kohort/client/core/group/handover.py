@@ -56,7 +56,7 @@ class Handover:
         """The generation that the state below belongs to."""
         self._count = 0
         self.due_ms: int | None = None
-        """When the leader has to check on the group; None if it need not."""
+        """When the leader must check the group; None if it need not."""
 
     def joined(self, generation: int, *, is_leader: bool) -> None:
         """Process a JoinGroup response. A static leader that was away may be in the same generation

@@ -61,7 +61,7 @@ class FindingKind(Enum):
     """The kinds of findings."""
 
     REBALANCING = "rebalancing"
-    """The group is rebalancing: rejoin, if the consumer thought that it was settled."""
+    """The group is rebalancing: rejoin, unless the consumer is already doing so."""
     GENERATION_LOST = "generation lost"
     """Rejoin under the same member id."""
     MEMBERSHIP_LOST = "membership lost"
@@ -259,6 +259,6 @@ class HeartbeatRules:
         message: str = "",
     ) -> None:
         finding = Finding(kind, identity, code, message)
-        # One report is enough for a consumer that does not look for minutes.
+        # One finding is enough for a consumer that does not poll for minutes.
         if finding not in self._findings:
             self._findings.append(finding)

@@ -253,7 +253,7 @@ class Membership:
     def sync_answered(self, sent: Identity, response: SyncGroupResponse, now_ms: int) -> None:
         """Process a SyncGroup response."""
         if sent != self.identity or not isinstance(self._next, Sync):
-            return  # No member any more, or of another generation: the assignment is void.
+            return  # No longer a member, or in another generation: the assignment is void.
         self._next = None
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
@@ -454,7 +454,7 @@ class Membership:
         """Whether the coordinator may accept a commit now."""
         if self.state is MemberState.STABLE:
             return True
-        # The coordinator decides whether it is too late for the partitions that were kept.
+        # The coordinator decides whether commits of retained partitions are still valid.
         is_cooperative = self.mode is RebalanceProtocol.COOPERATIVE
         return self.identity.is_valid and is_cooperative and self.state is not MemberState.UNJOINED
 

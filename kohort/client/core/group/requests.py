@@ -153,8 +153,8 @@ def coordinator_in(answer: FindCoordinatorResponse) -> FoundCoordinator:
 
 
 WRITTEN_VERSION: Final = 3
-"""Of the consumer protocol. Versions from 0 on can be read; of newer ones the fields of version 3,
-because fields are only ever appended."""
+"""Version of the consumer protocol that is written. All versions can be read, because newer ones
+only append fields."""
 
 
 def encode_subscription(

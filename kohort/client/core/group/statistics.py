@@ -186,7 +186,7 @@ class GroupStatistics:
         first cause of a rebalance is kept.
         """
         phase = _PHASES.get(type(action), RebalancePhase.NONE)
-        # Idle although it wants to join: it is waiting before another attempt.
+        # Idle although it needs to join: it is in a backoff.
         if not (cause and isinstance(action, Idle)):
             self.entered(phase, now_ms)
         if isinstance(action, Join):

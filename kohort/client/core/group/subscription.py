@@ -38,7 +38,7 @@ class Subscription:
 
     @property
     def is_alone(self) -> bool:
-        """Whether topics are subscribed to without a group to share them."""
+        """Whether topics are subscribed to without a group."""
         return self._is_by_topic and not self._has_group
 
     @property

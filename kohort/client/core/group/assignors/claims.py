@@ -21,7 +21,7 @@ from kohort.protocol.types import Int32
 
 
 class Claim(NamedTuple):
-    """The partitions that one member says it owned."""
+    """The partitions that one member claims to own."""
 
     member_id: str
     generation: int
