@@ -39,4 +39,4 @@ class DataDirectoryLockedError(Exception):
 
 
 class CorruptFileError(Exception):
-    """A file beside the log is damaged."""
+    """A checkpoint file is damaged."""

@@ -37,7 +37,8 @@ _RANGES_ALWAYS = 16
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
-"""Modes of what is new: only the broker may read records. What exists keeps its mode."""
+"""Modes of new files and directories: only the broker may read records. Existing ones keep
+theirs."""
 _ONLY_CACHED = getattr(os, "RWF_NOWAIT", 0)
 """Used only on Linux, where it is defined."""
 _WRITE_BUFFERS_MAX = 1024
@@ -71,8 +72,8 @@ class File(Protocol):
         ...
 
     def pread_cached(self, length: int, position: int) -> bytes:
-        """Read without waiting for the disk; returns fewer bytes also where the rest is not in
-        memory.
+        """Read without waiting for the disk; returns fewer bytes if the rest is not in the page
+        cache.
 
         Raises BlockingIOError if nothing is; other OSErrors where the file system cannot tell.
         """

@@ -1,1 +1,1 @@
-"""Small files beside the log, protected by checksums."""
+"""Small files next to the log, protected by checksums."""

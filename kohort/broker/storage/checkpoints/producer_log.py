@@ -160,8 +160,7 @@ class ProducerLog:
             if end <= offset and segment not in renewed:
                 continue
             if not is_complete and segment.base_offset in self._snapshots:
-                # The beginning of the segment is gone, but the snapshot has the producers up to
-                # there.
+                # The segment's start was removed; the snapshot has the producers up to there.
                 state, reached = self._restored(segment.base_offset)
                 is_complete = reached == segment.base_offset
             elif is_complete and segment is not self._segments[0]:
@@ -297,7 +296,7 @@ class ProducerLog:
             self._pass_hole(replayed, range(expected, end), state)
         if replayed.holes:
             self._end_hidden(replayed, end, state)
-        # Everything found in the log is settled.
+        # All of the recovered log counts as below the high watermark.
         state.spans.settle(self._end_offset)
         return replayed
 

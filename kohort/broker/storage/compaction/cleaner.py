@@ -191,9 +191,8 @@ class Compaction:
 
     def _run(self) -> Generator[None, None, None]:
         if self._log.flushed_offset < self._decided_by:
-            # A record removed because of a later one with its key must not be the only one on disk;
-            # the marker that makes the later one count, perhaps far behind it, must be there as
-            # well.
+            # A record may be removed only if the later one with its key is on disk, and so is the
+            # marker that commits the later one, possibly far behind it.
             self._log.flush()
         self._aborted = AbortedRanges(self._aborted_reading.read())
         self._transactions = TransactionPass(self._aborted)
@@ -218,7 +217,7 @@ class Compaction:
         self._log.files.sync_directory(str(self._log.directory))
 
     def _note_keys(self) -> Iterator[None]:
-        """Fill the map from the dirty part, as far as there is room; whole batches only."""
+        """Fill the map from the dirty part, by whole batches, until it is full."""
         plan = self._plan
         for segment, end in _with_ends(plan.segments, plan.end_offset):
             if end <= plan.first_dirty_offset:
@@ -258,7 +257,7 @@ class Compaction:
     def _clean(self, group: list[LogSegment], terms: RetentionTerms) -> Iterator[None]:
         """Create the replacement of a group of segments and have it put in place.
 
-        If one of the group is deleted meanwhile, the others stay as they were.
+        If one of the group is deleted meanwhile, the others are not replaced.
         """
         cleaned = CleanedSegment(
             self._log.files,
@@ -351,7 +350,7 @@ class Compaction:
 
 
 class _Gone(NamedTuple):
-    """Consecutive batches of one epoch of which nothing is left."""
+    """Consecutive batches of one epoch that were removed completely."""
 
     base_offset: int
     last_offset: int

@@ -60,7 +60,7 @@ def note_keys(offsets: KeyOffsets, batch: Buffer, header: BatchHeader) -> None:
 
 
 class RetentionTerms(NamedTuple):
-    """What determines which records one compaction keeps."""
+    """Parameters that determine which records one compaction retains."""
 
     offsets: KeyOffsets
     up_to_offset: int
@@ -196,7 +196,7 @@ def _assembled(
 
 
 def _emptied(header: BatchHeader) -> bytes:
-    """Return the header alone, which still has the producer's data."""
+    """Return an empty batch: the header alone, with the producer's id, epoch and sequence."""
     changed = header._replace(
         attributes=header.attributes & ~(_CODEC_MASK | _HORIZON_BIT),
         record_count=0,

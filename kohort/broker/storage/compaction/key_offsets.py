@@ -52,7 +52,7 @@ class KeyOffsets:
         entry_count = min(self._keys_max, max(1, offset_span)) / LOAD_FACTOR
         shard_count = int(entry_count / (_BUCKETS * _BUCKET_ENTRIES)) + 1
         self._shards: list[tuple[bytearray, bytearray] | None] = [None] * shard_count
-        """Per shard, the entries, and how many there are in each bucket."""
+        """Per shard, the entries, and the number of entries in each bucket."""
         self._overflow: dict[bytes, int] = {}
         """The few keys that do not fit in their shard."""
         self._size = 0

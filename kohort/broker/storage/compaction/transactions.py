@@ -29,7 +29,7 @@ class AbortedRanges:
             self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
 
     def holds(self, header: BatchHeader) -> bool:
-        """Whether a batch of records belongs to one of them."""
+        """Whether a batch belongs to one of these transactions."""
         if not header.attributes & TRANSACTIONAL_BIT:
             return False
         of_producer = self._by_producer.get(header.producer_id)
@@ -56,7 +56,7 @@ class TransactionPass:
         self._with_data = set(with_data)
         """Producer ids with a transactional batch since their last marker."""
         self._spent: set[int] = set()
-        """Offsets of markers of whose transactions nothing is left."""
+        """Offsets of markers whose transactions have no records left."""
 
     def copy(self) -> "TransactionPass":
         """Return a copy, to be able to continue from here more than once."""

@@ -129,7 +129,7 @@ class LogAppender:
             is_damaged = found != state.end_offset or load_max_timestamp(active) is None
         if is_damaged:
             # Damaged data stays, so that it can be repaired; nothing may be appended after it,
-            # where a walk from batch to batch would not get.
+            # because readers walk from batch to batch and cannot pass the damage.
             state.end_offset = max(state.end_offset, found or 0)
             logger.warning("%r has a damaged end; a new segment is used", active)
             self._start_segment(wall_ms)

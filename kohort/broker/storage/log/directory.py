@@ -89,7 +89,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
         content.segments.append(segment)
     _compare_indexes(files, content, sizes)
     for name in left_over:
-        # Not before the indexes that are there because of it.
+        # After the indexes that are deleted because of it.
         files.remove(f"{directory}/{name}")
     return content
 
@@ -191,7 +191,7 @@ class DeletedFiles:
                 self.files.remove(path)
             except OSError as error:
                 logger.warning("%s cannot be removed: %s", path, error)
-            # Only now may another file use the name.
+            # From here on, another file may use the name.
             self._taken.discard(path)
             removed += 1
         return removed

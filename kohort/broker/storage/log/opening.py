@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpeningTerms(NamedTuple):
-    """What the data directory and the broker know about a log before it is opened."""
+    """Facts about a log that are known before it is opened."""
 
     clean_shutdown: bool
     recovery_point: int

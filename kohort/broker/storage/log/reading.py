@@ -1,4 +1,4 @@
-"""Reads from a log's segments, in its own thread or, on twins of some of them, in another."""
+"""Reads segments, in the log's thread, or on copies of some of them in another thread."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from kohort.broker.storage.segment.segment import LogSegment
 
 
 class LogFlusher:
-    """Tracks what of a log is on disk. `note_*` may be called while a flush runs.
+    """Tracks how much of a log is on disk. `note_*` may be called while a flush runs.
 
     One flush at a time; it runs in any thread. What it covers is determined before the first
     fsync: batches appended meanwhile are left to the next one. A failed fsync is never retried:
@@ -54,8 +54,8 @@ class LogFlusher:
         self._directories[directory] = None
 
     def note_file(self, directory: str, name: str) -> None:
-        """Record that a file beside the log was replaced, which must be as durable as the batches
-        after it.
+        """Record that a checkpoint file was replaced; it must be durable when the batches after it
+        are.
         """
         self._paths[f"{directory}/{name}"] = None
         self._directories[directory] = None
@@ -134,8 +134,8 @@ class LogState:
         self.opened_end_offset = opened.end_offset
         """Where the log ended when it was opened: the data of earlier processes."""
         self.rewrite_count = 0
-        """How often stored batches were replaced or removed: data that was read before may be
-        gone."""
+        """Number of times stored batches were replaced or removed, which may invalidate earlier
+        reads."""
         first = self.segments[0].base_offset
         self.start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
         self.snapshots = opened.snapshots
@@ -319,10 +319,9 @@ class LogState:
             logger.warning("%s: segments.crc cannot be written: %s", self.directory, error)
 
     def keep_producers(self, base_offset: int) -> None:
-        """Make producers durable that are known below a segment, before what is there is deleted.
-
-        From then on its snapshot alone has the epochs, sequences and open transactions of those of
-        which no batch is left. Raises OSError.
+        """Make the producers below a segment durable before those segments are deleted. Afterwards
+        only its snapshot has the epochs, sequences and open transactions of producers without
+        batches. Raises OSError.
         """
         self.mend_snapshots()
         # Without producers nothing is lost, and snapshots below the flushed offset are on disk.

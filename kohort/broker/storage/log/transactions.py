@@ -26,7 +26,7 @@ from kohort.broker.storage.segment.transaction_index import (
 from kohort.groups.steps import Steps, at_once
 
 READ_MAX: Final = 4_096
-"""The maximum number of transactions that end within one read."""
+"""Maximum number of transactions that end within one read."""
 AT_ONCE_MAX: Final = 1_024
 """How many entries are examined at once: about a millisecond, including the response."""
 _UNREADABLE: Final = "aborted transactions cannot be read"
@@ -61,13 +61,13 @@ class AbortedTransactions:
         if not byte_count:
             return AbortedSearch(state, (), offset, offset)
         with state.errors_as(_UNREADABLE):
-            state.load()  # Which makes the indexes good.
+            state.load()  # Loading also repairs the indexes.
         if not state.has_aborted:
             return AbortedSearch(state, (), offset, offset)
         try:
             start, end_offset = _range_of_read(state, offset, byte_count)
         except (OSError, CorruptBatchError):
-            # Too many, as Kafka returns them, do no harm.
+            # A superset, as Kafka returns it, does no harm.
             start, end_offset = offset, up_to_offset
         segments = _segments_from(state, start)
         return AbortedSearch(state, segments, start, min(up_to_offset, end_offset))
@@ -318,14 +318,14 @@ def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, 
     The first offset is later than `offset` if no batch is left there. A transaction whose marker
     was lost before it must not be listed: a client would drop all later records of its producer.
 
-    Valid while the segments are those that were read. Raises OSError and CorruptBatchError.
+    Valid while the segments that were read are in the log. Raises OSError and CorruptBatchError.
     """
     segments = state.segments
     first = segment_number(segments, offset)
     for number, segment in enumerate(segments[first:], start=first + 1):
         found = locate(segment, offset)
         if found is None:
-            continue  # Compaction or a loss has left nothing in this one.
+            continue  # This segment is empty after compaction or data loss.
         start, base_offset = found
         stop = start + byte_count
         if stop < segment.size_bytes:

@@ -89,8 +89,8 @@ def open_copies(
 
 
 def _examined(path: Path, other: Read | None) -> _Copy:
-    """Open a database and read its content, or find out what is wrong. `other` is what the other
-    copy has, if that is known. Raises MetadataError or StorageError.
+    """Open a database and read its content, or determine the damage. `other` is the content of the
+    other copy, if known. Raises MetadataError or StorageError.
     """
     if not path.exists():
         return _Copy(path)

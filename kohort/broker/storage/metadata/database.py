@@ -104,8 +104,7 @@ class TopicRecord:
     configs: Mapping[str, str] = field(default_factory=dict)
     """The topic's own configs, by name."""
     deleted: bool = False
-    """Whether it is deleted: its name is free again, and any directories that are left are to be
-    removed."""
+    """Whether it is deleted: its name is free again, and remaining directories are removed."""
 
     def put(self) -> Statement:
         """Return the statement that stores the topic, replacing any row with its id."""
@@ -210,8 +209,8 @@ class MetadataDatabase:
         return self.read_like(None).content
 
     def read_like(self, other: Read | None) -> Read:
-        """Read the whole content. Sooner done if it has the properties that were read of another
-        database: they are compared, and not checked once more. Raises as `read`.
+        """Read the whole content. Faster if it has the properties already read from another
+        database: they are compared instead of being verified again. Raises as `read`.
         """
         topics = sorted(map(_topic_of, self._checked_rows(_TOPICS)), key=lambda topic: topic.name)
         if other is not None and self._has_properties(other.rows):
@@ -276,8 +275,8 @@ class MetadataDatabase:
         return rows
 
     def _has_properties(self, rows: Sequence[PropertyRow]) -> bool:
-        """Whether it has exactly these; whatever else may be wrong is for a whole reading to tell.
-        A text that has become bytes is another value.
+        """Whether it has exactly these; other damage is detected when everything is read. Text that
+        has become bytes is a different value.
         """
         try:
             with self._as_text():
@@ -288,7 +287,7 @@ class MetadataDatabase:
 
     @contextmanager
     def _as_text(self) -> Iterator[None]:
-        """Texts are decoded as they are read; one that cannot be is an error."""
+        """Decode text columns strictly: invalid UTF-8 is an error."""
         self._connection.text_factory = str
         try:
             yield
@@ -296,7 +295,7 @@ class MetadataDatabase:
             self._connection.text_factory = _Text
 
     def _prepare(self) -> None:
-        # Only a sound file can be another program's, or a later release's.
+        # Checked first: the header of a damaged file does not identify its program or release.
         if not self._is_writable():
             raise DamagedError(f"{self.path} is damaged: its header allows no changes")
         # A quick check would miss an index that points nowhere: a change would then add a second
@@ -385,9 +384,7 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 
 
 def _keep_private(path: str) -> None:
-    """Make a file that contains credentials readable only by its owner, and what SQLite left beside
-    it. SQLite uses the same mode for its other files when it creates them.
-    """
+    """Make a file with credentials readable only by its owner, and SQLite's other files too. SQLite uses the same mode for its other files when it creates them."""
     if path == ":memory:":
         return
     # Any failure is left for SQLite to report.

@@ -1,8 +1,8 @@
 """Statements by which the metadata's databases are changed.
 
-SQLite's module gives the interpreter up several times in each statement, and while the event loop
-is busy, each time costs it a turn of the loop to get the interpreter back. So a change of
-properties, as rules, users and limits are, is one statement.
+SQLite's module releases the GIL several times per statement, and while the event loop is busy, each
+reacquisition costs an event loop iteration. So a change of properties (rules, users, limits) is one
+statement.
 """
 
 import zlib
@@ -15,8 +15,7 @@ Statement = tuple[str, tuple[bytes | str | int, ...]]
 _PUT_PROPERTY: Final = "INSERT OR REPLACE INTO properties VALUES (?, ?, ?)"
 _FORGET_PROPERTY: Final = "DELETE FROM properties WHERE name = ?"
 _FORGOTTEN: Final = ("", -1)
-"""Value and checksum of a row that is put in order to remove the one of its name. No row has this
-checksum, which is never negative."""
+"""Value and checksum that mark a row for removal. Real checksums are never negative."""
 FORGETTING: Final = (
     "CREATE TEMP TRIGGER forgetting AFTER INSERT ON main.properties WHEN NEW.checksum = -1"
     " BEGIN DELETE FROM properties WHERE name = NEW.name; END"
@@ -43,8 +42,8 @@ def forget_topic(topic_id: bytes) -> Statement:
 
 
 def at_once(statements: Sequence[Statement]) -> Statement | None:
-    """Return one statement that does the same, a transaction by itself, if all are of properties
-    and not too many.
+    """Return one equivalent statement, an implicit transaction, if all statements change properties
+    and are few.
     """
     if not 0 < len(statements) <= _ROWS_MAX:
         return None
@@ -61,5 +60,5 @@ def at_once(statements: Sequence[Statement]) -> Statement | None:
 
 
 def checksum_of(columns: Sequence[bytes | str | int]) -> int:
-    """Return what the last column of a row has, from the others."""
+    """Compute the last column of a row from the others."""
     return zlib.crc32(repr(tuple(columns)).encode())

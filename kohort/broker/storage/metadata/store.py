@@ -47,7 +47,7 @@ NEXT_PRODUCER_ID: Final = "next_producer_id"
 GROUP_CONFIGS: Final = "group_configs:"
 """Followed by the group's id."""
 BROKER_CONFIGS: Final = "broker_configs:"
-"""Followed by the broker's id, or by nothing for the configs of all brokers."""
+"""Prefix of the broker's id; without an id, the configs of all brokers."""
 ACCESS_LOSS: Final = "access_loss"
 """Identifies the last loss of metadata, in which access rules may have been lost."""
 

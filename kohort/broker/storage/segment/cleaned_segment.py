@@ -111,7 +111,7 @@ class CleanedSegment:
         self._log.close()
 
     def decide(self) -> None:
-        """Make a start after a crash complete the replacement. On OSError nothing is decided."""
+        """Commit the replacement: a start after a crash completes it. After OSError it does not."""
         decide_swap(self._files, self._directory, self.base_offset)
 
     def discard(self) -> bool:

@@ -40,7 +40,7 @@ CHECKS_MAX = 8
 
 
 class _Wish(NamedTuple):
-    """A read as positions in a segment: what it wants and what it may get."""
+    """A read as positions in a segment: the requested and the permitted range."""
 
     start: int
     """Where the first batch starts."""
@@ -51,7 +51,7 @@ class _Wish(NamedTuple):
     base_offset: int
     """Base offset of the first batch."""
     min_one: bool
-    """Whether the first batch is wanted, however long it is."""
+    """Whether the first batch is returned regardless of its size."""
 
     def takes(self, batch: BatchAt) -> bool:
         """Whether a batch belongs to the result."""

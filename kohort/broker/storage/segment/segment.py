@@ -75,7 +75,7 @@ class VerifiedRanges:
     def add(self, start: int, stop: int) -> None:
         """Add a range; the shortest one is dropped if there are too many."""
         starts, stops = self._starts, self._stops
-        if stops and stops[-1] == start:  # A reader that goes on.
+        if stops and stops[-1] == start:  # A sequential reader.
             stops[-1] = stop
             return
         first = bisect_right(stops, start - 1)
@@ -143,15 +143,15 @@ class LogSegment:
         self._first_crc: int | None = None
         """The CRC of the first batch, which identifies the .log."""
         self._is_compared = True
-        """Whether the .log was compared with it, or cannot be."""
+        """Whether the .log was compared with `_first_crc`, or that is unknown."""
         self._appended_from = self.size_bytes
         """All bytes from here on were appended by this object, and need no verification."""
         self.created_ms = 0
         """Wall-clock time of the creation, or of the last write as found when the log was
         opened."""
         self.following_offset: int | None = None
-        """Where the next segment starts; None for the active one, and where it does not matter
-        because this process wrote the segment and it has no gaps."""
+        """Where the next segment starts; None for the active one, and if it is not needed because
+        this process wrote the segment without gaps."""
         self.first_timestamp: int | None = None
         """Max timestamp of the first batch, once known: rolling by time counts from it."""
         self.max_timestamp: int | None = None

@@ -22,7 +22,7 @@ from kohort.protocol.records.record import inflate, iter_spans
 logger = logging.getLogger(__name__)
 
 DECODED_BYTES_MAX = 1 << 20
-"""Longer batches are not decoded to get the timestamp of one record."""
+"""Larger batches are not decoded to find the timestamp of one record."""
 
 _CHUNK_BYTES = 1 << 16
 

@@ -102,13 +102,12 @@ class TransactionIndex:
         """Entries that an earlier process wrote."""
         self._is_checked = size_bytes is None and damage is None
         self.is_noted = is_noted
-        """Whether a difference from the batches is damage; if not, the file was never compared with
-        them."""
+        """Whether the file was compared with the batches before, so that a difference is damage."""
         self._noted_sum = noted_sum
         self._sum: int | None = 0 if self._is_checked else None
         """The checksum of all entries; None if it is unknown."""
         self._damage = damage
-        """What `check_in_thread` has found."""
+        """The damage that `check_in_thread` detected."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
         """The lowest first offset of an examined step, and the last stable offset at its end, by
@@ -303,7 +302,7 @@ class TransactionIndex:
 
     def marker_behind(self, offset: int, count: int) -> int | None:
         """Return the marker of the entry that is `count` entries after the first whose marker is at
-        or after an offset; None if there are not so many.
+        or after an offset; None if there are fewer.
         """
         with self._lock:
             saved, pending = self._saved, list(self._pending)
