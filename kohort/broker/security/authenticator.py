@@ -41,7 +41,7 @@ FRAME_BYTES_MAX: Final = TOKEN_BYTES_MAX + 34 * 1024
 """The largest frame before authentication: a token and a header with a client id of 32 kB."""
 
 TOKENS_MAX: Final = 4
-"""The most tokens of one attempt; SCRAM has two."""
+"""Maximum tokens of one attempt; SCRAM has two."""
 REAUTHENTICATION_INTERVAL_MS: Final = 1_000
 """The minimum time between two reauthentications of a connection."""
 NAME_CHARS_SHOWN: Final = 100
@@ -145,7 +145,7 @@ class SaslAuthenticator:
         self._token_count = 0
         self._authenticated_ms = 0
         self._is_again = False
-        """Whether the connection has been authenticated before."""
+        """Whether this is a reauthentication."""
         self._delay_response = False
         """Whether to delay the response to the current request, which has failed."""
         connection.info.authentication = self
@@ -252,7 +252,7 @@ class SaslAuthenticator:
         if self._token_count > TOKENS_MAX or len(token) > TOKEN_BYTES_MAX:
             raise SaslFailure("too many tokens, or one that is too long")
         if session.mechanism not in {"", self._mechanism}:
-            raise SaslFailure("another mechanism than before")
+            raise SaslFailure("the mechanism differs from the previous one")
         return exchange.step(token)
 
     def _on_result(

@@ -1,4 +1,4 @@
-"""Whether a file has changed since it was read, and who may read it."""
+"""Detects changed files, and files that all users may read."""
 
 from pathlib import Path
 from typing import Final, NamedTuple

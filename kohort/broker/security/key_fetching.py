@@ -34,7 +34,7 @@ def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
     else:
         data = _fetch_by_http(url, timeout_s)
     if len(data) > KEYS_BYTES_MAX:
-        raise ValueError("it is too long for keys")
+        raise ValueError("it is too long for a key set")
     return data
 
 

@@ -76,7 +76,7 @@ class DisabledUsers:
 
 
 def _is_of(session: Session, users: frozenset[str]) -> bool:
-    """Whether the session is that of an authenticated client with one of the names."""
+    """Whether the session's client is authenticated with one of the names."""
     principal = session.principal
     return principal != ANONYMOUS and principal.type == USER and principal.name in users
 

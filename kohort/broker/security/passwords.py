@@ -87,7 +87,7 @@ class Passwords:
         """
         if self.is_disabled(login.user):
             return self.refuse(login, ip, "the user is disabled")
-        # For every user, so that the time does not reveal who has logged in before.
+        # For every user, so that the time does not reveal previous logins.
         mark, marked_ms = self._remembered.get(login.user, (_NO_MARK, 0))
         is_same = hmac.compare_digest(mark, self._mark(login))
         if is_same and self._clock.monotonic_ms() - marked_ms < REMEMBERED_MS:

@@ -20,11 +20,11 @@ ACCESS_RULE: Final = "access_rule:"
 """Name prefix of the properties that are rules."""
 RULES_MAX: Final = 100_000
 RULES_BYTES_MAX: Final = 64 << 20
-"""The most bytes of all rules' texts; one name may have 32 kB."""
+"""Maximum total size of all rules; one name may have 32 kB."""
 CHANGES_MAX: Final = 10_000
-"""The most rules that one request may create or remove, as in Kafka."""
+"""Maximum rules that one request may create or remove, as in Kafka."""
 MATCHES_MAX: Final = 100_000
-"""The most matches of all filters of one request; a rule counts once per filter."""
+"""Maximum matches of all filters of one request; a rule counts once per filter."""
 
 
 class TooManyRulesError(Exception):

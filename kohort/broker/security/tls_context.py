@@ -64,7 +64,7 @@ def _pem_problem(data: bytes, kind: str) -> str | None:
 
 
 def is_mismatch(error: OSError | ValueError) -> bool:
-    """Whether the key does not belong to the certificate."""
+    """Whether the error means that the key does not belong to the certificate."""
     return getattr(error, "reason", None) in _MISMATCHES
 
 
@@ -264,7 +264,7 @@ def _read(path: str, setting: str) -> bytes:
     except OSError as error:
         raise StoreError(f"{setting}: {path} cannot be read: {error.strerror}") from None
     if len(data) > STORE_BYTES_MAX:
-        raise StoreError(f"{setting}: {path} is no store: it is too long")
+        raise StoreError(f"{setting}: {path} is too large for a store")
     return data
 
 

@@ -57,7 +57,7 @@ class Users:
         self._given: dict[CredentialKey, Credential] = {}
         """Credentials in the file."""
         self._credentials = dict(self._stored)
-        """Credentials in force."""
+        """Effective credentials."""
         self._listeners: list[Callable[[str], None]] = []
         self._secret = b""
         self._looks: dict[str, Counter[VisibleProperties]] = {
@@ -65,7 +65,7 @@ class Users:
         }
         """By mechanism, the visible properties of credentials and how many have them."""
         self._first: dict[str, str] = {}
-        """By user, the mechanism of the first credential, which is the one for passwords."""
+        """By user, the mechanism of the first credential, against which passwords are checked."""
         for user in {key.user for key in self._credentials}:
             self._note_first(user)
         self._usual: _Usual | None = None
@@ -103,7 +103,7 @@ class Users:
                 yield number, found
 
     def get(self, user: str, mechanism: str) -> Credential | None:
-        """Return the credential in force, stored or from the file, or None."""
+        """Return the effective credential, stored or from the file, or None."""
         return self._credentials.get(CredentialKey(user, mechanism))
 
     def is_stored(self, key: CredentialKey) -> bool:
@@ -157,7 +157,7 @@ class Users:
         self._usual = None
 
     def _settle(self, user: str) -> None:
-        """Determine a user's credentials in force; call the listeners if they have changed."""
+        """Determine a user's effective credentials; call the listeners if they have changed."""
         keys = [CredentialKey(user, mechanism) for mechanism in HASHES]
         source = self._stored if any(key in self._stored for key in keys) else self._given
         is_other = False
@@ -201,7 +201,7 @@ class Users:
 
 
 class PasswordWork(NamedTuple):
-    """One hash of a password. It can match only a credential that is not made up."""
+    """Computes one hash of a password. A made-up credential never matches."""
 
     mechanism: str
     credential: Credential

@@ -1,1 +1,1 @@
-"""Principals, sessions, and the rules by which clients are let in."""
+"""Principals, sessions, authentication mechanisms and access rules."""

@@ -9,7 +9,7 @@ PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
-"""The time in each second that one percent stands for."""
+"""One percent of a second, in microseconds."""
 
 _NEVER: Final = -1
 """Earlier than any time."""
@@ -104,7 +104,7 @@ class Accounts:
         """False if limits have changed, or for another reason the accounts have to be looked up."""
 
     def belong_to(self, client_id: str | None) -> bool:
-        """Return whether these are current, and those of this client id."""
+        """Return whether these accounts are current and belong to this client id."""
         return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
@@ -127,7 +127,7 @@ class Accounts:
             response: the encoded response, in parts; None for a request without one, which is not
                 charged for time.
         """
-        # To the nearest: a time of whole milliseconds stays what it is.
+        # Rounded to the nearest, so that whole milliseconds are unchanged.
         now_ms = int(now_s * 1_000 + 0.5)
         throttle_ms = 0
         if self.request is not None and response is not None:

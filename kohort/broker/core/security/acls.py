@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""The literal name that stands for all resources of a type; as a host, for every host."""
+"""As a name, all resources of a type; as a host, every host."""
 EVERYBODY: Final = "User:*"
 """The principal of rules for every client, including clients without a name."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -204,10 +204,10 @@ _PERMISSIONS: Final = frozenset({ANY, *Permission})
 
 
 # Thousands of rules are read at startup; an enum look-up takes four times as long.
-_TYPE_OF: Final = {int(one): one for one in ResourceType}
-_PATTERN_OF: Final = {int(one): one for one in PatternType}
-_OPERATION_OF: Final = {int(one): one for one in Operation}
-_PERMISSION_OF: Final = {int(one): one for one in Permission}
+_TYPE_OF: Final = {int(member): member for member in ResourceType}
+_PATTERN_OF: Final = {int(member): member for member in PatternType}
+_OPERATION_OF: Final = {int(member): member for member in Operation}
+_PERMISSION_OF: Final = {int(member): member for member in Permission}
 
 
 class InvalidRuleError(Exception):

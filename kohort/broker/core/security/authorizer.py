@@ -25,11 +25,11 @@ ANSWERS_MAX: Final = 10_000
 NAME_LENGTH_MAX: Final = 300
 """Longer names cannot be topics; decisions about them are not cached."""
 _PROBE: Final = "hardcode"
-"""The name that Kafka checks first, to see whether rules apply to a principal at all."""
+"""The resource name that Kafka checks first, to see whether any rule applies to a principal."""
 
 
 Right = tuple[Operation, ResourceType]
-"""A question without the name of the resource, and without who asks."""
+"""Cache key: operation and resource type."""
 
 Granted = Mapping[Right, frozenset[str] | set[str]]
 """The names of resources for which a right is known to be granted."""
@@ -57,7 +57,7 @@ class _Decisions:
         return False if names is not None and name in names else None
 
     def forget(self) -> None:
-        """Drop all in place, because others may have a reference to `allowed`."""
+        """Clear in place, because connections hold references to `allowed`."""
         self.allowed.clear()
         self.denied.clear()
 
@@ -114,7 +114,7 @@ class Authorizer:
         self.revision += 1
 
     def suspend(self, *, is_suspended: bool) -> None:
-        """Allow only super users anything, while it is unknown whether rules are missing."""
+        """Allow only super users, while it is unknown whether rules are missing."""
         if is_suspended is not self._is_suspended:
             self._is_suspended = is_suspended
             self.change()
@@ -138,8 +138,8 @@ class Authorizer:
         return self._decide(session, (operation, kind), name) if known is None else known
 
     def granted(self, session: Session) -> Granted:
-        """What is known to be granted to the principal of a session. To be kept for it alone: more
-        is added by further decisions, and nothing is left in it once rules change.
+        """Return the cached permissions of a session's principal. Share the mapping with no other
+        session: further decisions add to it, and it is emptied when rules change.
         """
         decisions = self._decisions.get((session.principal, session.host))
         return NOTHING_GRANTED if decisions is None else decisions.allowed

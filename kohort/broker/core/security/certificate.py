@@ -21,7 +21,7 @@ _IP_ADDRESS: Final = 0x87
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _LENGTH_BYTES_MAX: Final = 4
 _OID_BYTES_MAX: Final = 1_024
-"""Real ones have a dozen bytes."""
+"""Real object identifiers have a dozen bytes."""
 _CENTURY_AT: Final = 50
 """Two-digit years from this one on belong to the 20th century (RFC 5280)."""
 
@@ -105,7 +105,7 @@ def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
 
 
 def hosts_of(fields: CertificateFields) -> list[str]:
-    """Names and addresses of hosts that a certificate is for, sorted."""
+    """Return the host names and addresses in a certificate, sorted."""
     hosts = []
     for encoded in fields.alternative_names:
         tag, content, _ = element(memoryview(encoded))
@@ -147,7 +147,7 @@ def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
     while data:
         tag, content, data = element(data)
         if tag != wanted:
-            raise DerError("the structure is not that of a certificate")
+            raise DerError("not the structure of a certificate")
         yield content
 
 

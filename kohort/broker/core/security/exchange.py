@@ -10,7 +10,7 @@ class Challenge(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Success: the client is who it claims to be."""
+    """Success: the client is authenticated."""
 
     token: bytes
     user: str

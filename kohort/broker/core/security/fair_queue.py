@@ -33,7 +33,7 @@ class FairQueue(Generic[K, T]):
         if self.count >= self._most:
             longest = max(self._waiting, key=lambda owner: len(self._waiting[owner]))
             if len(self._waiting[longest]) <= len(mine) + 1:
-                # An exchange would only make another owner worse off.
+                # Dropping from another owner would leave it with fewer items than this one.
                 return item
             dropped = next(reversed(self._waiting[longest]))
             self.remove(longest, dropped)

@@ -1,9 +1,9 @@
 """Maps prefixes to numbers, and finds all prefixes of a name.
 
 If the prefixes have few different lengths, the start of the name of each length is looked up. If
-they have many, the sorted prefixes are searched: the entry right before a name shares with it the
-longest start of all, so each step finds a prefix or excludes all that are longer than what is
-shared (the walk of Kafka's `StandardAuthorizerData`).
+they have many, the sorted prefixes are searched: of all entries, the one right before a name shares
+the longest start with it, so each step finds a prefix or excludes all longer than the shared
+start (the walk of Kafka's `StandardAuthorizerData`).
 """
 
 from bisect import bisect_right, insort
@@ -25,7 +25,7 @@ _PLACED_MAX: Final = 64
 
 
 class Prefixes:
-    """Prefixes, none of them empty, each with a number other than 0: bits, or a count."""
+    """Maps nonempty prefixes to nonzero numbers: bits, or a count."""
 
     __slots__ = ("_order", "_values")
 
@@ -41,7 +41,7 @@ class Prefixes:
         return iter(self._values.items())
 
     def __getitem__(self, prefix: str) -> int:
-        """The number of a prefix; 0 if it is not there."""
+        """Return the number of a prefix; 0 if it is missing."""
         return self._values.get(prefix, 0)
 
     def __setitem__(self, prefix: str, value: int) -> None:
@@ -107,8 +107,8 @@ class _Order:
         """The number of prefixes of each length."""
         self._lengths: list[int] = []
         """The lengths that occur, ascending."""
-        # All in sorted order, without those in `_new` but still with those in `_gone`: removing one
-        # of a hundred thousand costs much, and one that stays in does not mislead a search.
+        # All in sorted order, without `_new` but with `_gone`: removing one of a hundred thousand
+        # is expensive, and a removed one left in the list does not mislead a search.
         self._sorted: list[str] = []
         self._new: set[str] = set()
         self._gone: set[str] = set()
@@ -150,7 +150,7 @@ class _Order:
         return None
 
     def search(self, name: str, known: Mapping[str, int]) -> list[str]:
-        """The prefixes of a name, among `known`."""
+        """Return the keys of `known` that are prefixes of a name."""
         self._put_in_order()
         order, lengths = self._sorted, self._lengths
         prefixes = []

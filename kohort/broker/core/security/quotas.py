@@ -21,8 +21,8 @@ class TokenBucket:
     """The tokens of one account for the changes a client may make; saved while it makes none
     (KIP-599). Times are monotonic milliseconds.
 
-    Kafka's arithmetic: so many tokens a second, never more than all windows hold. A change may
-    take more tokens than there are: the debt has to be earned before the next change.
+    Kafka's arithmetic: so many tokens a second, never more than all windows hold. A change may take
+    more tokens than available: the next change must wait until the debt is refilled.
     """
 
     __slots__ = ("_saved_ms", "_seen_ms", "_tokens")
@@ -90,7 +90,7 @@ class QuotaError(Exception):
 
 
 class Default:
-    """The name of the default, for all without a limit of their own. There is one instance."""
+    """Names the default, for entities without a limit of their own. A singleton."""
 
     __slots__ = ()
 

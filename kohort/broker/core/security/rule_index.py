@@ -43,7 +43,7 @@ _ALLOWING: Final = {
 }
 """The bits of rules that allow an operation, by operation."""
 _BITS: Final = tuple(1 << place for place in range(2 * _ALLOWED))
-"""Each bit once: a hundred thousand numbers of their own would be read from memory that is cold."""
+"""Shared integer objects: a hundred thousand separate ones would cause cache misses."""
 
 _END: Final = 64
 
@@ -136,7 +136,7 @@ class _Alike:
     def __init__(self) -> None:
         self.count = 0
         self.name = ""
-        """One of them; "" if it was removed, though others may remain."""
+        """One of the names; "" if it was removed, even if others remain."""
 
 
 class _OfType:
@@ -152,7 +152,7 @@ class _OfType:
         self.prefixes = Prefixes()
         """Prefixes, counted in the same way."""
         self._long: dict[tuple[int, str, str], _Alike] = {}
-        """The long ones of `literal`."""
+        """Rules of `literal` with long names."""
 
     def change(self, rule: Rule, *, is_there: bool) -> None:
         """Add or remove a rule."""
@@ -187,10 +187,11 @@ class _OfType:
                     del self._long[_ends(name)]
 
     def literal_of(self, name: str) -> str | None:
-        """The text by which a name is looked up among literal ones; None if it is none of them.
+        """Return the text by which a name is looked up among literal ones; None if it is not among
+        them.
 
-        To hash a name of 32 kB takes longer than everything else. So a long one is compared with
-        the one that has the same ends, whose hash is known.
+        Hashing a name of 32 kB would dominate the lookup. So a long name is compared with the
+        stored one that has the same ends, whose hash is cached.
         """
         if len(name) <= LONG:
             return name
@@ -244,7 +245,7 @@ class RuleIndex:
         return rule in self._rules
 
     def add(self, rule: Rule) -> None:
-        """Add a rule; one that exists stays as it is."""
+        """Add a rule; an existing one is unchanged."""
         count = len(self._rules)
         # This hashes the rule only once, which is most of the work.
         self._rules.setdefault(rule)
@@ -275,7 +276,7 @@ class RuleIndex:
         enough = denying if denied & denying else allowing
         literal_name = of_type.literal_of(name)
         bits = 0
-        # Inlined from `matching`: this is most of what a question costs that was not asked before.
+        # Inlined from `matching`: this is most of the cost of an uncached decision.
         for owned in applying:
             literal = owned.literal
             if literal:
@@ -325,7 +326,7 @@ class RuleIndex:
         resource exists or not. Denying one name does not affect a wider pattern.
         """
         denying = _DENYING[operation]
-        # As denied: what an operation implies does not count here.
+        # As for denials, implied operations do not count here.
         allowing = denying << _ALLOWED
         allowed: list[tuple[PatternType, str]] = []
         denied: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}

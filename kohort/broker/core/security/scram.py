@@ -42,7 +42,7 @@ class VisibleProperties(NamedTuple):
 
 
 USUAL_PROPERTIES: Final = VisibleProperties()
-"""The properties of made-up credentials while no stored one can serve as a model."""
+"""The properties of made-up credentials as long as no credential is stored."""
 
 
 class Credential(NamedTuple):
