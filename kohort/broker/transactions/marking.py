@@ -97,7 +97,7 @@ class Marking:
             self.finish_one(txn)
 
     def finish_one(self, txn: TransactionalId) -> None:
-        """Write the scheduled markers of this id now, because it gets another request."""
+        """Write the scheduled markers of this id now, before its next request."""
         mark = self._answered.pop(txn, None)
         if mark is not None:
             # Without a pause, so that nothing runs in between.

@@ -91,7 +91,8 @@ class Reconciler:
 
         An epoch in a partition was assigned to a producer, even if the coordinator has lost it: if
         it were assigned again, the new producer's first batch would look like a duplicate. And a
-        producer whose transaction was aborted on a guess must not add to it and commit.
+        producer whose transaction was aborted because its outcome was unknown must not add to it
+        and commit.
 
         Args:
             known: (producer id, epoch) in the partitions.

@@ -28,7 +28,7 @@ class Transactions:
     def __init__(
         self, host: TransactionHost, *, verifies: Callable[[], bool] = lambda: True
     ) -> None:
-        """`verifies` is whether batches that do not add partitions are verified at all."""
+        """`verifies`: whether batches that do not add partitions are verified."""
         self.host = host
         self._verifies = verifies
         self.markers: MarkerWriter = host.marking.writer

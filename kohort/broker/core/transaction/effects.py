@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Answer now. Every ticket given to an id comes back in exactly one Reply."""
+    """Answer now. Every ticket passed to an id is returned in exactly one Reply."""
 
     ticket: Ticket
     body: Any

@@ -81,7 +81,7 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
         DecodeError: the value does not parse, or no coordinator writes such a value.
     """
     layout = _VALUES.get(value[:_VERSION_BYTES])
-    # The other versions, and their errors.
+    # Decodes the other versions, and raises for invalid ones.
     stored = layout.decode(value, _VERSION_BYTES)[0] if layout else _decode_rare(value)
     state = STORED_STATES.get(stored.transaction_status)
     if state is None:

@@ -30,8 +30,8 @@ _SETTLED: Final = SUPERSEDED | {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTI
 
 
 class MissingMarkers:
-    """The partitions of one transaction whose markers are missing. There is one only from the
-    decision on, because ids are very many.
+    """The partitions of one transaction whose markers are missing. Created at the decision, to save
+    memory: most ids have no ending transaction.
     """
 
     __slots__ = ("_awaited", "_missing")
@@ -43,7 +43,7 @@ class MissingMarkers:
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether the outcome of a requested marker is open."""
+        """Whether the result of a requested marker is pending."""
         return self._awaited > 0
 
     @property
@@ -72,16 +72,14 @@ class Fencing(NamedTuple):
 
 
 class TransactionEnd:
-    """The end of one transaction. There is one only while a transaction ends, because ids are very
-    many.
-    """
+    """The end of one transaction. Exists only while a transaction ends, to save memory."""
 
     __slots__ = ("_fencing", "_markers", "_ticket", "cause")
 
     def __init__(
         self, cause: EndCause, ticket: Ticket | None = None, *, fencing: Fencing | None = None
     ) -> None:
-        """`ticket` is an EndTxn's. Without it and a fencing request the broker itself decided."""
+        """`ticket` is the EndTxn's; without it and `fencing`, the broker itself ends it."""
         self.cause = cause
         self._ticket = ticket
         self._fencing = fencing
@@ -119,12 +117,12 @@ class TransactionEnd:
     # Markers.
 
     def decide(self, record: TransactionRecord) -> None:
-        """Note that the decision is durable: every partition lacks its marker."""
+        """Record that the decision is durable; all partitions need markers now."""
         self._markers = MissingMarkers(record.partitions)
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether the outcome of a requested marker is open."""
+        """Whether the result of a requested marker is pending."""
         return self._markers is not None and self._markers.is_awaiting
 
     @property

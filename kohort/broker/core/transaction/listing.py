@@ -12,12 +12,12 @@ from kohort.broker.core.transaction.states import TransactionState
 from kohort.groups.consumer.regexes import compile_re2
 
 MEMORY_BYTES_MAX: Final = 1 << 18
-"""Limit for one compiled pattern, because repetitions multiply what they repeat. It limits the
+"""Memory limit for one compiled pattern, because repetitions are expanded. It limits the
 steps for each character to some ten thousand."""
 
 
 class PatternError(ValueError):
-    """The pattern is wrong, or too large."""
+    """The pattern is invalid or too large."""
 
 
 class Pattern:

@@ -1,8 +1,9 @@
 """Repair after a power failure: what to do about an open transaction in a partition.
 
 Each log may have lost its end, so that the coordinator's log and a partition's disagree. Kafka
-leaves that to replicas. A single broker knows both sides; if it cannot tell the outcome of a
-transaction, it aborts it in that partition, because records that may be undecided are never shown.
+leaves that to replicas. A single broker knows both sides; if the outcome of a transaction is
+unknown, it aborts it in that partition, because possibly undecided records must never become
+visible.
 """
 
 from typing import NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""The durable state of a transactional id: one record with everything, or a tombstone."""
+"""The durable state of a transactional id: one record with the complete state, or a tombstone."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -179,7 +179,7 @@ def check_batch(
     Args:
         adds: whether the caller adds missing partitions before it appends.
         are_in: whether the transaction has all of the partitions.
-        is_changing: whether the record being written decides about that.
+        is_changing: whether the record being written may change that.
     """
     if adds and is_changing:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -238,7 +238,7 @@ def is_overdue(record: TransactionRecord, wall_ms: int) -> bool:
 
 
 def deadline_ms(record: TransactionRecord) -> int | None:
-    """The wall time at which the transaction is overdue; None if there is none, or it never is."""
+    """The wall time at which the transaction is overdue; None without one, or if it never is."""
     if record.state is not _S.ONGOING or record.timeout_ms == NEVER_TIMES_OUT_MS:
         return None
     return record.start_ms + record.timeout_ms + 1

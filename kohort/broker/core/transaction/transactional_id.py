@@ -72,7 +72,7 @@ class _Pending(NamedTuple):
 
 
 class TransactionalId:
-    """State machine of one id; see the module. All times are wall time, because deadlines have to
+    """State machine of one id. All times are wall time, because deadlines have to
     survive restarts.
     """
 
@@ -255,7 +255,7 @@ class TransactionalId:
     def verify_only(
         self, producer_id: int, producer_epoch: int, partition: TopicPartition
     ) -> ErrorCode:
-        """Handle an AddPartitionsToTxn that only verifies: whether the partition is durably in."""
+        """Handle a verifying AddPartitionsToTxn: whether the partition was durably added."""
         is_in = partition in self._partitions
         return check_batch(
             self.record, producer_id, producer_epoch, adds=False, are_in=is_in, is_changing=False
@@ -305,7 +305,7 @@ class TransactionalId:
         )
 
     def fence(self, epoch: int, wall_ms: int) -> None:
-        """Fence all epochs below this one, which a power failure made doubtful.
+        """Fence all epochs below this one, which a power failure may have made stale.
 
         An open transaction is aborted first; call this again when that is done.
         """
@@ -362,7 +362,7 @@ class TransactionalId:
                     self.init_producer_id(fencing.request, fencing.ticket, wall_ms)
 
     def on_append_failed(self) -> None:
-        """Note that the record is not in the log and never will be."""
+        """Record that the append failed: the record will never be in the log."""
         pending, self._pending = self._pending, None
         assert pending is not None
         record, end = self.record, self._end
@@ -379,7 +379,7 @@ class TransactionalId:
             self._ask_for(end.answer_failure(UNAVAILABLE))
 
     def on_marked(self, partition: TopicPartition, error: ErrorCode, wall_ms: int) -> None:
-        """Note that a marker is durable in its partition (NONE), or could not be written."""
+        """Record that a marker is durable in its partition (NONE), or could not be written."""
         record, end = self.record, self._end
         assert record is not None
         assert end is not None
@@ -393,7 +393,7 @@ class TransactionalId:
             self._complete(record, end, wall_ms)
 
     def on_waiting(self) -> None:
-        """Note that an effect takes longer: a request that fences need not wait for it."""
+        """Record that an effect is delayed: a request that fences need not wait for it."""
         if self._end is not None:
             self._ask_for(self._end.answer_fencing())
 
@@ -417,7 +417,7 @@ class TransactionalId:
         *,
         via: TransactionState | None = None,
     ) -> None:
-        """Ask for an append; `via` is an intermediate state."""
+        """Request an append; `via` is an intermediate state."""
         assert self._pending is None, "a transition is already in progress"
         record, last_epoch = transition
         state = TransactionState.DEAD
@@ -448,7 +448,7 @@ class TransactionalId:
         self._write(transition, ticket)
 
     def _fence(self, end: TransactionEnd, wall_ms: int) -> None:
-        """Abort on behalf of another client: the epoch rises whichever flow the producer uses."""
+        """Abort on behalf of another client; the epoch is bumped in either transaction version."""
         via = TransactionState.PREPARE_EPOCH_FENCE
         self._prepare(ControlType.ABORT, ClientVersion.V2, end, wall_ms, via=via)
 
@@ -477,7 +477,7 @@ class TransactionalId:
         self._write(transition, via=via)
 
     def _mark(self, wall_ms: int, *, is_answered: bool = False) -> None:
-        """Continue from Prepare*: ask for the markers, or complete it if none is missing."""
+        """Continue from Prepare*: request the missing markers, or complete the transaction."""
         record, end = self.record, self._end
         assert record is not None
         assert end is not None

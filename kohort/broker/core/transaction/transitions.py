@@ -1,6 +1,6 @@
 """Transitions of a transactional id: the record that follows the current one.
 
-Pure. Each has the previous epoch beside the record, as long as the producer may still use it.
+Pure. Each also has the previous epoch, as long as the producer may still use it.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from kohort.protocol.records.control import ControlType
 
 
 class Transition(NamedTuple):
-    """A record, and the state beside it once it is durable."""
+    """A record, and the in-memory state once it is durable."""
 
     record: DurableTransaction
     last_epoch: int = NO_PRODUCER_EPOCH
