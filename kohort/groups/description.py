@@ -54,10 +54,10 @@ PARTITIONS_LISTED: Final = 10
 
 
 class WaitingFor(NamedTuple):
-    """What a running rebalance waits for."""
+    """The event and the members that a running rebalance waits for."""
 
     phase: str
-    """What has to happen next, as named by GET /groups."""
+    """The event that the rebalance waits for, as named by GET /groups."""
     since_ms: int
     """Wall-clock time."""
     until_ms: int | None

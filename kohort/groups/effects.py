@@ -18,7 +18,7 @@ class TimerKey(NamedTuple):
     """Identifies a timer of a group; scheduling a key again replaces its deadline."""
 
     kind: str
-    """What it is for; each kind of group has its own."""
+    """Purpose of the timer; each kind of group has its own purposes."""
     member_id: str = ""
     """The member whose timer it is, of which there may be thousands; empty if it is the group's."""
 

@@ -112,7 +112,7 @@ def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) 
 
 
 def is_large(records: Sequence[DurableRecord]) -> bool:
-    """Whether the records should be encoded in steps: they are many, or one of them is large."""
+    """Whether to encode the records in steps, because they are many or one is large."""
     if len(records) > MANY:
         return True
     for record in records:
@@ -123,7 +123,7 @@ def is_large(records: Sequence[DurableRecord]) -> bool:
 
 
 def has_many_bytes(records: Sequence[DurableRecord]) -> bool:
-    """Whether the records contain one that should not be encoded on the event loop."""
+    """Whether any record is too large to be encoded on the event loop."""
     for record in records:
         test = _BY_TYPE[record.__class__].has_many_bytes
         if test is not None and test(record):

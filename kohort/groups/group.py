@@ -222,9 +222,9 @@ class Group:
         step of its own, with no append in progress.
 
         Args:
-            membership: as it is to be once `records` are durable; not started.
-            records: what the log must hold to restore `membership`.
-            answers: the request that asked for it.
+            membership: the membership once `records` are durable; not started.
+            records: records from which `membership` can be restored.
+            answers: the request that caused it.
         """
         assert not self.outbox.is_writing
         self.outbox.stage_alone(ConversionWrite(self, membership, tuple(records), answers))

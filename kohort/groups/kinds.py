@@ -10,7 +10,7 @@ EMPTY: Final = "Empty"
 """No members; may hold offsets."""
 
 DEAD: Final = "Dead"
-"""Removed or being unloaded; clients that still ask must look for the group again."""
+"""Removed or being unloaded; clients must find the coordinator again."""
 
 
 class GroupKind(Enum):

@@ -18,7 +18,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class OffsetRetention(NamedTuple):
-    """Which committed offsets may expire, and since when they count as unused (KIP-211)."""
+    """Determines which committed offsets may expire, and since when they are unused (KIP-211)."""
 
     kept_topics: frozenset[str] | None = frozenset()
     """Topics whose offsets never expire, because members read them; None for all topics."""
@@ -99,8 +99,8 @@ class Membership(Protocol):
         ...
 
     def close(self) -> None:
-        """Cancel all timers, and take what the members hold off the broker's accounts: the group is
-        dropped, or has another membership now.
+        """Cancel all timers, and release the memory accounted to the members: the group is dropped,
+        or has another membership now.
         """
         ...
 

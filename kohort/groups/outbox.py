@@ -42,14 +42,14 @@ class Write(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Answers:
-    """The request that asked for a write, with its possible answers."""
+    """The request that caused a write, with its possible answers."""
 
     ticket: Ticket
     success: object
     failure: Callable[[ErrorCode], object]
 
     def give(self, outbox: "Outbox", error: ErrorCode) -> None:
-        """Answer the request with `success`, or with the failure that `error` results in."""
+        """Answer with `success` if `error` is NONE, otherwise with `failure(error)`."""
         outbox.reply(self.ticket, self.failure(error) if error else self.success)
 
 
@@ -75,7 +75,7 @@ class Outbox:
         """The staged writes whose records form a batch of their own."""
         self._is_paced = False
         self._singly = 0
-        """How many of the staged writes, the first ones, get an append of their own."""
+        """Number of staged writes, from the front, that get an append of their own."""
         self.in_flight: list[Write] = []
         """Writes whose result is pending."""
 
@@ -95,7 +95,7 @@ class Outbox:
         self._stored_count += offset_count
 
     def stage(self, write: Write) -> None:
-        """Have the records appended with those of the step's other writes."""
+        """Append the records together with those of the step's other writes."""
         assert not self.in_flight, "stepped while an append is in progress"
         self._staged.append(write)
 

@@ -90,7 +90,7 @@ class SyncRequest(NamedTuple):
     """Protocol type, None before v5: not checked. From v5 on both type and name are required."""
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = _NOBODYS
-    """Assignments by member id; only those that the leader sends count."""
+    """Assignments by member id; ignored unless the leader sends them."""
 
 
 class SyncResult(NamedTuple):

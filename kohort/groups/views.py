@@ -15,7 +15,7 @@ from kohort.groups.requests import CONSUMER, Now
 Json: TypeAlias = dict[str, Any]
 
 _PARSED_BYTES_MAX: Final = 32 * 1024
-"""The largest assignment that is parsed: for larger ones only the size is given. One of a thousand
+"""The largest assignment that is parsed: of larger ones only the size is shown. One of a thousand
 partitions has 4 KiB."""
 
 

@@ -40,7 +40,7 @@ class Command:
 
 
 class ActorHost(Protocol):
-    """What actors share: clocks, the log, the purgatory, and observers."""
+    """Resources shared by all actors: clocks, the log, the purgatory, and observers."""
 
     inbox_max: int
     commit_timeout_ms: int

@@ -265,8 +265,8 @@ class GroupHost:
     def remove_observer(self, observer: GroupObserver) -> None:
         """Remove an observer."""
         for kind in observer.observed:
-            left = [one for one in self._observers.get(kind, ()) if one is not observer]
-            self._observers[kind] = tuple(left)
+            observers = self._observers.get(kind, ())
+            self._observers[kind] = tuple(known for known in observers if known is not observer)
 
     def remove(self, group: Group) -> None:
         actor = self._actors.get(group.group_id)
@@ -365,7 +365,7 @@ class GroupHost:
                     lost[topic] = topic_id
             await time_slice.pause()
         if lost:
-            logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))
+            logger.info("Dropping offsets of deleted topics: %s", ", ".join(sorted(lost)))
             await self._forget(lost)
 
     async def _sweep_for_ever(self) -> None:

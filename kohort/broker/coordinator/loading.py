@@ -131,7 +131,7 @@ class _LogContent:
                 await time_slice.pause()
 
     async def bring_home(self, unreadable: Iterable[int]) -> frozenset[str]:
-        """Move groups that are in the wrong partition; return those that could not be moved."""
+        """Move groups to their partitions; return those that could not be moved."""
         refused: frozenset[str] = frozenset()
         if self._relocation.is_needed:
             refused = await self._relocation.carry_out(self.by_group, unreadable)
@@ -199,7 +199,7 @@ class _PartitionContent:
             _keep(self.latest, record)
 
     def decode(self) -> Iterator[tuple[StoredRecord, DurableRecord]]:
-        """Yield the records that count, of each key in log order: the last record, and those of
+        """Yield the valid records, those of each key in log order: the last record, and those of
         open transactions before and after it.
         """
         held = self._resolver.held

@@ -136,7 +136,7 @@ class ClassicData:
         self.protocol_name: str | None = None
         self.roster = Roster(member_memory)
         self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
-        """What the pending ids of the roster are counted with."""
+        """Counts the unused ids of all groups, including the pending ids of the roster."""
         self.pending_sync: dict[str, None] = {}
         """Members that have not synced in this generation, in order."""
         self.initial: InitialDelay | None = None
@@ -182,7 +182,7 @@ class ClassicData:
     def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
         """Restart the session of `member`: it lasts its timeout (or `timeout_ms`) from now.
 
-        The timer is left where it is unless it would look too late: a heartbeat is one assignment.
+        The timer is rescheduled only if it would fire too late: a heartbeat is one assignment.
         """
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
@@ -294,9 +294,7 @@ class ClassicData:
         self.outbox.note(MemberRemoved(member.ref, fate, text))
 
     def forget_pending_sync(self, member: Member) -> None:
-        """Record that `member` has synced or is gone; with the last one the sync timer is
-        cancelled.
-        """
+        """Record that `member` has synced or was removed; the last one cancels the timer."""
         if member.member_id in self.pending_sync:
             del self.pending_sync[member.member_id]
             if not self.pending_sync:

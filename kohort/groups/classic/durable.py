@@ -68,13 +68,13 @@ def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> b
     if wanted == group.subscribed_topics():
         return ours
     if ours != hash_partition_counts(group.subscribed_topics(), group.partition_count):
-        return ours  # They have changed already, and the hash will match nothing.
+        return ours  # Partition counts have already changed: keep the hash that shows it.
     return hash_partition_counts(wanted, group.partition_count)
 
 
 def apply(group: ClassicData, record: GroupRecord, now: Now) -> None:
-    """Change the group to the generation that `record` describes. Members that exist already only
-    get their assignment: for the rest, the log knows less (one of their protocols instead of all).
+    """Change the group to the generation that `record` describes. Existing members only get their
+    assignment: the log has less of the rest (one of their protocols instead of all).
     """
     restoring = group.state is ClassicState.EMPTY
     group.is_stored = True
@@ -134,7 +134,7 @@ class EmptyWrite:
         """Do nothing: no request waits for this."""
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Note that the group is not stored; no request waits for this."""
+        """Record that the group is not stored; no request waits for this."""
         del error, now
         self.group.is_stored = False
 

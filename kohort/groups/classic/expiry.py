@@ -59,8 +59,8 @@ def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
     """Check a session whose timer has fired; if the session continues, so does the timer: see
     `moved`.
 
-    A member that waits for a response cannot be blamed for its silence, and has its session
-    restarted with that response. The exception is a member that has never completed a join: its
+    A member that waits for a response need not send heartbeats; its session restarts with that
+    response. The exception is a member that has never completed a join: its
     process may be gone, and its connection with it.
     """
     if member.session_timer_ms is None or member.session_timer_ms > now.ms:

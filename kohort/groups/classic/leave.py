@@ -65,7 +65,7 @@ def _find(group: ClassicData, entry: LeaveEntry) -> Member | ErrorCode:
 
 
 UNFETCHED_LEAST_MS: Final = 10_000
-"""Clients that read fetch every half second, unless configured otherwise."""
+"""Consumers that read send a Fetch every half second, unless configured otherwise."""
 
 
 def _unfetched_ms(group: ClassicData, entry: LeaveEntry, now: Now) -> int | None:

@@ -305,7 +305,7 @@ class ClassicMembership:
 
     @property
     def phase(self) -> str:
-        """What has to happen next, as named by GET /groups."""
+        """The event that the rebalance waits for, as named by GET /groups."""
         data = self.data
         if data.state is _PREPARING_REBALANCE:
             return "join" if data.initial is None else "initial_delay"

@@ -92,7 +92,7 @@ def proceed(group: ClassicData, now: Now) -> None:
 
 
 def cause(group: ClassicData, trigger: Trigger, now: Now) -> None:
-    """Handle a removed member: begin a rebalance, or check whether a running one waited for it."""
+    """Handle a removal: begin a rebalance, or check whether the current one waited for it."""
     cause_all(group, [trigger], now)
 
 

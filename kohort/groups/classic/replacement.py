@@ -131,7 +131,7 @@ def _fence_held(group: ClassicData, old: Member) -> HeldJoin | None:
 
 
 def _take_over(group: ClassicData, old: Member, new: Member, now: Now) -> None:
-    """Replace `old` by `new`; requests of the old process are answered that it is fenced."""
+    """Replace `old` by `new`; requests of the old process get FENCED_INSTANCE_ID."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
     group.answer_join(old, JoinResult(fenced, old.member_id))
     group.answer_sync(old, SyncResult(fenced))

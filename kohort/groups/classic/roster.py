@@ -48,7 +48,7 @@ class Roster:
         self.metadata_bytes = 0
         """Sum of the `metadata_bytes` of all members."""
         self.kept_bytes = 0
-        """The same with their assignments: their part of `memory`."""
+        """The members' share of `memory`, with their assignments."""
         self.memory = MemberMemory() if memory is None else memory
 
     def __len__(self) -> int:

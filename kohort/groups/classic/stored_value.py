@@ -52,7 +52,7 @@ def encode_group(record: GroupRecord) -> Steps[bytes]:
     try:
         members = yield from _encode_members(record.members)
     except struct.error:
-        # The codec reports what is wrong.
+        # The codec raises the error.
         every = [_metadata(member) for member in record.members]
         return encode_versioned(_group_value(record, every), _VERSION)
     value = encode_versioned(_group_value(record, []), _VERSION)

@@ -87,12 +87,12 @@ def _park(
         if group.roster.memory.has_room(_growth(group, assignments)):
             group.outbox.stage(write)
         else:
-            # As one that is too large to be stored.
+            # The same error as for an assignment too large to be stored.
             write.on_failed(ErrorCode.UNKNOWN_SERVER_ERROR, now)
 
 
 def _growth(group: ClassicData, assignments: dict[str, bytes]) -> int:
-    """How many bytes more than the assignments in effect these are."""
+    """Return by how many bytes these exceed the current assignments."""
     roster = group.roster
     in_effect = roster.kept_bytes - roster.metadata_bytes
     return sum(map(len, assignments.values())) - in_effect

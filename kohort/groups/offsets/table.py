@@ -88,7 +88,7 @@ class OffsetTable:
 
     def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
         """Yield the offsets held by open transactions, a partition once per transaction that has
-        it; first those that will not become valid in any case.
+        it; superseded ones first.
         """
         yield from self._held.items(overtaken=True)
         yield from self._held.items(overtaken=False)

@@ -169,7 +169,7 @@ class Relocation:
 
 def _put(records: list[DurableRecord], stray: Stray) -> None:
     """Add a record, replacing an older one with its key."""
-    records[:] = [one for one in records if encode_key(one) != stray.stored.key]
+    records[:] = [record for record in records if encode_key(record) != stray.stored.key]
     records.append(stray.durable)
 
 

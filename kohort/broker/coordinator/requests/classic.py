@@ -143,8 +143,8 @@ class ClassicRequests:
         if not group_id:
             ticket.set_result(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
-        # Nearly all members of a large group sync when the assignment is there; that takes no
-        # command.
+        # Most members of a large group sync when the assignment is available; no command is needed
+        # then.
         actor = self._host.actor(group_id)
         if actor is not None and actor.is_at_rest and not self._host.is_closed:
             membership = actor.group.membership
@@ -222,7 +222,7 @@ def _leave_consumers(
 
 
 def _drop_id(member_id: str, group: Group, now: Now) -> None:
-    """Forget an unused id, and remove the group if it has nothing else: that is most of the
+    """Forget an unused id, and remove the group if it is empty, because the group takes most of the
     memory.
     """
     membership = group.membership
