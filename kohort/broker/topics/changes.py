@@ -61,7 +61,7 @@ def _uninterrupted(
 
 
 def _look_at_outcome(task: asyncio.Future[Any]) -> None:
-    """Log the failure of a change whose caller has gone."""
+    """Log the failure of a change whose caller was cancelled."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.debug("A topic change failed: %r", error)
 
@@ -363,8 +363,8 @@ class TopicChanges:
     async def _take_back(self, topics: Sequence[Topic]) -> None:
         """Undo the creation of topics whose partitions cannot be created.
 
-        The disk that refused those may refuse this as well. Then what is stored must remain
-        consistent with what clients see, or the name could never be used again.
+        The disk that failed may fail here as well. Then the store must remain consistent with what
+        clients see, or the name could never be used again.
         """
         try:
             ids = [topic.topic_id for topic in topics]

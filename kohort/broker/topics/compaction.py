@@ -47,7 +47,7 @@ class _Failure(NamedTuple):
     """A failed run over a log."""
 
     retry_ms: int
-    """How long to leave it alone."""
+    """Delay before the next attempt."""
     retry_at_ms: int
     """The end of the delay, by the monotonic clock."""
 
@@ -188,7 +188,7 @@ class Compactor:
         if key in self._unchecked:
             self._unchecked.discard(key)
             if self._clean_up_to.get(key, 0) > partition.log.opened_end_offset:
-                # The log lost its end, or is another one of that name: records appended since were
+                # The log was truncated, or recreated under the same name: its later records were
                 # never examined.
                 del self._clean_up_to[key]
         return self._clean_up_to.get(key, 0)

@@ -1,7 +1,7 @@
 """The partition directories in the data directory: to which topic each belongs, and their removal.
 
 Blocking code. A directory belongs to a topic if it has its name and its partition.metadata has the
-topic's id; one with another id is left over and is set aside, never served and never overwritten.
+topic's id; one with another id is stale and is renamed, never served and never overwritten.
 """
 
 import logging
@@ -48,7 +48,7 @@ STRAY_SUFFIX: Final = "-stray"
 
 
 class _DirectoryOwner(Enum):
-    """What exists under the name of a partition's directory."""
+    """The owner of the directory with a partition's name."""
 
     NOTHING = auto()
     OURS = auto()
@@ -231,8 +231,8 @@ class PartitionDirectories:
                 self.has_stale_notes = True
 
     def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
-        """Set the checkpoint values of a log that is not in the checkpoint, or there as another log
-        of its name.
+        """Set the checkpoint values of a log that the checkpoint lacks, or has from another log
+        with its name.
         """
         with self._writing:
             if not was_noted:

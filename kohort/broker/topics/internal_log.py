@@ -80,7 +80,7 @@ class InternalLog:
             await topic.partitions[partition].force()
 
     def on_disk(self, partition: int) -> Partition | None:
-        """Return a partition if it has a directory; looking must not create one."""
+        """Return a partition if it has a directory; the lookup must not create one."""
         topic = self._found or self._find()
         if topic is None or not self._topics.is_on_disk(self._name, partition):
             return None
@@ -99,7 +99,7 @@ class InternalLog:
     async def _prepare(self) -> None:
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create(), name=f"create {self._name}")
-            # Those who waited may all be gone when it fails.
+            # All waiters may have been cancelled when it fails.
             self._creating.add_done_callback(_retrieve_exception)
         self._found = await asyncio.shield(self._creating)
 

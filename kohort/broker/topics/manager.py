@@ -42,9 +42,8 @@ BLOCK_SIZE: Final = 1000
 
 
 class ProducerIds:
-    """Allocates every id once. The rest of a block is never used after the broker stops.
-
-    Producer ids, allocated from blocks, so that only one in a thousand costs a write to disk.
+    """Producer ids, allocated from blocks, so that only one in a thousand costs a write to disk.
+    Every id is allocated once; the rest of a block is unused after the broker stops.
     """
 
     def __init__(self, allocate: Callable[[int], range]) -> None:

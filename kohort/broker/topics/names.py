@@ -36,7 +36,7 @@ def check_name(name: str) -> None:
 
 
 def name_problem(name: str) -> str | None:
-    """Return what is wrong with a topic name; None if it is legal."""
+    """Return the reason why a topic name is illegal; None if it is legal."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:

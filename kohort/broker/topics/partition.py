@@ -195,7 +195,7 @@ class Partition:
         next_offset = written.last_offset + 1
         self._behind_watermark.append((next_offset, len(batch)))
         flush_messages = self.config.flush_messages
-        # Its default is more than any log has, so that most appends need not know what is flushed.
+        # Its default exceeds the size of any log, so most appends skip the check.
         if next_offset >= flush_messages and next_offset - log.flushed_offset >= flush_messages:
             self._is_watermark_held = True
             self.start_flush()
@@ -340,7 +340,7 @@ class Partition:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                # Appends later in this turn of the loop share the fsync.
+                # Later appends in this event loop iteration share the fsync.
                 await asyncio.sleep(0)
                 await loop.run_in_executor(self._executor, self.log.flush)
                 if not self._is_flush_due():

@@ -26,7 +26,7 @@ class PendingAppend:
 
     @property
     def error(self) -> ErrorCode:
-        """The outcome if no more time is left: what is undecided has timed out."""
+        """The outcome at the deadline: undecided partitions have timed out."""
         failure = self.partition.failure
         if failure is not None:
             return failure.code

@@ -1,7 +1,7 @@
 """Cache of recent reads, so that many consumers at the end of one partition share one read.
 
 An append wakes every fetch parked at the end of its partition, and all of them ask for the same
-bytes within one turn of the loop. The key contains everything that determines the result, so an
+bytes within one event loop iteration. The key contains everything that determines the result, so an
 entry is never stale, only unused; the total size is bounded over all partitions.
 """
 

@@ -1,6 +1,6 @@
 """Periodic work on logs: retention, compaction, flush.ms, checkpoints, expiry.
 
-Each kind of work is a task of its own: an error in it interrupts it, and no other. Work on a log
+Each kind of work is a task of its own: an error interrupts only that task. Work on a log
 that may be appended to runs on the loop's thread, in slices; fsyncs and the removal of files run in
 the executor. A partition that fails is taken offline and does not hold up the others.
 """
@@ -58,7 +58,7 @@ class Upkeep:
         """Monotonic time at which unflushed records were first seen."""
 
     def note_configs_changed(self) -> None:
-        """Note that a topic was created or its configs changed: flush.ms may be set now."""
+        """Record that a topic was created or its configs changed: flush.ms may be set now."""
         self._configs_changed.set()
 
     def start(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -74,7 +74,7 @@ class Upkeep:
         ]
 
     async def close(self) -> None:
-        """Stop working; return when nothing of it runs any more."""
+        """Stop; return when all of its tasks have ended."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
