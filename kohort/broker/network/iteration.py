@@ -32,7 +32,7 @@ CONNECTIONS_PER_ITERATION: Final = 128
 """Connections whose requests are executed before control returns to the event loop."""
 
 UNAUTHENTICATED_PER_ITERATION: Final = 1
-"""The same for unauthenticated connections: a step of SCRAM costs as much as several small
+"""The limit for unauthenticated connections: a SCRAM step costs as much as several small
 requests."""
 
 ITERATION_MS: Final = 10
@@ -96,8 +96,8 @@ class IterationScheduler:
         self._pending: list[PendingConnection] = []
         """Connections to run in this iteration."""
         self._backlog: FairQueue[Hashable, PendingConnection] = FairQueue(sys.maxsize)
-        """Connections that an iteration had no time for, and all later ones until the backlog is
-        empty, by client. Bounded: a connection is queued at most once."""
+        """Connections deferred for lack of time, and all later ones until the backlog is empty, by
+        client. Bounded: a connection is queued at most once."""
         self._unauthenticated: FairQueue[str, PendingConnection] = FairQueue(sys.maxsize)
         """Unauthenticated connections to run, by address block. Bounded likewise."""
         self._unwritten: list[Writer] = []

@@ -40,11 +40,11 @@ UPLOAD_TIME_MAX_MS: Final = 40_000
 """Time to completion above which an upload is closed if any other waits for memory."""
 
 _FREE_PART: Final = 4
-"""One part in this many of the budget stays free for requests within their limits."""
+"""The fraction of the budget reserved for requests within their limits."""
 
 _SPARE_PART: Final = 8
-"""One part in this many of the budget is freed beyond the memory that a reservation waits for, or
-the next ones would have to wait as long."""
+"""The fraction of the budget that is freed in addition to the requested memory, so that the next
+reservations need not wait as long."""
 
 
 def _nothing() -> None:
@@ -337,7 +337,7 @@ class SlowUploadPolicy:
         for upload, pace in self._paces.items():
             time_ms = self._remaining_ms(upload, pace, now_ms)
             if upload is budget.overdrawn:
-                # Closing it frees nothing of the budget, but lets the next one exceed it.
+                # Closing it frees no budget, but allows the next reservation to exceed it.
                 if time_ms > UPLOAD_TIME_MAX_MS:
                     victims.append(upload)
             elif time_ms > patience_ms and not budget.is_within_limit(upload):

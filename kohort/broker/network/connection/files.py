@@ -110,7 +110,7 @@ class FileSender:
         self._found_until_s = 0.0
         """Time until which all ranges are assumed to be in the page cache."""
         self._cached_until_s = 0.0
-        """The same for the first range."""
+        """Until when the first range is assumed to be in the page cache."""
         self._is_reading = False
         """Whether another thread reads a piece."""
         self._is_watching = False

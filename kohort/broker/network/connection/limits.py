@@ -1,4 +1,4 @@
-"""Limits of one connection: the configs, throttling, activity of clients, and closed peers."""
+"""Limits of one connection: configs, throttling, client activity, and detection of closed peers."""
 
 import asyncio
 import socket

@@ -97,7 +97,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._is_in_thread = False
         """Whether a thread computes a handshake step, and only it may use the pump."""
         self._is_decrypting = False
-        """Whether `_decrypt` is running, so that a call of the connection comes from there."""
+        """Whether `_decrypt` is running, so that calls by the connection are nested in it."""
 
     # Called by the transport.
 
@@ -339,7 +339,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                     if count:
                         connection.buffer_updated(count)
                 elif pump.has_ended:
-                    # Not complete before the peer has read its responses.
+                    # Closing completes once the peer has read its responses.
                     self.close()
                     return
                 elif begin < end:

@@ -107,7 +107,7 @@ class TlsPump:
             # A read returns one record, however large the buffer. It is not attempted without
             # pending data: an exception costs more than decrypting a small record.
             while self._incoming.pending or self._object.pending():
-                # With a buffer argument it returns a number.
+                # With a buffer argument, it returns the byte count.
                 count = cast(int, self._object.read(size - filled, rest))
                 if not count:
                     self.has_ended = True
