@@ -53,7 +53,7 @@ _MANAGED: Final = {
 
 
 class RefusedError(Exception):
-    """A broker has answered with an error; the text says for what."""
+    """A broker responded with an error; the text names the request."""
 
     def __init__(self, error: int, what: str, message: str | None = None) -> None:
         """`what` is the subject of the error, `message` the broker's own text, if any."""

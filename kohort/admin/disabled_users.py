@@ -20,7 +20,7 @@ DISCONNECTED: Final = "kohort.users.disconnected"
 
 
 class Names(NamedTuple):
-    """The value in force of one of the configs."""
+    """The effective value of one of the configs."""
 
     items: tuple[str, ...]
     """The names as in the config; see `item_of`."""
@@ -80,7 +80,7 @@ def enable_user(cluster: Cluster, user: str) -> bool:
 
 
 def _listed(cluster: Cluster) -> dict[str, Names]:
-    """The values in force, by config; empty if the cluster does not have the configs."""
+    """The effective values, by config; empty if the cluster does not have the configs."""
     answer = cluster.metadata([])
     # A broker describes only its own configs, and the controller can change between requests.
     broker, connection = str(answer.controller_id), cluster.broker(answer, answer.controller_id)
@@ -103,7 +103,7 @@ def _listed(cluster: Cluster) -> dict[str, Names]:
 def _alter(
     cluster: Cluster, user: str, operation: Operation, changed: dict[str, tuple[Names, str]]
 ) -> None:
-    """Append to configs or subtract from them; `changed` has the value in force and the items."""
+    """Append to configs or subtract from them; `changed` has the effective value and the items."""
     changes: dict[Resource, list[AlterableConfig]] = {}
     for name, (names, items) in changed.items():
         resource = Resource(Kind.BROKER, names.broker)

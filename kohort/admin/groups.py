@@ -47,7 +47,7 @@ class Member:
     epoch: int | None = None
     """None for a member of a classic group."""
     target: list[TopicPartition] | None = None
-    """The partitions that it is to have; None in a classic group."""
+    """Its target assignment; None in a classic group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def read_records(
                         yield record
             start = max(start, header.next_offset)
         if start == before:
-            return  # The rest was deleted meanwhile.
+            return  # The remaining records were deleted meanwhile.
 
 
 Json: TypeAlias = dict[str, Any]

@@ -1,4 +1,4 @@
-"""A producer for the command line: records into batches, each of which is appended exactly once."""
+"""A producer for the command line: batches records, and appends each batch exactly once."""
 
 import time
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 
 BATCH_BYTES: Final = 1_000_000
-"""Keys and values in a batch; with what is around them it stays below the usual max.message.bytes
-of 1,048,588 where records are not tiny."""
+"""Keys and values in a batch. With headers and framing it stays below the usual max.message.bytes
+of 1,048,588 unless records are tiny."""
 RECORD_OVERHEAD_BYTES: Final = 12
 """Approximate size of a record without its key and value."""
 
@@ -63,10 +63,11 @@ class Producer:
         timeout_s: float,
         codec: CompressionType = CompressionType.NONE,
     ) -> None:
-        """Find the topic's partitions; a broker that makes topics by itself is let make it.
+        """Find the topic's partitions; a broker with auto.create.topics.enable creates a missing
+        topic.
 
         Args:
-            timeout_s: how long a batch is tried.
+            timeout_s: time limit for delivering a batch.
 
         Raises:
             RefusedError: there is no such topic, or it may not be written to.
@@ -86,7 +87,7 @@ class Producer:
         """Records that a broker has appended."""
         self.sent_bytes = 0
         """Bytes of their keys and values."""
-        # A broker that has just been started may ask for a moment.
+        # A broker that has just started may not have producer ids yet.
         self._producer_id, self._producer_epoch = cluster.retrying(self._find_id)
 
     def add(self, record: Record, partition: int | None = None) -> None:
@@ -136,7 +137,8 @@ class Producer:
             )
             self._append(partition, data)
         except KeyboardInterrupt:
-            # For `flush`; a broker that has it already recognises its sequence number (KIP-98).
+            # Retried by `flush`; a broker that has it already detects the duplicate sequence number
+            # (KIP-98).
             self._waiting[partition] = batch
             raise
         count = len(batch.records)
@@ -201,8 +203,8 @@ class Producer:
         answer = self._cluster.metadata([self._topic], creates=True)
         described = answer.topics[0]
         leaders = {
-            one.partition_index: self._cluster.broker(answer, one.leader_id)
-            for one in described.partitions
+            partition.partition_index: self._cluster.broker(answer, partition.leader_id)
+            for partition in described.partitions
         }
         return leaders, described.error_code
 

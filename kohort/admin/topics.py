@@ -56,7 +56,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A config in force on a topic."""
+    """An effective config of a topic."""
 
     name: str
     value: str | None

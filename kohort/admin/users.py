@@ -24,7 +24,7 @@ from kohort.protocol.scram import HASHES, salted_password
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """SCRAM mechanisms by name, with their numbers in the protocol."""
 ITERATIONS: Final = 8_192
-"""Default for new passwords; that of Kafka's tools is 4,096."""
+"""Default for new passwords; Kafka's tools use 4,096."""
 
 _SALT_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_LENGTH: Final = 26

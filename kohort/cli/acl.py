@@ -136,13 +136,13 @@ def _resource(text: str) -> Resource:
 
 
 def _principal(text: str) -> str:
-    """Parse ``alice`` as ``User:alice``, and ``*`` as everybody."""
+    """Parse ``alice`` as ``User:alice``, and ``*`` as all users."""
     kind, colon, _ = text.partition(":")
     if not colon:
         return f"{USER}:{text}"
     if kind != USER and kind.lower() == USER.lower():
         # Brokers would never match such a rule.
-        raise argparse.ArgumentTypeError(f"{text!r} has to begin with {USER}:, in this spelling")
+        raise argparse.ArgumentTypeError(f"{text!r} must begin with {USER}: (case-sensitive)")
     return text
 
 
@@ -164,7 +164,7 @@ def _operation(text: str) -> Operation:
     """Parse one of Kafka's operations in lower case, as ``describe-configs``."""
     operation = _OPERATIONS.get(text.lower().replace("_", "-"))
     if operation is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(_OPERATIONS)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(_OPERATIONS)}")
     return operation
 
 
@@ -237,7 +237,7 @@ def _is_unknown(cluster: Cluster, principal: str) -> bool:
     """Whether the cluster has users with passwords, but not this one."""
     kind, _, name = principal.partition(":")
     if kind != USER or name in {WILDCARD, ANONYMOUS.name} or "=" in name:
-        # Everybody, clients without a name, and names of certificates.
+        # Principals without a password: everybody, anonymous clients, and certificates.
         return False
     try:
         return not list_users(cluster, [name]) and bool(list_users(cluster))

@@ -86,7 +86,7 @@ def _authorization(base: str, security: SecurityConfig, timeout_s: float) -> dic
     parts = urllib.parse.urlsplit(base)
     is_local = parts.hostname in LOCAL_HOSTS
     if security.security_protocol == "SASL_SSL" and parts.scheme != "https" and not is_local:
-        raise UsageError(f"the {secret} is for SASL_SSL alone, but {base} has no TLS; use https://")
+        raise UsageError(f"the {secret} is for SASL_SSL only, but {base} has no TLS; use https://")
     if security.tokens is not None:
         try:
             token = security.tokens.wait(security.tokens.ask(timeout_s), timeout_s)
@@ -107,7 +107,7 @@ def _parse(base: str, text: bytes) -> Json:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        raise UnavailableError(f"the response from {base} is not that of a Kohort broker")
+        raise UnavailableError(f"the response from {base} is not from a Kohort broker")
     return data
 
 

@@ -119,7 +119,7 @@ def parse_jaas(text: str) -> Login:
             raise JaasError(f"of {module} only username and password are supported")
     for name in Login._fields:
         if not options.get(name):
-            raise JaasError(f'it has to have {name}="..."')
+            raise JaasError(f'it must contain {name}="..."')
     return Login(**options)
 
 
@@ -191,7 +191,9 @@ class _Settings:
         if given is None:
             return "PLAINTEXT"
         if given.upper() not in PROTOCOLS:
-            raise self._wrong(PROTOCOL, f"{PROTOCOL}: {given!r} is none of {', '.join(PROTOCOLS)}")
+            raise self._wrong(
+                PROTOCOL, f"{PROTOCOL}: {given!r} is not one of {', '.join(PROTOCOLS)}"
+            )
         return given.upper()
 
     def _mechanism(self, protocol: str) -> str:
@@ -204,7 +206,7 @@ class _Settings:
             )
         if given not in MECHANISMS:
             raise self._wrong(
-                MECHANISM, f"{MECHANISM}: {given!r} is none of {', '.join(MECHANISMS)}"
+                MECHANISM, f"{MECHANISM}: {given!r} is not one of {', '.join(MECHANISMS)}"
             )
         return given
 

@@ -42,12 +42,12 @@ class Plan(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """What will be converted."""
+        """The contents to convert."""
         ...
 
     @property
     def findings(self) -> Findings:
-        """What will not be converted, and why."""
+        """The contents that will not be converted, with reasons."""
         ...
 
 
@@ -119,7 +119,9 @@ def _listeners(text: str) -> Sequence[Endpoint]:
         raise argparse.ArgumentTypeError(str(error)) from error
     names = [endpoint.listener for endpoint in endpoints]
     if CONTROLLER not in names or len(names) < 2:
-        raise argparse.ArgumentTypeError(f"expected one named {CONTROLLER}, and one for clients")
+        raise argparse.ArgumentTypeError(
+            f"expected a listener named {CONTROLLER}, and one for clients"
+        )
     return endpoints
 
 

@@ -99,7 +99,7 @@ def _required(
 ) -> str:
     value = settings.get(name) or options.get(option)
     if not value:
-        raise OAuthConfigError(JAAS, f'{JAAS} has to have {option}="..."; or set {name}')
+        raise OAuthConfigError(JAAS, f'{JAAS} must contain {option}="..."; or set {name}')
     return value
 
 

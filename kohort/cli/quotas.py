@@ -95,7 +95,7 @@ def _entity_of(options: argparse.Namespace) -> Parts:
         if name is not None and is_default:
             raise UsageError(f"--{kind} and --default-{kind} cannot be combined")
         if kind == "user" and (name or "").startswith("User:"):
-            raise UsageError("--user is the name alone, without User:")
+            raise UsageError("--user is the name without User:")
         if name is not None or is_default:
             parts.append((kind, name))
     if not parts:

@@ -316,7 +316,7 @@ def _fetch(options: argparse.Namespace, path: str) -> Json | None:
     if not any(server.host in LOCAL_HOSTS for server in servers):
         return None
     try:
-        # Without the password: whatever listens at the default port may not be the broker.
+        # Without the password: another process may be listening on the default port.
         return fetch(HTTP, path, options.timeout)
     except CommandError:
         return None

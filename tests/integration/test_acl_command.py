@@ -84,7 +84,7 @@ def test_a_principal_that_no_client_can_be_is_refused(
 ) -> None:
     with pytest.raises(SystemExit):
         run(broker, "add", "user:alice", "read", "topic:t")
-    assert "has to begin with User:, in this spelling" in capsys.readouterr().err
+    assert "must begin with User: (case-sensitive)" in capsys.readouterr().err
 
 
 def test_who_may_not_see_rules_is_told_what_is_missing(

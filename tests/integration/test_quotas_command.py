@@ -52,7 +52,7 @@ def test_a_user_is_named_without_its_type(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(broker, "set", "producer_byte_rate=1000", "--user", "User:alice") == 2
-    assert "--user is the name alone" in capsys.readouterr().err
+    assert "--user is the name without User:" in capsys.readouterr().err
 
 
 def test_an_address_is_told_how_it_is_written(

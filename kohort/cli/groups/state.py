@@ -106,7 +106,7 @@ def group_lines(group: Group) -> Iterator[str]:
 
 
 def _member_lines(group: Group) -> Iterator[str]:
-    """Members, in a consumer group with their epochs and what they are to have."""
+    """Members; in a consumer group with their epochs and target assignments."""
     head: tuple[str, ...] = ("MEMBER", "STATIC ID", "HOST", "PARTITIONS")
     if group.epoch is not None:
         head += ("EPOCH", "TARGET", "CLIENT ID")

@@ -111,7 +111,10 @@ TLS = ("security.protocol=SSL",)
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["", "security.protocol=TLS"], "line 2: security.protocol: 'TLS' is none of PLAINTEXT,"),
+        (
+            ["", "security.protocol=TLS"],
+            "line 2: security.protocol: 'TLS' is not one of PLAIN",
+        ),
         (["security.protocl=SSL"], "line 1: security.protocl is not known here;"),
         ([*TLS, "ssl.cipher.suites=x"], "line 2: ssl.cipher.suites is not known here;"),
         (["#", SASL[0]], "line 2: security.protocol=SASL_PLAINTEXT needs sasl.jaas.config"),
@@ -188,8 +191,8 @@ def test_a_login_module_is_read_with_or_without_quotation_marks(text: str, login
         (";", "must be one of PlainLoginModule"),
         ("a.b.Krb5LoginModule required;", "must be one of PlainLoginModule"),
         (f'{PLAIN} username="u" password="p";', "the word required"),
-        (f'{PLAIN} required username="u";', "has to have password="),
-        (f'{PLAIN} required username="" password="secret";', "has to have username="),
+        (f'{PLAIN} required username="u";', "must contain password="),
+        (f'{PLAIN} required username="" password="secret";', "must contain username="),
         (f'{PLAIN} required username="u" password=sec ret;', "in quotation marks"),
         (f'{PLAIN} required username="u" password="sec"ret";', "not closed"),
         (f'{PLAIN} required username="u" password=sec;ret;', "a ; in a value must be quoted"),
@@ -293,7 +296,7 @@ def test_the_issuers_authority_stands_in_the_login_module(
         ),
         (
             [f"{ENDPOINT}=https://issuer.example/token"],
-            'line 2: sasl.jaas.config has to have clientId="..."; or set sasl.oauthbearer.client',
+            'line 2: sasl.jaas.config must contain clientId="..."; or set sasl.oauthbearer.client',
         ),
         (
             [f"sasl.jaas.config={LOGIN}", f"{ENDPOINT}=https://issuer.example/token"],

@@ -198,7 +198,7 @@ def test_listeners_without_a_controller_s_are_a_mistake(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for wanted, why in (
-        ("PLAINTEXT://k:1", "expected one named CONTROLLER"),
+        ("PLAINTEXT://k:1", "expected a listener named CONTROLLER"),
         ("CONTROLLER://k:1", "and one for clients"),
         ("PLAINTEXT://k", "not of the form NAME://host:port"),
     ):
