@@ -301,7 +301,7 @@ class Broker:
         transactions: Transactions,
         purgatory: Purgatory,
     ) -> BrokerServices:
-        by_listener = {one.listener: addresses.advertised(one) for one in addresses.bound}
+        by_listener = {bound.listener: addresses.advertised(bound) for bound in addresses.bound}
         advertised = by_listener[self.endpoint.listener]
         level = self.config.kohort_transaction_version
         has_consumer_groups = "consumer" in self.config.group_coordinator_rebalance_protocols

@@ -27,7 +27,7 @@ IO_THREADS: Final = 4
 
 
 class Environment:
-    """The real one."""
+    """The environment of a real process."""
 
     clock: Clock = SystemClock()
     files: FileSystem = OS_FILES

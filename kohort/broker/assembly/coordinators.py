@@ -184,7 +184,7 @@ class GroupTopics:
 
 
 HEARTBEAT_INTERVAL_MIN_MS: Final = 500
-"""Members are never told to send heartbeats more often."""
+"""The lower limit of the heartbeat interval sent to members."""
 
 
 class ConsumerGroupSettings:

@@ -1,4 +1,4 @@
-"""GET /metrics: concurrent requests share one scrape."""
+"""Serves GET /metrics; concurrent requests share one scrape."""
 
 import asyncio
 import importlib

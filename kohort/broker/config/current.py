@@ -87,7 +87,7 @@ class ConfigEntry:
 
 
 class CurrentConfig:
-    """The settings in force. `replace` changes them, after the caller has stored the change."""
+    """The effective settings. `replace` changes them, after the caller has stored the change."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class CurrentConfig:
             check(config, own)
 
     def replace(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configs by ones that `check` has accepted."""
+        """Replace the dynamic configs with ones accepted by `check`."""
         self.config = self._candidate(broker, configs, strict=False)
         if broker == "":
             self._for_all = self._always_set() | dict(configs)
@@ -142,7 +142,7 @@ class CurrentConfig:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """Texts of the listeners' settings in force, by full name."""
+        """Texts of the listeners' effective settings, by full name."""
         return self._own(self._for_this)
 
     def of_listener(
@@ -164,7 +164,7 @@ class CurrentConfig:
         self._listeners.append(listener)
 
     def value_of(self, name: str) -> Value:
-        """Return the value in force of a broker setting, with or without an effect here."""
+        """Return the effective value of a broker setting, even of one that is ignored here."""
         known = BROKER_SETTINGS.get(name)
         if known is not None:
             value: Value = getattr(self.config, known.attribute)

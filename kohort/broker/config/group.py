@@ -26,7 +26,7 @@ def broker_name(name: str) -> str:
 
 @cache
 def group_setting(name: str) -> Setting:
-    """Return the declaration of a group config, which is that of the broker's setting."""
+    """Return the declaration of the broker setting that a group config overrides."""
     return dataclasses.replace(settings_of(BrokerConfig)[broker_name(name)], name=name)
 
 

@@ -245,7 +245,7 @@ def _is_world_readable(file: Path) -> bool:
 
 
 def _is_password(name: str) -> bool:
-    """Whether the value is a credential; `super.users` is hidden like one, but is none."""
+    """Whether the value is a credential; `super.users` is hidden too, but is not a credential."""
     own = own_setting(name)
     known = settings_of(BrokerConfig).get(name) if own is None else own.setting
     return known is not None and known.type is ConfigType.PASSWORD and name != "super.users"

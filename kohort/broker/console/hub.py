@@ -120,7 +120,7 @@ class EventHub:
         self._changed: dict[str, None] = {}
         self._chars = 0
         self._is_any = False
-        """Whether more has changed than an event can list."""
+        """Whether too much has changed for one event to list."""
         self._pace = Pace()
         self._timer: asyncio.TimerHandle | None = None
 

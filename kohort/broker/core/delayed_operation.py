@@ -63,5 +63,5 @@ class DelayedOperation(TimerEntry, ABC):
         """Answer UNKNOWN_SERVER_ERROR, unless `on_complete` has answered already."""
 
     def on_cancelled(self) -> None:
-        """Release resources; the client has gone and needs no answer."""
+        """Release resources; the client has disconnected, so no response is needed."""
         return

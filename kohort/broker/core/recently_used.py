@@ -1,6 +1,6 @@
 """A map that creates missing values and drops the least recently used.
 
-For names chosen by peers, whose number nothing else bounds: addresses, client ids.
+For names chosen by peers, which are otherwise unbounded: addresses, client ids.
 """
 
 from collections.abc import Callable, Iterator

@@ -45,7 +45,7 @@ HTTP_API: Final = -1
 """Used for the HTTP API in place of an API key."""
 
 LINES_PER_SECOND: Final = 200
-"""Logged denials; one request may be denied fifty thousand names."""
+"""Limit for logged denials; one request may contain fifty thousand denied names."""
 NAME_SHOWN_MAX: Final = 250
 REASON_SHOWN_MAX: Final = 1_000
 
@@ -123,7 +123,7 @@ def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
 
 
 def _has_names(settings: CurrentConfig) -> bool:
-    """Whether some listener identifies clients: by SASL, or by a certificate."""
+    """Whether any listener authenticates clients, by SASL or certificates."""
 
     def asks(listener: str) -> bool:
         protocol = settings.config.protocol_of(listener)

@@ -17,8 +17,8 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""Stands for the whole in place of a name: in `ErrorTemplate.copied` for the request's element, if
-it is not a structure; in `ErrorTemplate.request` for the request, if the list gets one element."""
+"""Placeholder for a name: in `ErrorTemplate.copied` for a request element that is not a structure;
+in `ErrorTemplate.request` for the request itself, if the list gets one element."""
 
 
 ERROR_FIELD: Final = "error_code"
@@ -57,8 +57,8 @@ def per_partition(
     """The list `topics` of both, with the error in each of their `partitions`.
 
     Args:
-        topic: what a topic of the response copies; see `ErrorTemplate.copied`.
-        partition: what a partition of it copies.
+        topic: fields copied into a topic of the response; see `ErrorTemplate.copied`.
+        partition: fields copied into a partition of it.
         requested: the name of the request's list of partitions.
         values: other fields of a partition, with values that mean "unknown".
     """

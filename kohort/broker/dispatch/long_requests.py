@@ -55,7 +55,7 @@ def _run_slice(ctx: RequestContext, steps: Steps[Any]) -> Any:  # noqa: ANN401 -
 
 
 def _client_key(ctx: RequestContext) -> tuple[str, str]:
-    """Return what all connections of one client have in common."""
+    """Return a key shared by all connections of one client."""
     return ctx.session.principal.name, ctx.connection.peer_host
 
 
@@ -205,7 +205,7 @@ async def _handle_parts(
             if isinstance(response, GeneratorType):
                 response = await run(response, time_slice)
             if isinstance(response, Deferred):
-                # Keep the turn, for up to offsets.commit.timeout.ms: this bounds the number of
+                # Hold the lock for up to offsets.commit.timeout.ms: this bounds the number of
                 # decoded requests in memory.
                 response = await response
         except KafkaError as error:

@@ -15,7 +15,7 @@ from kohort.protocol.schema import VersionRange
 
 
 class Served(NamedTuple):
-    """What is known of an API before its handler is imported."""
+    """The description of an API that is available before its handler is imported."""
 
     name: str
     advertised: str

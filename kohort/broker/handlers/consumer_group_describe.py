@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69): state and members of consumer groups (KIP-848).
 
-v0-1. v1 tells members of the classic protocol from others.
+v0-1. v1 adds the member type: classic or consumer.
 """
 
 from collections.abc import Iterable

@@ -65,7 +65,7 @@ def consumer_group_heartbeat(
 def core_request(
     request: ConsumerGroupHeartbeatRequest, member_id: str, *, client_id: str, client_host: str
 ) -> HeartbeatRequest:
-    """Return what the groups read; `member_id` is the client's, or was created for it."""
+    """Convert the request; `member_id` is the client's, or was created for it."""
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return HeartbeatRequest(
         member_id=member_id,

@@ -65,7 +65,7 @@ def _check(components: list[ComponentData]) -> None:
             )
         if (component.match is None) is (component.match_type == EXACT):
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "A name is given where one is needed, and only there"
+                ErrorCode.INVALID_REQUEST, "Only an exact match has a name, and requires it"
             )
     if len(set(types)) < len(types) or (IP in types and len(types) > 1):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Entity types that do not go together")

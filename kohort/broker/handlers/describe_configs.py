@@ -49,7 +49,7 @@ NO_MESSAGE: Final = ""
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> Steps[DescribeConfigsResponse]:
-    """Describe each resource; none if one has a type that does not exist, as in Kafka."""
+    """Describe each resource. As in Kafka, an unknown resource type fails the whole request."""
     for resource in request.resources:
         if resource.resource_type not in _TYPES:
             message = f"Unknown resource type {resource.resource_type}"
@@ -137,7 +137,7 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> Iterable
         case ResourceType.GROUP:
             return settings.describe_group(name)
         case _:
-            # There are no client metrics.
+            # Client metrics are not supported.
             return ()
 
 

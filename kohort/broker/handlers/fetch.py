@@ -119,8 +119,8 @@ class FetchCall:
         self._reads: list[tuple[FetchTopic, list[PartitionRead]]] = []
         """All partitions by topic, in the order of the response."""
         self._allowed: list[PartitionRead] = []
-        """Those that the principal may read. A denied partition does not end the wait of a request,
-        as other errors do."""
+        """Partitions that the principal may read. Unlike other errors, a denied partition does not
+        end the request's wait."""
         self._permissions_key = ctx.permissions_key
 
     def plan(self) -> Steps[None]:
@@ -251,7 +251,7 @@ class FetchCall:
         return await self._respond_in_slices()
 
     def _refuse_what_is_denied(self) -> None:
-        """Deny what the access rules no longer allow: a request may be parked for weeks."""
+        """Check the access rules again, because a request may be parked for weeks."""
         topics = self._ctx.broker.topics
         by_id = self._ctx.header.api_version >= TOPIC_IDS_SINCE
         may_read_all = self._may_read_all()

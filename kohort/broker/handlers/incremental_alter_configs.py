@@ -58,7 +58,7 @@ async def _change(
     is_topic = resource.resource_type == ResourceType.TOPIC
     known = TOPIC_SETTINGS if is_topic else all_broker_settings()
     if resource.resource_type == ResourceType.GROUP:
-        known = {}  # None of them is a list.
+        known = {}  # No config of these resources is a list.
 
     def default(name: str) -> str:
         settings, setting = ctx.broker.topics.settings, known[name]

@@ -44,7 +44,7 @@ def init_producer_id(
 
 
 def _check_allowed(ctx: RequestContext, transactional_id: str | None) -> None:
-    """Raise KafkaError unless the principal may have a producer id. Without a transactional id, it
+    """Raise KafkaError unless the principal may get a producer id. Without a transactional id, it
     needs permission to write to any topic.
     """
     if transactional_id is not None:

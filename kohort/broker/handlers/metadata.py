@@ -211,7 +211,7 @@ def _check_lookups(ctx: RequestContext, requested: list[MetadataRequestTopic]) -
         return
     if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in requested):
         for topic in requested:
-            topic.name = topic.name or ""  # It cannot be null in the response.
+            topic.name = topic.name or ""  # The field is not nullable in the response.
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 

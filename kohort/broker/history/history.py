@@ -130,7 +130,7 @@ class RebalanceHistory:
         self._look_later()
 
     def end_recovery(self) -> None:
-        """Record what the last shutdown left unfinished; called when all groups are loaded."""
+        """Record rebalances that the last shutdown cut off; called after all groups are loaded."""
         self._recorded = None
         self._entries += self._cut_short.values()
         self._cut_short = {}
@@ -335,7 +335,7 @@ class RebalanceHistory:
         return at_once(steps) if is_small else await run(steps, self._time_slice)
 
     async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
-        """Run slow work in the executor, if there is one."""
+        """Run slow work in the executor, if one is configured."""
         if self._executor is None:
             return work(*args)
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
@@ -502,7 +502,7 @@ def _long_ms(facts: RebalanceFacts) -> int:
     """
     if facts.consumers is None:
         return LONG_RUNNING_MS
-    # Members of few small groups are told to send heartbeats every 500 ms.
+    # Members of few small groups send heartbeats every 500 ms.
     return max(2 * facts.started.heartbeat_interval_ms + 1_000, LONG_RUNNING_MS)
 
 

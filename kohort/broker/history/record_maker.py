@@ -128,7 +128,7 @@ class RecordMaker:
     @staticmethod
     def generation_of(record: HistoryRecord) -> int | None:
         """Return the generation that a rebalance resulted in; that of a consumer group counts when
-        its target is stored, whatever comes of it.
+        its target is stored, even if the rebalance is superseded.
         """
         return record.generation if isinstance(record, RebalanceRecord) else None
 

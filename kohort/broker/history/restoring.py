@@ -32,7 +32,7 @@ class RecordedGenerations:
 
     def __init__(self, *, is_whole: bool = False) -> None:
         self.is_whole = is_whole
-        """Whether everything ever written has been read."""
+        """Whether the log was read from its very first record."""
         self._oldest_ms: int | None = None
         self._written_ms: dict[str, dict[int, int]] = {}
 

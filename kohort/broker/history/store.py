@@ -146,7 +146,7 @@ class HistoryStore:
             return None
         worst = max(self._blocks, key=lambda block: block.used_bytes - block.live_bytes)
         if worst is self._current:
-            self._current = None  # Its records must not be moved into itself.
+            self._current = None  # The block's records must not be moved into the same block.
         return worst
 
     def _put(self, owner: str, data: bytes) -> StoredRecord:

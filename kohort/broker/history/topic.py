@@ -71,7 +71,7 @@ class HistoryLog(Protocol):
         ...
 
     def is_whole(self) -> bool:
-        """Whether it reads everything ever written."""
+        """Whether it reads the log from its very first record."""
         ...
 
 

@@ -88,8 +88,8 @@ _AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
 
 
 class GroupPages:
-    """The pages of one broker. They run one at a time: thirty at once, each with a time slice in
-    every event loop iteration, would delay the groups.
+    """The pages of one broker. They run one at a time: thirty concurrent ones, each with a time
+    slice per event loop iteration, would delay the groups.
     """
 
     def __init__(self, groups: GroupCoordinator, history: RebalanceHistory) -> None:

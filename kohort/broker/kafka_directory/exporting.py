@@ -137,7 +137,7 @@ def settings_for_kafka(
         listeners: its listeners; one of them is `CONTROLLER`.
     """
     controller = next(listener for listener in listeners if listener.listener == CONTROLLER)
-    # Kafka's address for all interfaces is not one that it could connect to.
+    # Kafka cannot connect to the wildcard address.
     host = "localhost" if controller.host in EVERY_INTERFACE else controller.host
     voter = str(controller._replace(host=host)).removeprefix(f"{CONTROLLER}://")
     lines = [

@@ -22,7 +22,7 @@ DIRECTORY: Final = partition_directory(CLUSTER_METADATA, 0)
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 """The bootstrap records of a new cluster, which the controller copies into its log once."""
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-"""The same, as `kafka-storage format` wrote it before KIP-1170, next to the directory. Later
+"""The bootstrap file as written by `kafka-storage format` before KIP-1170, next to it. Later
 releases read it too if the log is empty."""
 
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")

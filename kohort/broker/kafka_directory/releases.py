@@ -46,4 +46,4 @@ KAFKA_4_4: Final = Release(
     },
 )
 
-RELEASES: Final = {one.name: one for one in (KAFKA_3_9, KAFKA_4_4)}
+RELEASES: Final = {release.name: release for release in (KAFKA_3_9, KAFKA_4_4)}

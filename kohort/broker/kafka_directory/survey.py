@@ -42,7 +42,7 @@ _FUTURE_SUFFIX: Final = "-future"
 
 @dataclass(slots=True)
 class Findings:
-    """The findings of a plan."""
+    """The result of a survey: problems and warnings."""
 
     problems: list[str] = field(default_factory=list)
     """Each of them prevents the conversion."""

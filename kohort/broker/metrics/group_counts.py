@@ -25,7 +25,7 @@ _NOTHING: Final[Mapping[Any, int]] = MappingProxyType({})
 
 
 class GroupCounts:
-    """Counts of one group, or of the rest."""
+    """Counts of one group, or of all groups without counts of their own."""
 
     __slots__ = (
         "avoided",

@@ -220,7 +220,7 @@ def _state_rows(samples: list[GroupSample]) -> Rows:
 
 
 def _gauge_rows(samples: list[GroupSample], name: str) -> Rows:
-    """Return the values of the groups that have the gauge; a sum of epochs means nothing."""
+    """Return the values of the groups that have the gauge; sums of epochs are meaningless."""
     return lambda: (
         (sample.labels, sample.gauges[name])
         for sample in samples

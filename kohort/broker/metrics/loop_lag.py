@@ -20,7 +20,7 @@ TICK_S: Final = 0.05
 LAG_BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 _TICKS_PER_STALL_MAX: Final = 1_200
-"""The ticks of one minute, because a longer stall is probably a suspended machine."""
+"""Ticks of one minute: a longer stall is probably a suspended machine."""
 
 _MAXIMUM_PERIOD_S: Final = 60.0
 

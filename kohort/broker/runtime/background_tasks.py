@@ -31,7 +31,7 @@ class _Run(NamedTuple):
     begins_ms: int
     """When it starts, by the monotonic clock."""
     is_doubted_ms: int
-    """For how long the task is still reported as failing."""
+    """How long the task continues to be reported as failing."""
 
 
 class BackgroundTasks:

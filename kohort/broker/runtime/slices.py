@@ -124,7 +124,7 @@ class RoundRobin:
 
     @property
     def waiting_count(self) -> int:
-        """How many instances have more to do."""
+        """Number of instances with more work."""
         return len(self._waiting)
 
     def add(self, work: Work) -> None:

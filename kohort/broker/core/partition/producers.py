@@ -207,7 +207,7 @@ class ProducerState:
             transaction_version >= EPOCH_RISES_SINCE
             and producer_epoch == entry.producer_epoch
             and producer_epoch != EXHAUSTED_EPOCH
-            # A marker that is written again: the first one has ended the transaction.
+            # A repeated marker: the first one ended the transaction.
             and entry.transaction_first_offset != NO_TRANSACTION
         ):
             raise _fenced(producer_id, entry.producer_epoch, producer_epoch)
@@ -413,7 +413,7 @@ def _taken(producer_id: int, entry: ProducerEntry) -> ProducerSnapshot:
 
 
 def _check_goes_on(entry: ProducerEntry, header: BatchHeader) -> None:
-    """Check that a batch belongs to the open transaction."""
+    """Check that a batch continues the open transaction."""
     if not header.attributes & TRANSACTIONAL_BIT:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,

@@ -21,7 +21,7 @@ _EFFORT_PER_STEP = 8_192
 not compiled."""
 
 _SPANS_PER_STEP = 2_048
-"""The same if an object is created for each record."""
+"""Spans per step if an object is created for each record."""
 
 _NO_KEY = "Compacted topic cannot accept message without key"
 

@@ -157,7 +157,7 @@ def _is_admitted(producer: TransactionalProducer, candidate: Candidate, *, adds:
     try:
         partition.log.check_producer(candidate.batch.header, is_first_of_epoch_zero=producer.adds)
     except KafkaError as error:
-        # Kafka detects an older epoch when it asks the coordinator.
+        # Kafka detects an older epoch when it verifies with the coordinator.
         candidate.refuse(error, by_log=error.code is not ErrorCode.INVALID_PRODUCER_EPOCH)
         return False
     return True

@@ -24,7 +24,7 @@ class ClientError(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """The specifics of an API."""
+    """The differences between the APIs of transactional producers."""
 
     adds_since: int
     """The version from which its requests add partitions themselves."""
