@@ -36,7 +36,7 @@ class CompileHook(BuildHookInterface):  # type: ignore[misc]  # Any, where it is
     """Found by hatchling because it is the only hook in this file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and have the wheel say for which machines it is."""
+        """Compile, and tag the wheel with the platform."""
         del version
         wanted = os.environ.get("KOHORT_COMPILE", "")
         if wanted == "0":
@@ -58,9 +58,9 @@ def compile_modules(root: Path) -> list[Path]:
     """The extension modules, each beside its source.
 
     Raises:
-        Exception: there is no Cython, no compiler, or it does not like the source.
+        Exception: Cython or a C compiler is missing, or the compilation fails.
     """
-    # Where one is missing, nothing is compiled, and that is all.
+    # If Cython is missing, nothing is compiled.
     from Cython.Build import cythonize  # noqa: PLC0415
     from setuptools import Distribution, Extension  # noqa: PLC0415
 
@@ -72,11 +72,11 @@ def compile_modules(root: Path) -> list[Path]:
     try:
         extensions = cythonize(
             [
-                # The largest, so first: the others are compiled beside it.
+                # Largest first, because the others are compiled in parallel with it.
                 Extension(
                     "kohort.protocol.hot_codecs", [str(hot_codecs)], extra_compile_args=["-g0"]
                 ),
-                # Without assertions and with what the platform has for a release.
+                # The platform's flags for release builds, without assertions.
                 *(
                     Extension(
                         ".".join(source.with_suffix("").parts),
@@ -87,11 +87,11 @@ def compile_modules(root: Path) -> list[Path]:
                 ),
             ],
             build_dir=".cache/cython",
-            # The .pxd says what is to be a machine integer; annotations mean Python's own.
+            # The .pxd declares machine integers; annotations mean Python's own.
             compiler_directives={
                 "language_level": 3,
                 "annotation_typing": False,
-                # These are never pickled; a third of the code would be for that.
+                # Instances are never pickled; support for it would be a third of the code.
                 "auto_pickle": False,
             },
             quiet=True,
@@ -99,12 +99,12 @@ def compile_modules(root: Path) -> list[Path]:
         distribution = Distribution({"name": "kohort-compiled", "ext_modules": extensions})
         command: Any = distribution.get_command_obj("build_ext")
         command.inplace = True
-        # Nothing of a build lies at the top of the tree.
+        # Build artefacts stay out of the repository's top directory.
         command.build_temp = command.build_lib = ".cache/cython"
         command.parallel = min(os.cpu_count() or 1, _COMPILERS_MAX)
         command.ensure_finalized()
         command.run()
-        made = [Path(command.get_ext_fullpath(one.name)).resolve() for one in extensions]
+        made = [Path(command.get_ext_fullpath(module.name)).resolve() for module in extensions]
     finally:
         os.chdir(before)
     _remove_leftovers(root, made)

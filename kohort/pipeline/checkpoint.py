@@ -39,7 +39,7 @@ class CheckpointOwner:
 
     claim: Claim
     app_id: str
-    """Id by which the table identifies the batches of this checkpoint."""
+    """Application id under which the table stores this checkpoint's batch numbers."""
     begin: Offsets
     """Offsets of the first batch; partitions added later begin at 0."""
 

@@ -57,7 +57,7 @@ def without_java_warnings() -> Iterator[None]:
     os.dup2(writer, STDERR)
     os.close(writer)
     source, sink = os.fdopen(reader, "rb"), os.fdopen(original, "wb", buffering=0)
-    # Ends with the last process that writes to the pipe, possibly with this one.
+    # Ends when the last process that writes to the pipe exits, possibly this one.
     threading.Thread(target=_filter, args=(source, sink), name="stderr", daemon=True).start()
     try:
         yield

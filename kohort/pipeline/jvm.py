@@ -55,7 +55,7 @@ def ended(error: Exception) -> str | None:
 
 
 def _is_silence(error: BaseException | None) -> bool:
-    """Whether the error or one of its causes is a missing answer."""
+    """Whether the error, or one of its causes, is a missing response of the JVM."""
     while error is not None:
         if isinstance(error, OSError | Py4JError) and not isinstance(error, Py4JJavaError):
             return True

@@ -31,7 +31,7 @@ _IN_ONE_STEP: Final = {
     "decode_in_steps": "decode",
     "encode_in_steps": "encode_into",
 }
-"""The attributes that are made on first use, and the attribute that does the same in one step."""
+"""The attributes generated on first use, and the equivalent attribute that runs in one step."""
 
 
 class Codec(Generic[T]):
@@ -89,7 +89,7 @@ class Codec(Generic[T]):
 
     def generated(self, name: str) -> Callable[..., Any]:
         """Return the function for the attribute `name`, generated in Python for this layout."""
-        # With construct, which a broker need not import while compiled codecs suffice.
+        # Imports construct, which a broker does not need if compiled codecs suffice.
         from kohort.protocol.compiler import compile_direction  # noqa: PLC0415
 
         source, names = compile_direction(self._message, self.version, name)
@@ -130,7 +130,7 @@ def _taking_over(generated: Callable[[str], Callable[..., Any]], name: str) -> C
     made = generated(name)
 
     def take_over(*args: Any) -> Any:
-        result = made(*args)  # Raises for what is malformed: no fault of the compiled codec.
+        result = made(*args)  # Raises if the data is malformed: not the compiled codec's fault.
         is_strict = STRICT_OPTION in sys._xoptions  # noqa: SLF001 - that is how -X is read
         message = result[0] if name == "decode" else args[0]
         assert not is_strict, f"{GAVE_UP} {message!r:.999}"

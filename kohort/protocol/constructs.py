@@ -43,7 +43,7 @@ def min_size(con: Any) -> int:
 if TYPE_CHECKING:
     _Construct = construct.Construct[Any, Any]
 else:
-    _Construct = construct.Construct  # It is generic in its stubs only.
+    _Construct = construct.Construct  # The class is generic in its stubs only.
 
 
 class WireError(construct.ConstructError):

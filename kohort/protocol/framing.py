@@ -157,7 +157,7 @@ def decode_response(frame: Buffer, expected: ExpectedAnswer) -> Any:
     """Decode the answer in a frame without its size; its records are views of the frame.
 
     Raises:
-        DecodeError: it is not the answer that was to come next.
+        DecodeError: it is not the expected response.
     """
     return decode_response_at(frame, 0, expected)[0]
 
@@ -166,13 +166,13 @@ def decode_response_at(frame: Buffer, position: int, expected: ExpectedAnswer) -
     """Decode the answer whose header begins at `position`; return it with the position after it.
 
     Raises:
-        DecodeError: it is not the answer that was to come next.
+        DecodeError: it is not the expected response.
     """
     schema = schema_of(expected.response)
     version = expected.version
     body = position + 4
     if int.from_bytes(frame[position:body], "big", signed=True) != expected.correlation_id:
-        raise DecodeError("an answer to another request")
+        raise DecodeError("a response to another request")
     if schema.key == API_VERSIONS_KEY:
         # A broker that does not know the version answers so in the oldest one, which all clients
         # know.

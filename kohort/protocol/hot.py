@@ -86,7 +86,7 @@ def _field(field: Field, version: int) -> str:
     kind = field.kind.name if isinstance(field.kind, WireType) else _fields(field.kind, version)
     words = [field.name, kind]
     flags = {
-        # Its name is that of an int8.
+        # A lenient field has the kind name of an int8.
         "lenient": isinstance(field.kind, WireType) and field.kind.is_lenient,
         "array": field.is_array,
         "null": version in field.nullable,

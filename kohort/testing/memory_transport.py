@@ -26,7 +26,7 @@ class MemoryTransport(asyncio.Transport):
         self._is_reading = True
         self._is_protocol_paused = False
         self._is_ended = False
-        """Whether the peer sends nothing more."""
+        """Whether the peer has sent EOF."""
         self._is_closing = False
         self._whims = random.Random(4)
         self.takes_all = True

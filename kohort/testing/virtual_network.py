@@ -107,7 +107,7 @@ class VirtualNetwork:
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost"})
 PRIVILEGED: Final = 1_024
-"""Ports below this belong to the virtual network: no test starts a real listener on them."""
+"""Ports below this are always virtual: no test starts a real listener on them."""
 
 
 class VirtualTransport(asyncio.Transport):
@@ -136,7 +136,7 @@ class VirtualTransport(asyncio.Transport):
         self._high, self._low = HIGH_WATER_BYTES, LOW_WATER_BYTES
         self._is_reading = True
         self._is_ended = False
-        """Whether the peer has sent its end."""
+        """Whether the peer has sent EOF."""
         self._is_write_paused = False
         self._is_closing = False
         self._is_lost = False

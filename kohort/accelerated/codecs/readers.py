@@ -1,7 +1,8 @@
-"""Generates the compiled reader of a layout: it reads whatever is well formed, tags included.
+"""Generates the compiled reader of a layout: it reads all well-formed messages, including tagged
+fields.
 
-The checks are those of `kohort.protocol.compiler.decoder`, in the same order; where that one
-raises, this one returns None.
+The checks are those of `kohort.protocol.compiler.decoder`, in the same order; where the decoder
+raises, the compiled reader returns None.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the generated functions of one message need to know of its classes when they are loaded."""
+"""Lookup tables that the generated functions of one message need at load time."""
 
 from typing import Any, Final
 
@@ -70,13 +70,13 @@ class TypedWriter(Writer):
         return name
 
     def whole(self, header: str) -> str:
-        """The function, of which the body was written."""
+        """The complete function, with the generated body."""
         body = [f"    {line}" for line in self.lines]
         return "\n".join([header, *self._declared, *body])
 
 
 WIDTHS: Final = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "16s": 16}
-"""Bytes of the fixed-width values for which there are helpers."""
+"""Size in bytes of each fixed-width value that has a helper."""
 
 
 def suffix(code: str) -> str:

@@ -1,7 +1,7 @@
-"""Generates the compiled writer of a layout; what is unusual it leaves to Python.
+"""Generates the compiled writer of a layout; unusual values are left to Python.
 
-Where `kohort.protocol.compiler.encoder` raises, or a value has a type that it need not have, this
-one returns -1, and nothing was written then.
+Where `kohort.protocol.compiler.encoder` raises, or a value has an unexpected type, the compiled
+writer returns -1, and has written nothing.
 """
 
 from typing import Any, Final
@@ -87,7 +87,7 @@ class WriterWriter(TypedWriter):
             self.value(con.subcon, f"item_of({items}, {index})")
 
     def _tagged(self, con: MessageStruct, tagged: TaggedFields, source: str) -> None:
-        """Writes the known tags of a fixed width; no others are written here."""
+        """Writes known tags of fixed width; others have a different path."""
         fields = {field.name: field for field in schema_of(con.message).fields}
         widths: list[tuple[str, int, int, str, str]] = []
         for known in tagged.known:
@@ -109,7 +109,7 @@ class WriterWriter(TypedWriter):
                 self._put(f"put_{name}(out, get_slot({source}, {slot}))")
 
     def _differs(self, owner: type, source: str, field: Field) -> str:
-        """An expression: the field has another value than its default, or an unusual type."""
+        """An expression: whether the field differs from its default in value or type."""
         default = field.make_default()
         value = f"get_slot({source}, {self.tables.slot(owner, field.name)})"
         if isinstance(default, Struct):
@@ -118,7 +118,7 @@ class WriterWriter(TypedWriter):
             inner = self.variable("PyObject *", "m")
             self(f"{inner} = {value}")
             self._refuse_if(f"not is_a({inner}, {self.tables.class_of(kind)})")
-            return " or ".join(self._differs(kind, inner, one) for one in schema_of(kind).fields)
+            return " or ".join(self._differs(kind, inner, part) for part in schema_of(kind).fields)
         if isinstance(default, int) and not isinstance(default, bool):
             return f"not is_integer({value}, {default})"
         if default == []:

@@ -73,7 +73,7 @@ class _Process:
         self.last_at = longest([self.last_at, row.started_at])
         if row.join_delay_ms is not None:
             self.join_delays.append(row.join_delay_ms)
-        # A consumer group tells new members at once.
+        # New members of a consumer group are notified immediately.
         if row.told_ms is not None and row.fate != "new":
             self.notice_ms.append(row.told_ms)
         self.missed_count += row.fate == "rebalance_timeout"

@@ -36,7 +36,7 @@ GONE_HELD: Final = 1_000
 
 @dataclass(slots=True)
 class GroupStory:
-    """Takes the lines of one group in order; yields each record when it is complete."""
+    """Converts the lines of one group, in order; yields each record when it is complete."""
 
     group: str
     sequence: int = 0

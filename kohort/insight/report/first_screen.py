@@ -159,7 +159,7 @@ def _both(summary: FirstScreen, both: str) -> Markup | None:
 
 
 def _off(recorded: Row) -> str:
-    """Return why there is no recommendation: the replay does not match the history; or ""."""
+    """Return the reason for no recommendation: the replay contradicts the history; or ""."""
     check = str(recorded["text"])
     return _OFF if check.endswith(TOO_FAR) else ""
 

@@ -196,7 +196,7 @@ def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Owner
 
 
 def _fair(times: list[Row]) -> list[Row]:
-    """Return the longest periods, because short ones are invisible."""
+    """Return the longest periods; short ones would be invisible in the plot."""
     if len(times) <= OWNED_TIMES_MAX:
         return times
 

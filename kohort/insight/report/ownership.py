@@ -129,7 +129,7 @@ def _draw(page: GroupPage, width: int, key: _Key) -> Drawing:
     shown = page.ownership
     topics = {row["topic"] for row in shown.times}
     lines = sorted({(row["topic"], row["partition"]) for row in shown.times})
-    # With a single topic, its name is written once, above.
+    # The name of a single topic is shown once, above the plot.
     names = [
         str(number) if len(topics) == 1 else f"{name(topic)}-{number}" for topic, number in lines
     ]

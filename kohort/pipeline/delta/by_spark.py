@@ -83,7 +83,7 @@ class SparkReplacement:
         self._held.append(rows)
 
     def commit(self, schema: pa.Schema) -> bool:
-        """Return whether the table changed, as far as is known."""
+        """Return whether the table changed; True if unknown."""
         rows = pa.concat_tables([schema.empty_table(), *self._held])
         writer = self._spark.createDataFrame(rows).write.format("delta").mode("overwrite")
         if self._table is not None:

@@ -67,7 +67,7 @@ class IcebergLake:
             schema = from_arrow_schema(table.schema().as_arrow())
             files = list(scan.plan_files())
             if any(file.delete_files for file in files):
-                # Others have marked rows as deleted, which only PyIceberg can read.
+                # Other writers have marked rows as deleted; only PyIceberg applies such marks.
                 return self.spark.createDataFrame(scan.to_arrow(), schema)
             if not files:
                 return self.spark.createDataFrame([], schema)

@@ -90,7 +90,7 @@ def _small_files(table: Table) -> Iterator[list[FileScanTask]]:
     """Yield groups of small files of one partition, each to be compacted into one file."""
     open_groups: dict[object, list[FileScanTask]] = {}
     for task in table.scan().plan_files():
-        # Rows that others have marked as deleted are theirs to remove.
+        # Files with rows that other writers marked as deleted are left to those writers.
         if (
             task.delete_files
             or task.file.spec_id != table.spec().spec_id

@@ -161,7 +161,7 @@ class _Job:
             try:
                 return open_stream()
             except TopicMissingError:
-                # Another name was given by the user, and may be mistyped.
+                # A different name comes from the user and may be mistyped.
                 if options.topic != TOPIC:
                     raise
             if not is_announced:

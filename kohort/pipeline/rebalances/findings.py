@@ -58,7 +58,7 @@ class _Work:
     changed: dict[Group, int]
     """Changed groups with the number of rows in their history, sorted by name."""
     is_all: bool
-    """Whether all groups are renewed, so that no other rows must be kept."""
+    """Whether all groups are renewed, so no existing rows are retained."""
     is_whole: bool
     """Whether all tables exist with the current columns."""
 
@@ -227,7 +227,7 @@ class Findings:
 
 
 class _Reworded(AbstractContextManager[None]):
-    """Replaces the text of conflicts by one that the caller understands."""
+    """Replaces the text of conflict errors with one for the caller."""
 
     def __init__(self, text: str) -> None:
         self._text = text

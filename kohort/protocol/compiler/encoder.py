@@ -207,7 +207,7 @@ class EncoderWriter(Writer):
             return f"{name} != {default!r}"
         if isinstance(default, Struct):
             # Field by field: `Struct.__eq__` takes ten times as long.
-            inner = [self._differs(name, one) for one in schema_of(type(default)).fields]
+            inner = [self._differs(name, field) for field in schema_of(type(default)).fields]
             return " or ".join([f"{name} is None", *inner] if is_nullable else inner)
         return f"{name} != {self.constant('default', default)}"
 

@@ -242,7 +242,7 @@ def with_log_append_time(buffer: Buffer, header: BatchHeader, timestamp_ms: int)
 
 
 def with_create_time(buffer: Buffer, header: BatchHeader, max_timestamp: int) -> BatchHeader:
-    """Return the header with the producer's timestamps in force, and a new CRC."""
+    """Return the header with timestamp type CreateTime, and a new CRC."""
     return _restamped(buffer, header, header.attributes & ~LOG_APPEND_TIME_BIT, max_timestamp)
 
 

@@ -34,8 +34,8 @@ PIECE_BYTES = 1 << 20
 """Bytes inflated between two pauses, if the codec allows a choice."""
 
 _PIECE_COST_BYTES = PIECE_BYTES >> 7
-"""The least that a piece counts towards a pause: 1 MiB may consist of 100,000 empty streams, each
-of which takes about 20 us."""
+"""Minimum cost of a chunk towards a pause: 1 MiB may consist of 100,000 empty streams, each of
+which takes about 20 us."""
 
 _GZIP_INPUT_BYTES = 64 << 10
 """Compressed bytes per call. At the end of each member, zlib copies the rest of its input."""

@@ -41,7 +41,7 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
-_TYPES = {int(one): one for one in ControlType}
+_TYPES = {int(kind): kind for kind in ControlType}
 _PLAIN_LENGTH = LENGTH_MIN + _AS_WRITTEN.size
 
 

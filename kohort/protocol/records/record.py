@@ -132,7 +132,7 @@ def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_de
     """Append a record to a records block."""
     value, key, headers, _, _ = record
     if 0 <= timestamp_delta < SMALL and 0 <= offset_delta < SMALL:
-        # Nearly every record of the broker itself: zig-zag doubles small values.
+        # Fast path for nearly all records of the broker itself: zig-zag doubles small values.
         head = bytes((0, timestamp_delta << 1, offset_delta << 1))
     else:
         head = _NO_ATTRIBUTES + encode_varlong(timestamp_delta) + encode_varint(offset_delta)

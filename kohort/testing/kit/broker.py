@@ -32,10 +32,10 @@ DEFAULTS: Final = {
 
 
 class StillMeter(LoopLagMeter):
-    """A meter that does not measure the loop, which belongs to the test."""
+    """A meter without measurements, because the loop belongs to the test."""
 
     def start(self) -> None:
-        """Do nothing: twenty ticks per second would be most of the events on virtual time."""
+        """Do nothing: twenty ticks per second would dominate the event count on virtual time."""
 
 
 class _Run:

@@ -34,7 +34,7 @@ LINES_OF: Final = 5
 
 
 class MemberFilter(TypedDict, total=False):
-    """Which members: those that match all of these."""
+    """Selects the members that match all of these fields."""
 
     client_id: str | None
     member_id: str | None
@@ -254,9 +254,7 @@ def _classic(group: Group) -> ClassicMembership:
 
 
 def _chosen(group: Group, who: MemberFilter) -> list[str]:
-    """Return the ids of the members that match all arguments. Raises LookupError if there are
-    none.
-    """
+    """Return the ids of the members that match all arguments. Raises LookupError if none does."""
     wanted = {name: value for name, value in who.items() if value is not None}
     member_ids = [
         member.member_id
