@@ -384,7 +384,10 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 
 
 def _keep_private(path: str) -> None:
-    """Make a file with credentials readable only by its owner, and SQLite's other files too. SQLite uses the same mode for its other files when it creates them."""
+    """Make a file with credentials, and SQLite's existing other files, readable only by its owner.
+
+    SQLite uses the same mode when it creates its other files.
+    """
     if path == ":memory:":
         return
     # Any failure is left for SQLite to report.
