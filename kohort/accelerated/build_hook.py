@@ -112,7 +112,7 @@ def compile_modules(root: Path) -> list[Path]:
 
 
 def _remove_leftovers(root: Path, made: list[Path]) -> None:
-    """Modules that were compiled once and are not any more: Python would take them all the same."""
+    """Delete outdated compiled modules: Python would still import them."""
     for path in (root / PACKAGE).rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
         if path.resolve() not in made:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Connections to the brokers of a cluster, and which broker to send a request to."""
+"""Connections to the brokers of a cluster; routes each request to the right broker."""
 
 import time
 from collections.abc import Callable, Sequence

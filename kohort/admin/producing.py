@@ -121,7 +121,7 @@ class Producer:
             self._send(partition)
 
     def _send(self, partition: int) -> None:
-        """Have a batch appended, once, and forget it."""
+        """Append a batch exactly once, and drop it from the buffer."""
         if partition == self._next_partition:
             # Records without a key fill one batch for each partition in turn, as in Java's clients.
             self._next_partition = (partition + 1) % self.partition_count
@@ -180,14 +180,14 @@ class Producer:
         raise RefusedError(result.error_code, what, result.error_message)
 
     def _refresh(self) -> None:
-        """Look for the leaders again; without an answer they stay what they were."""
+        """Refresh the leaders; they are unchanged if no broker responds."""
         try:
             self.leaders |= self._leaders_now()[0]
         except (DisconnectedError, RefusedError):
             return
 
     def _find_leaders(self) -> dict[int, BlockingConnection | None]:
-        """The leader of each partition of a topic that may just have been made."""
+        """The leader of each partition of a topic that may have just been created."""
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             leaders, error = self._leaders_now()

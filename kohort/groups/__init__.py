@@ -1,1 +1,1 @@
-"""The rules of consumer groups, pure: see :mod:`kohort.groups.classic.group`."""
+"""The rules of consumer groups, pure: see :mod:`kohort.groups.group`."""

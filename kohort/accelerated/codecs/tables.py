@@ -22,7 +22,7 @@ class Tables:
         self._numbers: Final[dict[type, int]] = {message: 0}
 
     def class_number(self, kind: type, parent: type, name: str) -> int:
-        """The number of `kind`, which `name` of `parent` holds."""
+        """The number of the class `kind`, the type of field `name` in `parent`."""
         if kind not in self._numbers:
             self._numbers[kind] = len(self._numbers)
             self.classes.append((self._numbers[parent], name))
@@ -33,7 +33,7 @@ class Tables:
         return f"types{self.number}[{self._numbers[kind]}]"
 
     def slot(self, kind: type, name: str) -> str:
-        """The C expression of where objects of `kind` keep an attribute."""
+        """C expression of the slot in which objects of `kind` store an attribute."""
         known = (self._numbers[kind], name)
         if known not in self.slots:
             self.slots.append(known)
@@ -80,7 +80,7 @@ WIDTHS: Final = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "16s": 
 
 
 def suffix(code: str) -> str:
-    """How the helper functions for a fixed-width value end."""
+    """Suffix of the helper functions for a fixed-width value."""
     assert code in WIDTHS, f"no helper reads {code}"
     return "flag" if code == "?" else code
 

@@ -134,4 +134,4 @@ _TESTS: Final = {
     b"": "is_empty_bytes",
     ZERO_UUID: "is_zero_uuid",
 }
-"""Helpers that know a default by value and type."""
+"""Helpers that compare a value with a default, by value and type."""

@@ -1,4 +1,4 @@
-"""The commands in a group's inbox, and the interface that group actors need of their host."""
+"""The commands in a group's inbox, and the host interface of group actors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -159,7 +159,7 @@ class GroupCoordinator:
         try:
             await prepared
         except KafkaError as error:
-            logger.warning("The groups' log cannot be made: %s", error)
+            logger.warning("The groups' log cannot be created: %s", error)
             ticket.set_exception(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self.host.submit(group_id, command)

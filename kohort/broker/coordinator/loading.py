@@ -41,7 +41,7 @@ RECENT_MS: Final = 60_000
 """The history is written within some ten seconds after a generation was stored."""
 
 GENERATION_KEYS: Final = frozenset({KEY_PREFIX, TARGET_EPOCH.to_bytes(2, "big")})
-"""How the keys of records begin that store a generation."""
+"""First bytes of the keys of records that store a generation."""
 
 EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Limit for the earlier generations of one group that are kept in addition to the last."""

@@ -83,7 +83,7 @@ def _too_late(requested: DeleteTopicState) -> DeletableTopicResult:
 
 
 class _Named(NamedTuple):
-    """All that a request names."""
+    """The topics named in a request."""
 
     names: set[str | None]
     topic_ids: set[bytes]

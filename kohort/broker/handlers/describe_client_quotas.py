@@ -68,7 +68,7 @@ def _check(components: list[ComponentData]) -> None:
                 ErrorCode.INVALID_REQUEST, "Only an exact match has a name, and requires it"
             )
     if len(set(types)) < len(types) or (IP in types and len(types) > 1):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Entity types that do not go together")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid combination of entity types")
 
 
 def _is_found(entity: Entity, request: DescribeClientQuotasRequest) -> bool:

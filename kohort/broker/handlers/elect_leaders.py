@@ -43,7 +43,7 @@ _Outcome: TypeAlias = tuple[ErrorCode, str]
     parts=(lists("topic_partitions.partitions", "replica_election_results.partition_result"),),
 )
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Answer each named partition; none if all partitions are meant, since no leader changes."""
+    """Answer each named partition; a request for all gets none, since no leader changes."""
     requested = request.topic_partitions
     response = ElectLeadersResponse(replica_election_results=[])
     error: _Outcome | None = None

@@ -35,7 +35,7 @@ def heartbeat(
 
 @cache
 def _all_is_well(version: int) -> EncodedResponse:
-    """The response to nearly every heartbeat."""
+    """The response without an error, shared by nearly all heartbeats."""
     return EncodedResponse(
         codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=ErrorCode.NONE))
     )

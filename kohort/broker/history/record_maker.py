@@ -45,7 +45,7 @@ class RebalanceLog:
         self._left_out = 0
 
     def note(self, record: HistoryRecord) -> None:
-        """Log why the group rebalanced, or why not."""
+        """Log why the group rebalanced, or avoided a rebalance."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._interval_ends_ms:
             self._interval_ends_ms = now_ms + INTERVAL_MS

@@ -82,7 +82,7 @@ class ClusterImage:
     brokers: set[int] = field(default_factory=set)
     """Ids of the brokers that are registered."""
     strange_rules: list[str] = field(default_factory=list)
-    """Why rules of the Kafka directory cannot be taken over."""
+    """Reasons why rules of the Kafka directory cannot be converted."""
 
     def configs_of(self, kind: int, name: str) -> dict[str, str]:
         """Return the configs of a resource; {} if it has none."""

@@ -180,7 +180,7 @@ class SaslAuthenticator:
             self._timer = None
         self._listener.dispatcher.connection_lost(connection)
 
-    # For the handlers.
+    # Called by the handlers.
 
     @property
     def mechanisms(self) -> Sequence[str]:
@@ -223,7 +223,7 @@ class SaslAuthenticator:
         )
         return _flattened(decided)
 
-    # For the connection.
+    # Called by the connection.
 
     def failure_delay_ms(self) -> int:
         return self._delay_ms(self._mechanism)

@@ -31,7 +31,7 @@ REMEMBERED_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
 
 _NO_MARK: Final = bytes(32)
-"""An HMAC that no password has."""
+"""A value that differs from the HMAC of every password."""
 
 
 @dataclass(slots=True, eq=False)

@@ -206,7 +206,7 @@ class PasswordWork(NamedTuple):
     mechanism: str
     credential: Credential
     rounds: int
-    """Iterations to compute in any case: the most of any credential of the mechanism."""
+    """Iterations that are always computed: the maximum of all credentials of the mechanism."""
 
 
 class _Usual(NamedTuple):

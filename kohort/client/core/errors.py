@@ -203,7 +203,8 @@ class LogTruncatedError(OffsetOutOfRangeError):
             code=ErrorCode.OFFSET_OUT_OF_RANGE,
         )
         self.parted = parted
-        """The log still has the records below this offset; None if unknown."""
+        """The point of truncation: records below this offset are still in the log; None if
+        unknown."""
 
 
 class RecordError(PartitionError):

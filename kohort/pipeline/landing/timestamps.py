@@ -25,7 +25,7 @@ BEYOND: Final = "beyond"
 
 _MILLIS_MAX: Final = (2**63 - 1) // 1000
 _AT_FIRST: Final = 100
-"""Records that the driver reads for the first failure of a batch."""
+"""Number of records that the driver reads after the first failure of a batch."""
 
 _FAILED: Final = re.compile(
     r"Record at topic (?P<topic>\S+) partition (?P<partition>\d+) offset (?P<offset>\d+) has "

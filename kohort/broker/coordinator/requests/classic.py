@@ -101,7 +101,7 @@ class ClassicRequests:
         return ticket
 
     def _begin_classic(self, group: Group, now: Now) -> None:
-        """Give an empty consumer group a classic membership, whose generations go on from its
+        """Convert an empty consumer group to a classic one, whose generations continue from its
         epoch.
         """
         del now

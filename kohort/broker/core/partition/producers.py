@@ -394,7 +394,7 @@ class ProducerState:
             entry = self._entries.pop(producer_id)
             if entry.transaction_first_offset == NO_TRANSACTION:
                 return
-            # Moved to the end, or it would be examined each time.
+            # Moved to the end, so that it is not examined each time.
             self._entries[producer_id] = entry
 
 

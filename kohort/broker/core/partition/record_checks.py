@@ -42,7 +42,7 @@ class TimestampRange:
 
     earliest: float
     latest: float
-    """Integers, or infinite."""
+    """An integer, or infinity."""
 
     def __contains__(self, timestamp: int) -> bool:
         return self.earliest <= timestamp <= self.latest or timestamp == NO_TIMESTAMP

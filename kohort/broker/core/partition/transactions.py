@@ -106,7 +106,6 @@ class StableOffset:
         if offset == high_watermark:
             self.unstable_bytes = 0
         elif offset > before:
-            # Requests that wait for bytes read again, and it does no harm if that is a little
-            # early.
+            # An underestimate is harmless: a parked Fetch that is woken early reads again.
             share = (high_watermark - offset) / (high_watermark - before)
             self.unstable_bytes = int(self.unstable_bytes * share)

@@ -58,7 +58,7 @@ class Operation(IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    # The hash of Enum is a function in Python, and this is in the key of every question.
+    # Enum's own hash is a Python function, and these members are in every cache key.
     __hash__ = int.__hash__
 
 

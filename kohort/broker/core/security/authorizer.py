@@ -124,7 +124,7 @@ class Authorizer:
         return list(self._index)
 
     def found(self, wanted: RuleFilter) -> list[Rule]:
-        """The rules that a filter finds, oldest first."""
+        """The rules that match a filter, oldest first."""
         return [rule for rule in self._index if wanted.finds(rule)]
 
     def has(self, rule: Rule) -> bool:

@@ -154,7 +154,7 @@ def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
 def dotted(oid: memoryview) -> str:
     """An object identifier in dotted notation. Raises IndexError if it is empty, or DerError."""
     if len(oid) > _OID_BYTES_MAX:
-        # A number of thousands of digits, which Python would not write.
+        # Python refuses to format a number of thousands of digits.
         raise DerError(f"an object identifier of {len(oid)} bytes")
     numbers: list[int] = []
     number = 0

@@ -1,7 +1,7 @@
 """A bounded fair queue: round robin over owners, as in fair queuing (RFC 970).
 
-If the queue is full, the owner with the most items loses the newest of them. An owner may use the
-capacity that others leave free, and never loses more than exceeds an equal share.
+If the queue is full, the owner with the most items loses the newest of them. An owner may use
+capacity that others leave free, and loses only items in excess of an equal share.
 """
 
 from collections.abc import Hashable

@@ -73,7 +73,7 @@ def checked_subject(
     if rules.audiences and not set(rules.audiences) & set(_audiences(claims)):
         raise SaslFailure("the token is for another audience")
     given = claims.get(rules.subject_claim)
-    # Trimmed as by Kafka: a space is no way around rules that deny, and disabled users.
+    # Trimmed as in Kafka, so that a space does not bypass denying rules or disabled users.
     subject = given.strip(_TRIMMED) if isinstance(given, str) else ""
     if not subject.strip() or not _is_text(subject):
         raise SaslFailure(f"the token has no {rules.subject_claim}")
@@ -98,7 +98,7 @@ def _audiences(claims: Mapping[str, object]) -> list[str]:
 def _time(claims: Mapping[str, object], name: str) -> float:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SaslFailure(f"the token has no {name} that is a number")
+        raise SaslFailure(f"the token's {name} is missing or not a number")
     if not 0 <= value <= _NUMBER_MAX:
         raise SaslFailure(f"the token's {name} is no time")
     return float(value)

@@ -30,7 +30,7 @@ class PlainLogin(NamedTuple):
 
 def read_plain(token: bytes) -> PlainLogin:
     """The login in a token. Raises SaslFailure."""
-    # Bytes that are not UTF-8 are no user's password; Java replaces them.
+    # No password contains invalid UTF-8; Java replaces such bytes.
     parts = token.split(b"\0")
     if len(parts) != _PARTS:
         raise SaslFailure(

@@ -196,7 +196,7 @@ def _shared(left: str, right: str) -> int:
     """The number of characters that two texts have in common at their start."""
     end = min(len(left), len(right))
     low, stride = 0, 8
-    # Mostly few: look ahead in growing strides until they differ, then search back.
+    # Usually few characters: look ahead in growing strides until they differ, then search back.
     while low + stride < end and left.startswith(right[low : low + stride], low):
         low += stride
         stride *= 2

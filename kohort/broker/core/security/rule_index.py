@@ -83,7 +83,7 @@ class _Owned:
 
     def __init__(self) -> None:
         self.denied = 0
-        """The bits of all rules that deny and have been here; they stay while any rule does."""
+        """The bits of all denying rules ever added; cleared when there are no rules."""
         self.literal: dict[str, int] = {}
         self.prefixed: Prefixes | None = None
         """Created with the first prefixed rule: most owners have none, and there may be many."""
@@ -296,7 +296,7 @@ class RuleIndex:
     def decide(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> DecidingRules | None:
-        """The rules that decide, if any applies: the reason for what `allows` says."""
+        """The deciding rules, if any applies: the reason for the result of `allows`."""
         of_type = self._types[kind]
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
         literal = of_type.literal_of(name)

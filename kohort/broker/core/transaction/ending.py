@@ -86,7 +86,7 @@ class TransactionEnd:
         self._markers: MissingMarkers | None = None
         """The missing markers; None before the decision is durable."""
 
-    # The request that waits. None where a Reply could be returned: no such request waits.
+    # Answers to the waiting request; None without one.
 
     def answer_client(self, record: TransactionRecord) -> Reply | None:
         """Answer an EndTxn, whose decision is durable."""

@@ -57,7 +57,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""Answer that makes a client try again: the log could not be written."""
+"""Retriable response: the log could not be written."""
 
 
 class _Pending(NamedTuple):
@@ -128,7 +128,7 @@ class TransactionalId:
         if not record.state.is_prepared:
             self._end = None
             return
-        if self._end is None:  # On replay: it was decided before the start.
+        if self._end is None:  # During replay: the end was decided before the start.
             self._end = TransactionEnd(EndCause.START)
         self._end.decide(record)
 

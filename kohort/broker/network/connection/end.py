@@ -211,9 +211,9 @@ class Progress:
 
     def __init__(self) -> None:
         self._part: FramePart | None = None
-        """The frame after its last step."""
+        """The incomplete frame at its last progress step."""
         self._since_ms = 0
-        """The time of that step."""
+        """Time of that progress step."""
 
     def stuck_ms(self, now_ms: int, part: FramePart | None, step_bytes: int) -> int:
         """Return the time since the frame last advanced by `step_bytes`."""

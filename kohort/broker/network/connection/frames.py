@@ -299,7 +299,7 @@ class FrameReader:
         """Return by how many bytes to enlarge the buffer now, 0 if the reservation has to wait."""
         wanted = min(self._size, max(_FIRST_BUFFER_BYTES, _GROWTH * self._filled))
         if buffer_bytes < UNCHECKED_BYTES < wanted < self._size:
-            # First up to the size that needs no reservation, so that fewer are made.
+            # First grow to the size that needs no reservation, to make fewer reservations.
             wanted = UNCHECKED_BYTES
         elif 2 * wanted > self._size:
             wanted = self._size

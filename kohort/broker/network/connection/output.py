@@ -109,7 +109,7 @@ class Output:
         # Breaks the reference cycle, so that both are freed without the cyclic garbage collector.
         del self._connection
 
-    # For the connection.
+    # Called by the connection.
 
     @property
     def is_sending_files(self) -> bool:
@@ -151,7 +151,7 @@ class Output:
             self._files.close()
             self._files = None
 
-    # For the transport.
+    # Called by the transport.
 
     def pause(self) -> None:
         """Called when the transport's buffer is full."""
@@ -164,7 +164,7 @@ class Output:
         self._unsent.remove(self._connection)
         self.send_on()
 
-    # For the scheduler.
+    # Called by the scheduler.
 
     def write_out(self) -> None:
         """Pass small responses to the transport. Never raises."""

@@ -62,7 +62,7 @@ class MemoryReclaimer:
         self._left_count = left_count
         self._peak = 0
         self._least = 0
-        """The sum at the check that last saw it shrink notably."""
+        """The sum at the last check that found it much smaller."""
         self._high = 0
         """The maximum of the sum since memory was last returned."""
         self._checks_since_departures = 0

@@ -40,7 +40,7 @@ def limit_retained_memory() -> None:
         library = _library()
         for option, limit_bytes in _LIMITS:
             if not library.mallopt(option, limit_bytes):
-                logger.debug("mallopt(%d) was refused", option)
+                logger.debug("mallopt(%d) failed", option)
     return_free_memory()
 
 

@@ -320,7 +320,7 @@ class ProducerLog:
                     position = batch.stop
                     if header.base_offset < offset:
                         continue
-                    # Only these batches decide which records are shown.
+                    # Only these batches determine which records are visible.
                     matters = header.is_transactional or header.is_control
                     if matters and not is_intact(segment, batch):
                         text = "%s: the CRC of the batch with offsets %d to %d is wrong"

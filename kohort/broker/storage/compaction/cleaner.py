@@ -183,7 +183,7 @@ class Compaction:
             cleaned.discard()
 
     def close(self) -> None:
-        """Delete everything that is not in place."""
+        """Delete all files that were not put in place."""
         self._steps.close()
         if self._ready is not None:
             self._ready[1].discard()
@@ -213,7 +213,7 @@ class Compaction:
             while living := [segment for segment in group if not segment.is_deleted]:
                 self._transactions = before.copy()
                 yield from self._clean(living, terms)
-        # Before anything is stored that relies on it.
+        # Flushed before anything that relies on it is stored.
         self._log.files.sync_directory(str(self._log.directory))
 
     def _note_keys(self) -> Iterator[None]:
@@ -230,7 +230,7 @@ class Compaction:
                 has_room = True
             if not has_room:
                 return
-            # It may end in a gap that Kafka left.
+            # The segment may end with a gap left by Kafka.
             self.cleaned_up_to = end
 
     def _note_keys_of(self, segment: LogSegment) -> Generator[None, None, bool]:

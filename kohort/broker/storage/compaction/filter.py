@@ -96,7 +96,7 @@ def filter_batch(
 
 
 def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> bytes | None:
-    """Filter a batch of records that are valid."""
+    """Filter a batch of valid records."""
     block = inflate(batch, header)
     spans = list(iter_spans(block, header.record_count))
     kept = [span for span in spans if _stays(block, span, header, terms)]

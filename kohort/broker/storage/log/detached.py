@@ -41,6 +41,6 @@ class Detached(Generic[T]):
         return any(segment.is_deleted for segment, _ in self._twins)
 
     def take_over(self) -> None:
-        """Merge the knowledge gained into the log. Do not call it if this is void."""
+        """Merge what was learned about the segments into the log. Do not call it if `is_void`."""
         for segment, twin in self._twins:
             segment.learn_from(twin)
