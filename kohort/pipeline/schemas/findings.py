@@ -254,7 +254,7 @@ CAUSES: Final = Table(
 
 NEEDLESS: Final = Table(
     "needless",
-    "One row per rebalance of a group with members that moved nothing.",
+    "One row per rebalance of a group with members in which no partition moved.",
     EVENT_KEY,
     (
         *IDENTITY,

@@ -100,5 +100,5 @@ def _time(claims: Mapping[str, object], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SaslFailure(f"the token's {name} is missing or not a number")
     if not 0 <= value <= _NUMBER_MAX:
-        raise SaslFailure(f"the token's {name} is no time")
+        raise SaslFailure(f"the token's {name} is not a valid time")
     return float(value)

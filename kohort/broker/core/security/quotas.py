@@ -179,7 +179,7 @@ class Quotas:
         self._used: RecentlyUsed[tuple[str, str, str], Account] = RecentlyUsed(
             partial(self._new_account, windows, window_ms), ACCOUNTS_MAX
         )
-        """Accounts by key, and by the user and client id that share one, "" for any."""
+        """Accounts by (key, user, client id); "" for a part that the account does not depend on."""
         self._buckets: RecentlyUsed[tuple[str, str], TokenBucket] = RecentlyUsed(
             lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
         )

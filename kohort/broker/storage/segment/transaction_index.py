@@ -49,7 +49,8 @@ class Overlapping(NamedTuple):
 
     transactions: list[AbortedTransaction]
     is_all: bool
-    """Whether no later segment has one that begins before the end of the range."""
+    """Whether the result is complete: no later segment has a transaction that overlaps the
+    range."""
 
 
 class Extent(NamedTuple):

@@ -56,7 +56,7 @@ class FetchFailures:
         return True
 
     def add_failure(self, failure: BaseException) -> None:
-        """Add an error that any reader raises."""
+        """Add an error for the next reader of any partition to raise."""
         self._failure = failure
 
     def are_due(self, only: PartitionFilter = None) -> bool:

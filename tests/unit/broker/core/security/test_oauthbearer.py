@@ -86,7 +86,7 @@ def test_it_is_good_from_its_beginning_less_the_skew(name: str) -> None:
     ids=lambda one: f"{one!r:.20}",
 )  # fmt: skip
 def test_a_time_is_a_number_that_can_be_a_time(name: str, value: object) -> None:
-    refused(f"{name} (that is a number|is no time)", {name: value})
+    refused(f"{name} is (missing or not a number|not a valid time)", {name: value})
 
 
 def test_bounds_of_times_are_times() -> None:
