@@ -6,7 +6,6 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import incremental_alter_configs as altering
 from kohort.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -16,6 +15,7 @@ from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.offsets import commit_topic
 from tests.interop.same_answers.pair import Answers, Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic, create_topic
+from tests.interop.test_same_consumer_groups_walk import alike
 from tests.support import messages as m
 
 JOIN: Final[dict[str, Value]] = {
@@ -49,17 +49,7 @@ class Consumers:
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self.id = Group(pair).id
-        configs = {"consumer.assignment.interval.ms": "0", "consumer.heartbeat.interval.ms": "5000"}
-        resource = altering.AlterConfigsResource(
-            resource_type=32,
-            resource_name=self.id,
-            configs=[
-                altering.AlterableConfig(name=name, config_operation=0, value=value)
-                for name, value in configs.items()
-            ],
-        )
-        request = altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-        pair.ask(request, 1)
+        pair.ask(alike(self.id), 1)
 
     def beat(self, member_id: str, epoch: int, version: int = 1, **fields: Value) -> Answers:
         stated = {"group_id": self.id, "member_id": member_id, "member_epoch": epoch, **fields}

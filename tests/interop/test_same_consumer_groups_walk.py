@@ -94,6 +94,20 @@ def log_partition(group: str) -> int:
     return partition_of(group, int(TWIN_SETTINGS["offsets.topic.num.partitions"]))
 
 
+def alike(group: str) -> altering.IncrementalAlterConfigsRequest:
+    """Configs with which a group computes targets at once, and tells an interval as in Kafka."""
+    configs = {"consumer.assignment.interval.ms": "0", "consumer.heartbeat.interval.ms": "5000"}
+    resource = altering.AlterConfigsResource(
+        resource_type=GROUP,
+        resource_name=group,
+        configs=[
+            altering.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in configs.items()
+        ],
+    )
+    return altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+
 class Walk:
     """A group of the same id at both brokers, and its members."""
 
@@ -122,17 +136,7 @@ class Walk:
         return self.clients[side.name].call(request, version, response)
 
     def prepare(self) -> None:
-        """Have targets computed at once, and heartbeats told as in Kafka."""
-        configs = {"consumer.assignment.interval.ms": "0", "consumer.heartbeat.interval.ms": "5000"}
-        resource = altering.AlterConfigsResource(
-            resource_type=GROUP,
-            resource_name=self.group,
-            configs=[
-                altering.AlterableConfig(name=name, config_operation=0, value=value)
-                for name, value in configs.items()
-            ],
-        )
-        request = altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        request = alike(self.group)
         for side in self.sides:
             answer = self.call(side, request, 1, altering.IncrementalAlterConfigsResponse)
             assert answer.responses[0].error_code == 0

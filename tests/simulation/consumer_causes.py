@@ -24,8 +24,7 @@ from tests.simulation.causes import Cause
 from tests.simulation.network import Weather
 from tests.simulation.process import Process, Traits
 from tests.simulation.witness import Witness
-from tests.simulation.world import World, _Visitor
-from tests.support import messages as m
+from tests.simulation.world import World
 
 GROUP = "g"
 TOPICS = (TOPIC, "u")
@@ -285,12 +284,9 @@ class Injection:
 
     async def _somebody_comes(self, *, classic: bool | None = None) -> None:
         """At first a consumer: a classic member would make another group."""
-        alive = self.world.alive(GROUP)
-        if len(alive) >= MEMBERS_MAX:
+        if len(self.world.alive(GROUP)) >= MEMBERS_MAX:
             return
-        taken = {process.traits.instance for process in alive}
         instance = self.chance.choice([None, None, f"i{self._numbers}"])
-        assert instance is None or instance not in taken
         if classic is None:
             classic = bool(self.consumers) and self.chance.random() < 0.4
         process = self._start(self._traits(instance), classic=classic)
@@ -303,20 +299,15 @@ class Injection:
             self._inject(K.MEMBER_LEFT, process)
 
     async def _somebody_is_removed(self) -> None:
-        """By an administrator; classic members by their instance id."""
+        """By an administrator; static members by their instance id."""
         static = [p for p in self.classics if p.traits.instance is not None]
         process = self.chance.choice([*self.consumers[1:], *static, None])
-        if process is None or not process.member_id:
-            return
-        instance = process.traits.instance
-        by_id = instance is None or self.chance.random() < 0.5
-        identity = m.MemberIdentity(
-            member_id=process.member_id if by_id and isinstance(process, Consumer) else "",
-            group_instance_id=instance,
-        )
-        _Visitor(self.world, m.LeaveGroupRequest(group_id=GROUP, members=[identity]), 4)
-        process.crash(silently=True)
-        self._inject(K.REMOVED_BY_ADMIN, process)
+        if process is not None and process.member_id:
+            instance = process.traits.instance
+            member_id = "" if instance is not None else process.member_id
+            self.world.remove_by_admin(GROUP, instance, member_id)
+            process.crash(silently=True)
+            self._inject(K.REMOVED_BY_ADMIN, process)
 
     async def _somebody_dies(self) -> None:
         process = self.chance.choice([*self.consumers[1:], *self.classics, None])

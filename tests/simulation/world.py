@@ -338,9 +338,9 @@ class World:
 
         process.send(request, version, on_answer)
 
-    def remove_by_admin(self, group: str, instance: str) -> None:
-        """An administrator removes a static member by its instance id."""
-        identity = m.MemberIdentity(member_id="", group_instance_id=instance)
+    def remove_by_admin(self, group: str, instance: str | None, member_id: str = "") -> None:
+        """An administrator removes a member, a static one by its instance id alone."""
+        identity = m.MemberIdentity(member_id=member_id, group_instance_id=instance)
         _Visitor(self, m.LeaveGroupRequest(group_id=group, members=[identity]), 4)
 
     def commit_from_outside(self, group: str) -> None:
