@@ -258,6 +258,7 @@ class Injection:
 
     async def _wait_for_timers(self) -> None:
         await self.world.pass_time(max(self._expired_ms - self.world.now_ms, 0))
+        await self._until(self._is_quiet, 5)
 
     async def _settle(self) -> None:
         """Until all members have the whole target, and no classic one is about to join."""
@@ -451,7 +452,7 @@ class Injection:
             process.leave()
             self._inject(K.MEMBER_LEFT, process)
             await self.world.pass_time(5)
-        await self._settle()
+            await self._settle()
         (last,) = self.consumers
         last.leave()
         self._inject(K.DOWNGRADED, last)
