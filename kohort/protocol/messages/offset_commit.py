@@ -74,6 +74,7 @@ class OffsetCommitResponse:
     - REBALANCE_IN_PROGRESS: between the joins and the leader's assignment.
     - STALE_MEMBER_EPOCH (v9), FENCED_MEMBER_EPOCH: the epoch of a KIP-848 member is not the
       current one.
+    - UNSUPPORTED_VERSION (before v9): the member is one of KIP-848.
     - UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v10): there is none.
     - OFFSET_METADATA_TOO_LARGE: the metadata exceeds offset.metadata.max.bytes; other partitions
       still commit.
