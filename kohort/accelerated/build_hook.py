@@ -1,14 +1,14 @@
-"""Compiles the little that is worth it while the package is built (a hook of hatchling).
+"""Compiles the hottest modules with Cython when the package is built (a hook of hatchling).
 
-A module is worth it if it has a `.pxd` file beside it, which gives Cython the types of its hottest
-functions; the source stays ordinary Python, and is what runs where there is no compiler. What is
-compiled lies next to its source, where Python prefers it.
+A module is compiled if it has a `.pxd` file, which gives Cython the types of its hottest functions;
+the source stays ordinary Python, and runs without a compiler. The extension module is placed next
+to its source, where Python prefers it.
 
 The codecs of the messages that brokers read and write most are compiled as well, from a source that
 `kohort/accelerated/codecs` writes from the messages' declarations.
 
-KOHORT_COMPILE=0 leaves everything as it is; KOHORT_COMPILE=1 makes a failure an error, for those
-who build wheels and would rather have none than a slow one.
+KOHORT_COMPILE=0 compiles nothing; KOHORT_COMPILE=1 makes a failure an error, for builds of wheels,
+which must not silently lack the compiled modules.
 """
 
 import os
@@ -22,14 +22,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE = "kohort"
 
 _SMALL = ["-g0", "-O2", "-fno-asynchronous-unwind-tables"]
-"""A module's code becomes resident, though most of it runs once, and its size is what compiling
-costs: -O3 makes more of it and nothing faster, -Os gives up half of what is gained.
-"""
+"""Most compiled code runs once but stays resident, so its size is the cost: -O3 only
+enlarges it, -Os loses half of the speedup."""
 
 _COMPILERS_MAX = 4
-"""Modules that are compiled at the same time: each takes up to 250 MB, and the largest alone a
-seventh of the time of all.
-"""
+"""Modules compiled in parallel: each compilation takes up to 250 MB, and the largest module a
+seventh of the total time."""
 
 
 class CompileHook(BuildHookInterface):  # type: ignore[misc]  # Any, where it is not installed.

@@ -103,8 +103,8 @@ class GroupSettings(Settings):
     group_consumer_heartbeat_interval_ms: Int = setting(
         5_000,
         at_least=1,
-        doc="How often members of consumer groups send heartbeats at most. Few members are told "
-        "to send them more often, see `kohort.group.consumer.heartbeats.per.second`; a group's "
+        doc="Longest heartbeat interval of members of consumer groups. It is shorter while there "
+        "are few members, see `kohort.group.consumer.heartbeats.per.second`; a group's "
         "`consumer.heartbeat.interval.ms` overrides both.",
     )
     group_consumer_min_heartbeat_interval_ms: Int = setting(

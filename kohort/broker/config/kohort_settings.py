@@ -101,10 +101,10 @@ class KohortSettings(Settings):
     kohort_group_consumer_heartbeats_per_second: Int = setting(
         2_000,
         at_least=0,
-        doc="Members of consumer groups are told to send heartbeats as often as results in this "
-        "many of all groups together: at least every `group.consumer.heartbeat.interval.ms`, at "
-        "most every 500 ms. A member learns of its partitions by its heartbeats, so few members "
-        "get them ten times as fast as with Kafka. 0: always as in Kafka.",
+        doc="Target rate of heartbeats over all consumer groups, from which the broker computes "
+        "the heartbeat interval of their members: between 500 ms and "
+        "`group.consumer.heartbeat.interval.ms`. Members learn of their partitions by heartbeats, "
+        "so few members get them ten times as fast as with Kafka. 0: always as in Kafka.",
     )
     kohort_group_pending_ids_max: Int = setting(
         100_000,
