@@ -22,7 +22,7 @@ are not authenticated yet, so its size is limited; as in Kafka, it may be short 
 
 NO_CHANNEL_BINDING: Final = "n,,"
 BINDING: Final = "biws"
-"""The same in base64."""
+"""The channel-binding header in base64."""
 
 
 class Keys(NamedTuple):

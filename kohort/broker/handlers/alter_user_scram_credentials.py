@@ -118,8 +118,8 @@ def _all_wanted(request: AlterUserScramCredentialsRequest) -> list[Wanted]:
 def _change(users: Users, wanted: list[Wanted]) -> Change:
     """Return the change of one user; raises KafkaError.
 
-    Only one is possible in a request, for whichever mechanism. As in Kafka, a first one that is
-    wrong counts more than there being a second.
+    A request may change a user once, for one mechanism. As in Kafka, an error in the first change
+    takes precedence over the error for a second one.
     """
     first = wanted[0]
     if not first.name:

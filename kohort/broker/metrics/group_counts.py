@@ -112,7 +112,7 @@ class CountsByGroup:
 
     def _place(self, group_id: str) -> GroupCounts:
         if group_id == OTHER:
-            return self.rest  # The label value of the rest must not be shared with a group.
+            return self.rest  # A group with this id would share the label value.
         counts = self._removed.pop(group_id, None)
         if counts is None:
             if len(self) >= self._groups_max:

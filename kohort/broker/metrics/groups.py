@@ -112,7 +112,7 @@ class GroupCollector:
             gauges = group.gauges()
             seen.gauges.update(gauges)
             has_series = (
-                # The label value of the rest must not be shared with a group.
+                # A group with this id would share the label value.
                 described.group_id != OTHER
                 and group_budget.take(1)
                 and offset_budget.take(group.offsets.count)

@@ -48,13 +48,13 @@ class NetworkLimits:
     loses a whole second (SYN retry)."""
     max_connections: int = UNLIMITED
     max_connections_of_listeners: Mapping[str, int] = field(default_factory=dict)
-    """The same per listener, by name."""
+    """Limit per listener, by name."""
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_connection_creation_rate: int = UNLIMITED
     """New connections per second, over all listeners."""
     max_connection_creation_rates: Mapping[str, int] = field(default_factory=dict)
-    """The same per listener, by name."""
+    """Limit per listener, by name."""
     quota_window_num: int = WINDOWS
     quota_window_ms: int = WINDOW_MS
     connections_max_idle_ms: int = 600_000
