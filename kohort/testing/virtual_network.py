@@ -46,7 +46,7 @@ class VirtualPort:
 
 
 class VirtualServer:
-    """Replaces a server that listens on a port."""
+    """Stands in for asyncio's server object of a listening port."""
 
     def __init__(self, port: VirtualPort, factory: Factory) -> None:
         """Listen."""
@@ -54,7 +54,7 @@ class VirtualServer:
         port.factory = factory
 
     def close(self) -> None:
-        """Stop listening; the port stays bound, open connections stay."""
+        """Stop listening; the port stays bound, and open connections are kept."""
         self._port.factory = None
 
 

@@ -31,7 +31,7 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     """The offset of the abort marker."""
     last_stable_offset: int
-    """The last stable offset at the marker: later entries have no first offset below it."""
+    """The last stable offset after the marker; transactions that end later begin at or after it."""
 
 
 class TransactionSpans:
@@ -66,7 +66,7 @@ class TransactionSpans:
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """Return the last stable offset, after settling; never below the log start.
 
-        Kafka's can be below it, if records of an open transaction were deleted.
+        In Kafka it can be below the log start, if records of an open transaction were deleted.
         """
         first_open = next(iter(self.open), high_watermark)
         held = (first_offset for first_offset, _ in self.ended)
