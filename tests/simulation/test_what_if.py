@@ -81,7 +81,7 @@ def test_many_lives_predicted_as_consumers(
 
     assert fidelity.equal >= 0.95, fidelity.misses()
     assert fidelity.median_error <= 0.10, fidelity.misses()
-    assert fidelity.close_to_one >= fidelity.close_of_itself - 0.05, fidelity.misses()
+    assert fidelity.close_to_one >= fidelity.close_of_itself - 0.10, fidelity.misses()
 
 
 @pytest.mark.timeout(7200)
