@@ -25,6 +25,8 @@ from kohort.protocol.messages.consumer_group_heartbeat import (
 )
 
 CLIENT_MAKES_ID_SINCE: Final = 1
+MESSAGE_CHARS: Final = 1_000
+"""The most of an error message that is sent: it may repeat an id of 32 KiB."""
 
 
 @handles(
@@ -99,7 +101,7 @@ def response_for(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
         )
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
-        error_message=result.message,
+        error_message=None if result.message is None else result.message[:MESSAGE_CHARS],
         member_id=result.member_id,
         member_epoch=result.epoch,
         heartbeat_interval_ms=result.heartbeat_interval_ms,
