@@ -11,6 +11,7 @@ from kohort.broker.handlers.consumer_group_heartbeat import core_request, respon
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.group.actions import Apply, FindCoordinator, Idle, Prepare, RefreshTopics
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.consumer_heartbeat import JOIN_EPOCH, ConsumerHeartbeatRules, Report
 from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import (
@@ -20,7 +21,6 @@ from kohort.client.core.group.heartbeat import (
     SendLeave,
 )
 from kohort.client.core.group.identity import Identity
-from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.requests import MembershipConfig, leave_request
 from kohort.client.core.group.subscription import Subscription
 from kohort.protocol.errors import ErrorCode

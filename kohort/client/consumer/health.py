@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.client.core.partitions import TopicPartition

@@ -24,7 +24,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from kohort.client.consumer.health import Health
-from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.statistics import NEVER, Figures, RebalancePhase
 from kohort.client.processing.figures import RunFigures
 

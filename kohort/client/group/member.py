@@ -39,6 +39,7 @@ from kohort.client.core.group.actions import (
 )
 from kohort.client.core.group.assignors import Assignor
 from kohort.client.core.group.assignors.assignor import Assignment
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.consumer_heartbeat import (
     JOIN_EPOCH,
     ConsumerHeartbeatRules,
@@ -47,7 +48,7 @@ from kohort.client.core.group.consumer_heartbeat import (
 from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import Finding, FindingKind, HeartbeatRules
 from kohort.client.core.group.identity import NO_MEMBER, Identity
-from kohort.client.core.group.membership import Membership, MemberState
+from kohort.client.core.group.membership import Membership
 from kohort.client.core.group.statistics import GroupStatistics, RebalancePhase
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.coordinator import Coordinator, LeaveSender

@@ -10,10 +10,11 @@ from kohort.client.core.errors import (
     RebalanceInProgressError,
     StaleEpochError,
 )
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import Finding, FindingKind
 from kohort.client.core.group.identity import NO_MEMBER, Identity
-from kohort.client.core.group.membership import Membership, MemberState
+from kohort.client.core.group.membership import Membership
 from kohort.protocol.errors import ErrorCode
 
 

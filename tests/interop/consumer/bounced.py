@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Producer
 
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
-from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.group.listener import Partitions
 from tests.interop.consumer.members import numbers
 from tests.support.clients.confluent_client import QUIET

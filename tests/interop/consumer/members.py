@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kohort import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
-from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.group.listener import Partitions
 from tests.support.clients.confluent_client import (
     admin_client,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kohort import Assignor, Consumer, JoinReason, TopicPartition, errors
-from kohort.client.core.group import membership
+from kohort.client.core.group import base_membership, membership
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.rejoin import Rejoin
 from kohort.client.core.group.requests import MembershipConfig, join_request
@@ -98,7 +98,7 @@ async def test_a_member_that_is_asked_to_says_why_in_the_words_it_was_given(
     for number, (call, stated) in enumerate(
         (
             (("the cache is cold", False), (JoinReason.ENFORCED, "the cache is cold")),
-            ((None, False), (JoinReason.ENFORCED, membership.ENFORCED_TEXT)),
+            ((None, False), (JoinReason.ENFORCED, base_membership.ENFORCED_TEXT)),
             (("weights", True), (JoinReason.ASSIGNOR_STATE_CHANGE, "weights")),
             (("x" * 300, False), (JoinReason.ENFORCED, "x" * 255)),
         )

@@ -21,6 +21,7 @@ from kohort.client.core.group.actions import (
     Sync,
 )
 from kohort.client.core.group.assignors import ASSIGNORS
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.heartbeat import (
     HeartbeatConfig,
     HeartbeatRules,
@@ -29,7 +30,7 @@ from kohort.client.core.group.heartbeat import (
     SendLeave,
 )
 from kohort.client.core.group.identity import Identity
-from kohort.client.core.group.membership import Membership, MemberState
+from kohort.client.core.group.membership import Membership
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from kohort.client.config import config_from
 from kohort.client.core.errors import ConsumerError
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.identity import Identity
-from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.topics import TopicInfo

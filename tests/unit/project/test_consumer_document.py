@@ -9,7 +9,7 @@ from kohort import Consumer
 from kohort.client.config import ConsumerConfig
 from kohort.client.consumer.health import Health, HealthLimits
 from kohort.client.consumer.metrics import FIGURES, ConsumerCollector
-from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.net.sasl import MECHANISMS
 from kohort.client.net.security import PROTOCOLS, SecurityConfig

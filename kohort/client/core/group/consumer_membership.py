@@ -1,7 +1,7 @@
 """A consumer's membership in the consumer group protocol (KIP-848): when to join, and how to take
 over the assignments that the coordinator makes.
 
-Pure, with the interface of the classic `Membership`. Heartbeats carry everything, and the heartbeat
+Pure. Heartbeats carry everything, and the heartbeat
 thread sends them: this core sets the `report` for them, and processes what their responses say.
 Partitions that stay assigned are read throughout.
 """
@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.errors import ConsumerError, error_for, is_refusal
 from kohort.client.core.group.actions import (
     Apply,
     FindCoordinator,
@@ -20,6 +19,7 @@ from kohort.client.core.group.actions import (
     RefreshTopics,
 )
 from kohort.client.core.group.assignors.assignor import RebalanceProtocol
+from kohort.client.core.group.base_membership import BaseMembership, MemberState
 from kohort.client.core.group.consumer_heartbeat import (
     JOIN_EPOCH,
     Answer,
@@ -29,13 +29,9 @@ from kohort.client.core.group.consumer_heartbeat import (
 )
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.group.identity import NO_MEMBER, Identity
-from kohort.client.core.group.membership import MemberState, enforced, first_rejoin
-from kohort.client.core.group.poll_errors import PollErrors
-from kohort.client.core.group.rejoin import Rejoin, combined
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
 TopicIds: TypeAlias = Callable[[], Mapping[str, bytes]]
@@ -44,8 +40,10 @@ TopicIds: TypeAlias = Callable[[], Mapping[str, bytes]]
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 
-class ConsumerMembership:
-    """The membership of one consumer, for the consumer's lifetime."""
+class ConsumerMembership(BaseMembership):
+    """The membership of one consumer in the consumer group protocol, for the consumer's lifetime.
+    An identity's generation is the member epoch.
+    """
 
     mode: Final = RebalanceProtocol.COOPERATIVE
     is_leader: Final = False
@@ -61,29 +59,16 @@ class ConsumerMembership:
         new_id: Callable[[], str],
     ) -> None:
         """`new_id` makes a member id (KIP-1082)."""
-        self.config = config
-        self.state = MemberState.UNJOINED
-        self.identity = NO_MEMBER
-        """Its generation is the member epoch."""
+        super().__init__(config, subscription=subscription, backoff=backoff)
         self.report = Report()
         """The state that the heartbeats report."""
-        self.trouble = ""
-        self.has_joined = False
-        """Whether it has ever been a member."""
-        self._subscription = subscription
-        self._backoff = backoff
         self._topic_ids = topic_ids
         self._new_id = new_id
         self._member_id = new_id()
-        self._is_coordinator_known = False
-        self._wait_until_ms = 0
         self._is_rejected = False
         """Whether to back off before joining again."""
-        self._errors = PollErrors(config.group_id)
-        self._rejoin: Rejoin | None = first_rejoin(config, has_joined=False)
         self._is_lost = False
         """Whether to call the listener's on_lost for all partitions."""
-        self._are_topics_fresh = False
         self._target: PartitionsById | None = None
         """The assignment to take over; None if that is done."""
         self._resolve_ms = 0
@@ -162,29 +147,6 @@ class ConsumerMembership:
 
     # Results of actions.
 
-    def coordinator_found(self) -> None:
-        """Record that the coordinator was found and is reachable."""
-        self._is_coordinator_known = True
-        self.trouble = ""
-        self._backoff.succeed()
-
-    def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
-        """Process a failed FindCoordinator; NETWORK_EXCEPTION if there was no response."""
-        self.trouble = f"FindCoordinator: {code.name}"
-        if is_refusal(code):
-            error = error_for(code, f"finding the coordinator of {self.config.group_id}")
-            self._errors.refuse_for(error)
-        else:
-            self._wait_until_ms = now_ms + self._backoff.fail()
-
-    def round_failed(self, now_ms: int) -> None:
-        """Back off after an action failed with an error that the next poll raises."""
-        self._wait_until_ms = now_ms + self._backoff.fail()
-
-    def topics_refreshed(self) -> None:
-        """Record that the metadata has been refreshed, and the pattern matched."""
-        self._are_topics_fresh = True
-
     def prepared(self) -> None:
         """Record that the listener's on_lost was called."""
         self._is_lost = False
@@ -242,16 +204,6 @@ class ConsumerMembership:
     def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
         """Do nothing: the coordinator watches the topics."""
 
-    def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
-        """Request another assignment from the coordinator (KIP-568), which only Kohort computes.
-
-        Raises:
-            IllegalStateError: partitions are not assigned by a group.
-        """
-        self._rejoin = combined(
-            self._rejoin, enforced(self._subscription, reason, state_changed=state_changed)
-        )
-
     def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
         """End the membership; return the request that says so, None if there is none.
 
@@ -264,7 +216,7 @@ class ConsumerMembership:
         self._lose("")
         self._is_lost = False
         self._member_id = self._new_id()
-        self._rejoin = first_rejoin(self.config, has_joined=self.has_joined)
+        self._rejoin = self._first_rejoin()
         if not is_known or (leaves is False and not is_static):
             return None
         return leave_for(identity, reason, returns=is_static and not leaves)
@@ -294,16 +246,7 @@ class ConsumerMembership:
         is_same = self.is_member and requested.member_id == self.identity.member_id
         return self.identity if is_same and requested.generation > self._revoked_epoch else None
 
-    def clear_errors(self) -> None:
-        """Clear errors because the application has subscribed: a fenced member may try again."""
-        self._errors.clear()
-
     # State for observers.
-
-    @property
-    def failure(self) -> ConsumerError | None:
-        """The error that every poll raises until the application subscribes again."""
-        return self._errors.lasting
 
     @property
     def is_member(self) -> bool:
@@ -317,15 +260,7 @@ class ConsumerMembership:
         """Whether it is a member that has taken over its assignment."""
         return self.state is MemberState.STABLE and self._target is None
 
-    @property
-    def wish(self) -> str:
-        """Why it wants to join or to have another assignment; empty if it does not."""
-        return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
-
     # Internals.
-
-    def _want(self, reason: JoinReason, text: str) -> None:
-        self._rejoin = combined(self._rejoin, Rejoin(reason, text))
 
     def _lose(self, why: str) -> None:
         self.state = MemberState.UNJOINED

@@ -6,15 +6,11 @@ in between.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Final
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
-    ConsumerError,
-    IllegalStateError,
     InconsistentProtocolError,
-    error_for,
     is_refusal,
 )
 from kohort.client.core.group.actions import (
@@ -34,11 +30,10 @@ from kohort.client.core.group.assignors.assignor import (
     RebalanceProtocol,
     common_mode,
 )
+from kohort.client.core.group.base_membership import BaseMembership, MemberState
 from kohort.client.core.group.handover import Handover, held_back
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.group.identity import NO_MEMBER, Identity
-from kohort.client.core.group.poll_errors import PollErrors
-from kohort.client.core.group.rejoin import Rejoin, combined
 from kohort.client.core.group.requests import (
     PROTOCOL_TYPE,
     MembershipConfig,
@@ -55,49 +50,9 @@ from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import JoinGroupResponse
 from kohort.protocol.messages.sync_group import SyncGroupResponse
 
-ENFORCED_TEXT: Final = "the application asked for it"
 
-
-class MemberState(Enum):
-    """The membership states of a consumer."""
-
-    UNJOINED = "unjoined"
-    JOINING = "joining"
-    """Of the consumer group protocol: its first heartbeat has not been answered."""
-    RECONCILING = "reconciling"
-    """Of the consumer group protocol: taking over a new assignment."""
-    PREPARING_REBALANCE = "preparing rebalance"
-    """A member whose JoinGroup is pending, which keeps it alive without heartbeats."""
-    COMPLETING_REBALANCE = "completing rebalance"
-    STABLE = "stable"
-
-
-_FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgrade"}
-
-
-def first_rejoin(config: MembershipConfig, *, has_joined: bool) -> Rejoin:
-    """Return the reason for the first join of a process, or for one after leaving."""
-    reason = JoinReason.RESTART if has_joined else config.first_reason
-    is_restart = config.group_instance_id is not None and reason is JoinReason.RESTART
-    return Rejoin(reason, "restarted" if is_restart else _FIRST_TEXTS[reason])
-
-
-def enforced(subscription: Subscription, text: str | None, *, state_changed: bool) -> Rejoin:
-    """Return the reason for a rebalance that the application asks for.
-
-    Raises:
-        IllegalStateError: partitions are not assigned by a group.
-    """
-    if not subscription.is_by_group:
-        raise IllegalStateError(
-            "enforce_rebalance() needs a subscription by a group; call subscribe() first"
-        )
-    kind = JoinReason.ASSIGNOR_STATE_CHANGE if state_changed else JoinReason.ENFORCED
-    return Rejoin(kind, text or ENFORCED_TEXT)
-
-
-class Membership:
-    """The membership of one consumer, for the consumer's lifetime."""
+class Membership(BaseMembership):
+    """The membership of one consumer in the classic protocol, for the consumer's lifetime."""
 
     def __init__(
         self,
@@ -108,23 +63,11 @@ class Membership:
         backoff: Backoff,
     ) -> None:
         """`assignors` are in order of preference."""
-        self.config = config
+        super().__init__(config, subscription=subscription, backoff=backoff)
         self.mode = common_mode(assignors)
-        self.state = MemberState.UNJOINED
-        self.identity = NO_MEMBER
         self.is_leader = False
         self._assignors = {assignor.name: assignor for assignor in assignors}
-        self._subscription = subscription
-        self._backoff = backoff
-        self._is_coordinator_known = False
-        self._wait_until_ms = 0
-        self._errors = PollErrors(config.group_id)
-        self.trouble = ""
-        """The error in the coordinator's last response; empty after a successful one."""
-        self._has_joined = False
-        self._rejoin: Rejoin | None = first_rejoin(config, has_joined=False)
         self._is_prepared = False
-        self._are_topics_fresh = False
         self._joined_topics: frozenset[str] = frozenset()
         """The topics in the last JoinGroup."""
         self._known_topics: frozenset[str] | None = None
@@ -190,32 +133,10 @@ class Membership:
 
     # Results of actions.
 
-    def coordinator_found(self) -> None:
-        """Record that the coordinator was found and is reachable."""
-        self._is_coordinator_known = True
-        self.trouble = ""
-        self._backoff.succeed()
-
-    def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
-        """Process a failed FindCoordinator; NETWORK_EXCEPTION if there was no response."""
-        self.trouble = f"FindCoordinator: {code.name}"
-        if is_refusal(code):
-            error = error_for(code, f"finding the coordinator of {self.config.group_id}")
-            self._errors.refuse_for(error)
-        else:
-            self._wait_until_ms = now_ms + self._backoff.fail()
-
     def round_failed(self, now_ms: int) -> None:
-        """Back off after an action failed with an error that the next poll raises. An application
-        that keeps polling must not retry at once: a user with a wrong password could be locked out.
-        """
-        self._wait_until_ms = now_ms + self._backoff.fail()
+        super().round_failed(now_ms)
         if self.state is MemberState.PREPARING_REBALANCE:
             self.state = MemberState.UNJOINED
-
-    def topics_refreshed(self) -> None:
-        """Record that the pattern was matched with the existing topics."""
-        self._are_topics_fresh = True
 
     def prepared(self) -> None:
         """Record that preparation is complete: the partitions to revoke have been revoked."""
@@ -288,7 +209,7 @@ class Membership:
             return
         self._backoff.succeed()
         self.trouble = ""
-        self._has_joined = True
+        self.has_joined = True
         self.identity = Identity(response.generation_id, response.member_id, chosen.name)
         self.state = MemberState.COMPLETING_REBALANCE
         self.is_leader = response.leader == response.member_id
@@ -375,16 +296,6 @@ class Membership:
         """The topics of the whole group, whose metadata a leader watches."""
         return self._watched.names
 
-    def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
-        """Make the next poll rejoin (KIP-568), stating the reason (KIP-800). Sends nothing.
-
-        Raises:
-            IllegalStateError: partitions are not assigned by a group.
-        """
-        self._rejoin = combined(
-            self._rejoin, enforced(self._subscription, reason, state_changed=state_changed)
-        )
-
     def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
         """End the membership; return the LeaveGroup to send, None if there is none.
 
@@ -397,7 +308,7 @@ class Membership:
         if leaves is None:
             leaves = self.config.group_instance_id is None
         self._lose(NO_MEMBER, "")
-        self._rejoin = first_rejoin(self.config, has_joined=self._has_joined)
+        self._rejoin = self._first_rejoin()
         if not leaves or not is_known:
             return None
         return SendLeave(identity, reason)
@@ -426,23 +337,7 @@ class Membership:
         if sent == self.identity and self.state is MemberState.STABLE:
             self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
 
-    def clear_errors(self) -> None:
-        """Clear errors because the application has subscribed: a fenced member may try again."""
-        self._errors.clear()
-
     # State for observers.
-
-    @property
-    def has_joined(self) -> bool:
-        """Whether it has ever been a member of a generation."""
-        return self._has_joined
-
-    @property
-    def failure(self) -> ConsumerError | None:
-        """The error that every poll raises until the application subscribes again; None if there is
-        none.
-        """
-        return self._errors.lasting
 
     @property
     def is_member(self) -> bool:
@@ -465,15 +360,7 @@ class Membership:
         """
         return self.state is MemberState.STABLE and self._next is None and self._rejoin is None
 
-    @property
-    def wish(self) -> str:
-        """Why it wants to join, or is joining; empty if it does not."""
-        return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
-
     # Internals.
-
-    def _want(self, reason: JoinReason, text: str) -> None:
-        self._rejoin = combined(self._rejoin, Rejoin(reason, text))
 
     def _want_if_changed(self, changes: str) -> None:
         if changes:

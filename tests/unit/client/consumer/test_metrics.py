@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from kohort.client.consumer.health import Health, HealthLimits
 from kohort.client.consumer.metrics import COORDINATOR, FIGURES, ConsumerCollector
 from kohort.client.core.group.actions import Join
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.identity import NO_MEMBER
-from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode

@@ -16,8 +16,8 @@ from kohort.client.core.errors import (
     RebalanceInProgressError,
     UnexpectedResponseError,
 )
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.identity import NO_MEMBER, Identity
-from kohort.client.core.group.membership import MemberState
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.offsets import GroupOffsets

@@ -8,7 +8,7 @@ from kohort.client.core.errors import (
     IllegalStateError,
 )
 from kohort.client.core.group.actions import Join, Sync
-from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.requests import encode_share
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason

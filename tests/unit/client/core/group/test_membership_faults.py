@@ -9,7 +9,7 @@ from kohort.client.core.errors import (
     InconsistentProtocolError,
 )
 from kohort.client.core.group.actions import FindCoordinator, Idle, Join, MemberAction, Sync
-from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.base_membership import MemberState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.driven_members import DrivenMember, live

@@ -1,0 +1,129 @@
+"""The parts of a membership that both group protocols share: the coordinator, backoff, errors for
+polls, and the reason to join.
+"""
+
+from enum import Enum
+from typing import Final
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import ConsumerError, IllegalStateError, error_for, is_refusal
+from kohort.client.core.group.identity import NO_MEMBER
+from kohort.client.core.group.poll_errors import PollErrors
+from kohort.client.core.group.rejoin import Rejoin, combined
+from kohort.client.core.group.requests import MembershipConfig
+from kohort.client.core.group.subscription import Subscription
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+
+ENFORCED_TEXT: Final = "the application asked for it"
+
+_FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgrade"}
+
+
+class MemberState(Enum):
+    """The membership states of a consumer."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    """Of the consumer group protocol: its first heartbeat has not been answered."""
+    RECONCILING = "reconciling"
+    """Of the consumer group protocol: taking over a new assignment."""
+    PREPARING_REBALANCE = "preparing rebalance"
+    """A member whose JoinGroup is pending, which keeps it alive without heartbeats."""
+    COMPLETING_REBALANCE = "completing rebalance"
+    STABLE = "stable"
+
+
+class BaseMembership:
+    """The membership of one consumer; each protocol has a subclass."""
+
+    def __init__(
+        self, config: MembershipConfig, *, subscription: Subscription, backoff: Backoff
+    ) -> None:
+        self.config = config
+        self.state = MemberState.UNJOINED
+        self.identity = NO_MEMBER
+        self.trouble = ""
+        """The error in the coordinator's last response; empty after a successful one."""
+        self.has_joined = False
+        """Whether it has ever been a member."""
+        self._subscription = subscription
+        self._backoff = backoff
+        self._is_coordinator_known = False
+        self._wait_until_ms = 0
+        self._errors = PollErrors(config.group_id)
+        self._rejoin: Rejoin | None = self._first_rejoin()
+        self._are_topics_fresh = False
+
+    # Results of actions.
+
+    def coordinator_found(self) -> None:
+        """Record that the coordinator was found and is reachable."""
+        self._is_coordinator_known = True
+        self.trouble = ""
+        self._backoff.succeed()
+
+    def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
+        """Process a failed FindCoordinator; NETWORK_EXCEPTION if there was no response."""
+        self.trouble = f"FindCoordinator: {code.name}"
+        if is_refusal(code):
+            error = error_for(code, f"finding the coordinator of {self.config.group_id}")
+            self._errors.refuse_for(error)
+        else:
+            self._wait_until_ms = now_ms + self._backoff.fail()
+
+    def round_failed(self, now_ms: int) -> None:
+        """Back off after an action failed with an error that the next poll raises. An application
+        that keeps polling must not retry at once: a user with a wrong password could be locked out.
+        """
+        self._wait_until_ms = now_ms + self._backoff.fail()
+
+    def topics_refreshed(self) -> None:
+        """Record that the pattern was matched with the existing topics."""
+        self._are_topics_fresh = True
+
+    # Other events.
+
+    def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
+        """Request a rebalance (KIP-568) with the next join or heartbeat, stating the reason
+        (KIP-800). Sends nothing.
+
+        Raises:
+            IllegalStateError: partitions are not assigned by a group.
+        """
+        if not self._subscription.is_by_group:
+            raise IllegalStateError(
+                "enforce_rebalance() needs a subscription by a group; call subscribe() first"
+            )
+        kind = JoinReason.ASSIGNOR_STATE_CHANGE if state_changed else JoinReason.ENFORCED
+        self._want(kind, reason or ENFORCED_TEXT)
+
+    def clear_errors(self) -> None:
+        """Clear errors because the application has subscribed: a fenced member may try again."""
+        self._errors.clear()
+
+    # State for observers.
+
+    @property
+    def failure(self) -> ConsumerError | None:
+        """The error that every poll raises until the application subscribes again; None if there is
+        none.
+        """
+        return self._errors.lasting
+
+    @property
+    def wish(self) -> str:
+        """Why it wants to join or to have another assignment; empty if it does not."""
+        return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
+
+    # For subclasses.
+
+    def _first_rejoin(self) -> Rejoin:
+        """Return the reason for the first join of a process, or for one after leaving."""
+        reason = JoinReason.RESTART if self.has_joined else self.config.first_reason
+        is_static = self.config.group_instance_id is not None
+        text = "restarted" if is_static and reason is JoinReason.RESTART else _FIRST_TEXTS[reason]
+        return Rejoin(reason, text)
+
+    def _want(self, reason: JoinReason, text: str) -> None:
+        self._rejoin = combined(self._rejoin, Rejoin(reason, text))
