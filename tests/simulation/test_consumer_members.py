@@ -117,8 +117,6 @@ class Process:
             self._send_leave(leave)
 
     def _learn(self) -> None:
-        if (answer := self.rules.take_answer()) is not None:
-            self.membership.answered(answer)
         self.membership.findings(self.rules.take_findings())
         self._align()
 

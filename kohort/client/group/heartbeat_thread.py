@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.core.errors import AuthenticationError, TlsError, TokenError
-from kohort.client.core.group.consumer_heartbeat import Answer, ConsumerHeartbeatRules, Report
+from kohort.client.core.group.consumer_heartbeat import ConsumerHeartbeatRules, Report
 from kohort.client.core.group.heartbeat import (
     Action,
     Finding,
@@ -155,13 +155,6 @@ class HeartbeatThread:
         with self._changed:
             rules.report(report, monotonic_ms())
             self._wake()
-
-    def take_answer(self) -> Answer | None:
-        """Return the result of the responses since the last call (consumer group protocol)."""
-        rules = self._rules
-        assert isinstance(rules, ConsumerHeartbeatRules)
-        with self._changed:
-            return rules.take_answer()
 
     @property
     def last_success_ms(self) -> int | None:

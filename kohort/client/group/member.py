@@ -436,13 +436,8 @@ class MembershipShell:
 
     def _learn(self) -> None:
         """Apply the heartbeat thread's findings."""
-        answer = None
-        if isinstance(self.membership, ConsumerMembership):
-            answer = self.heartbeats.take_answer()
-            if answer is not None:
-                self.membership.answered(answer)
         findings = self.heartbeats.take_findings()
-        if not findings and answer is None:
+        if not findings:
             return
         if any(finding.kind is FindingKind.COORDINATOR_LOST for finding in findings):
             self.coordinator.lost()

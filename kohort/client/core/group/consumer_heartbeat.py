@@ -9,14 +9,17 @@ sends at once.
 
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.heartbeat import (
     POLL_TIMEOUT_REASON,
+    Answer,
+    Finding,
     FindingKind,
     HeartbeatConfig,
     HeartbeatRules,
+    PartitionsById,
     SendHeartbeat,
     SendLeave,
 )
@@ -35,9 +38,6 @@ LEAVE_EPOCH: Final = -1
 LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 """Sent by a static member that is expected to return: its partitions are kept for it."""
 
-PartitionsById: TypeAlias = frozenset[tuple[bytes, int]]
-"""Partitions as (topic id, partition index)."""
-
 
 class Report(NamedTuple):
     """The member's state to report to the coordinator; only changes are sent."""
@@ -48,16 +48,6 @@ class Report(NamedTuple):
     owned: PartitionsById = frozenset()
     rejoin: Rejoin | None = None
     """The reason to state once."""
-
-
-class Answer(NamedTuple):
-    """The combined result of the responses since the last `take_answer`."""
-
-    identity: Identity
-    assignment: PartitionsById | None
-    """The new assignment; None if it has not changed."""
-    stated: Rejoin | None
-    """The last rejoin reason sent to the coordinator."""
 
 
 _GONE: Final = frozenset(
@@ -110,10 +100,12 @@ class ConsumerHeartbeatRules(HeartbeatRules):
             if not self.trouble:
                 self._next_ms = now_ms
 
-    def take_answer(self) -> Answer | None:
-        """Return the combined result of the responses since the last call, if any."""
-        taken, self._answer = self._answer, None
-        return taken
+    def take_findings(self) -> list[Finding]:
+        answer, self._answer = self._answer, None
+        findings = super().take_findings()
+        if answer is None:
+            return findings
+        return [Finding(FindingKind.ANSWERED, answer.identity, answer=answer), *findings]
 
     @property
     def has_findings(self) -> bool:

@@ -20,14 +20,14 @@ from kohort.client.core.group.actions import (
 )
 from kohort.client.core.group.assignors.assignor import RebalanceProtocol
 from kohort.client.core.group.base_membership import BaseMembership, MemberState
-from kohort.client.core.group.consumer_heartbeat import (
-    JOIN_EPOCH,
+from kohort.client.core.group.consumer_heartbeat import JOIN_EPOCH, Report, leave_for
+from kohort.client.core.group.heartbeat import (
     Answer,
+    Finding,
+    FindingKind,
     PartitionsById,
-    Report,
-    leave_for,
+    SendLeave,
 )
-from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
@@ -160,35 +160,17 @@ class ConsumerMembership(BaseMembership):
         self._next = None
         self._is_first = False
 
-    def answered(self, answer: Answer) -> None:
-        """Process the result of heartbeat responses."""
-        if answer.identity.member_id != self.identity.member_id:
-            return  # The consumer has left meanwhile.
-        self.identity = answer.identity
-        self.trouble = ""
-        if answer.stated is not None:
-            if self._rejoin == answer.stated:
-                self._rejoin = None
-            if self.report.rejoin == answer.stated:
-                self.report = self.report._replace(rejoin=None)
-        if self.state is MemberState.JOINING:
-            self._backoff.succeed()
-            self.state = MemberState.STABLE
-            self.has_joined = True
-            self._are_topics_fresh = False
-        if answer.assignment is not None:
-            self._target = answer.assignment
-            self.state = MemberState.RECONCILING
-
     # Other events.
 
     def findings(self, findings: Iterable[Finding]) -> None:
         """Act on findings of the heartbeat thread that concern the present membership."""
-        for kind, identity, code, message in findings:
+        for kind, identity, code, message, answer in findings:
             if kind is FindingKind.COORDINATOR_LOST:
                 self._is_coordinator_known = False
             elif identity.member_id != self.identity.member_id:
                 continue
+            elif answer is not None:
+                self._answered(answer)
             elif kind is FindingKind.REFUSED:
                 self._errors.refuse("heartbeat", code)
             elif kind is FindingKind.FENCED:
@@ -261,6 +243,23 @@ class ConsumerMembership(BaseMembership):
         return self.state is MemberState.STABLE and self._target is None
 
     # Internals.
+
+    def _answered(self, answer: Answer) -> None:
+        self.identity = answer.identity
+        self.trouble = ""
+        if answer.stated is not None:
+            if self._rejoin == answer.stated:
+                self._rejoin = None
+            if self.report.rejoin == answer.stated:
+                self.report = self.report._replace(rejoin=None)
+        if self.state is MemberState.JOINING:
+            self._backoff.succeed()
+            self.state = MemberState.STABLE
+            self.has_joined = True
+            self._are_topics_fresh = False
+        if answer.assignment is not None:
+            self._target = answer.assignment
+            self.state = MemberState.RECONCILING
 
     def _lose(self, why: str) -> None:
         self.state = MemberState.UNJOINED

@@ -11,11 +11,16 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import is_refusal
 from kohort.client.core.group.identity import NO_MEMBER, Identity
+from kohort.client.core.group.rejoin import Rejoin
 from kohort.client.core.group.statistics import HeartbeatStatistics
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 POLL_TIMEOUT_REASON: Final = "consumer poll timeout has expired"
+
+
+PartitionsById: TypeAlias = frozenset[tuple[bytes, int]]
+"""Partitions as (topic id, partition index)."""
 
 
 class HeartbeatConfig(NamedTuple):
@@ -57,8 +62,23 @@ class LookUpCoordinator(NamedTuple):
 Action: TypeAlias = Wait | SendHeartbeat | SendLeave | LookUpCoordinator
 
 
+class Answer(NamedTuple):
+    """The combined result of the heartbeat responses since findings were last taken (consumer group
+    protocol).
+    """
+
+    identity: Identity
+    assignment: PartitionsById | None
+    """The new assignment; None if it has not changed."""
+    stated: Rejoin | None
+    """The last reason that was stated in an answered request."""
+
+
 class FindingKind(Enum):
     """The kinds of findings."""
+
+    ANSWERED = "answered"
+    """The member has another epoch or assignment, or has stated its reason."""
 
     REBALANCING = "rebalancing"
     """The group is rebalancing: rejoin, unless the consumer is already doing so."""
@@ -89,6 +109,8 @@ class Finding(NamedTuple):
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     """The broker's explanation."""
+    answer: Answer | None = None
+    """Set for ANSWERED."""
 
 
 _ENDS: Final = {

@@ -260,7 +260,7 @@ class Membership(BaseMembership):
 
     def findings(self, findings: Iterable[Finding]) -> None:
         """Act on findings of the heartbeat thread that concern the present identity."""
-        for kind, identity, code, _ in findings:
+        for kind, identity, code, *_ in findings:
             if kind is FindingKind.COORDINATOR_LOST:
                 self._is_coordinator_known = False
             elif identity != self.identity:
