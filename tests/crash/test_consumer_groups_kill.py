@@ -107,8 +107,8 @@ class Targets(History):
             self.records.append(record)
 
     def assigned(self) -> list[dict[str, Any]]:
-        """Records of targets, by generation. Others began when the broker died, and have one that
-        tells of the same cause.
+        """Records of rebalances with a target, by generation. A rebalance that was interrupted by
+        the kill has a second record without a target.
         """
         assigned = [record for record in self.records if record["generation"] is not None]
         return sorted(assigned, key=lambda record: int(record["generation"]))

@@ -252,7 +252,7 @@ class PartitionReads:
 
 
 async def repair_indexes(log: PartitionLog, offset: int, executor: Executor) -> None:
-    """Return when all indexes of aborted transactions from an offset on are quick to query.
+    """Read or rebuild the indexes of aborted transactions from an offset on.
 
     Indexes that cannot be read or rebuilt stay as they are; using them raises the error.
     """

@@ -115,7 +115,7 @@ class MembershipShell:
         self._parked_on: BrokerConnection | None = None
         """The connection on which a join or sync response is pending."""
         self._learned = asyncio.Event()
-        """Set when heartbeats have brought news."""
+        """Set when findings of the heartbeat thread were processed."""
         self._is_started = False
         self._is_leaving = False
         self._reported = Report()
@@ -307,7 +307,7 @@ class MembershipShell:
         action = self.membership.next_action(now_ms)
         self.statistics.begun(action, self.membership.wish, now_ms)
         if isinstance(self.membership, ConsumerMembership):
-            # Heartbeats do what classic members have actions for.
+            # Joining is no action of its own: the heartbeat thread does it.
             self._align_consumer_heartbeats(self.membership)
         self._note_state()
         return action

@@ -16,10 +16,10 @@ from kohort.groups.reasons import StatedReason
 try:
     from xxhash import xxh3_64_intdigest as _hash
 except ImportError:
-    # Spark's executors replay histories with the standard library alone: what they hash is compared
-    # and never stored.
-    def _hash(args: bytes) -> int:  # type: ignore[misc]
-        return int.from_bytes(hashlib.blake2b(args, digest_size=8).digest(), "big")
+    # Spark's executors replay histories with the standard library alone. Their hashes are compared
+    # with each other and never stored.
+    def _hash(data: bytes) -> int:  # type: ignore[misc]
+        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
 
 
 _FORMAT: Final = b"\0"

@@ -155,7 +155,7 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
 
 
 def fenced(request: HeartbeatRequest, holder_id: str) -> Rejected:
-    """Return the error of a member whose instance id another member holds."""
+    """Return the error for a member whose instance id belongs to another member."""
     return Rejected(
         ErrorCode.FENCED_INSTANCE_ID,
         f"Static member {request.member_id} with instance id {request.instance_id} was fenced by"
@@ -164,7 +164,7 @@ def fenced(request: HeartbeatRequest, holder_id: str) -> Rejected:
 
 
 def unknown(data: ConsumerData, request: HeartbeatRequest) -> Rejected:
-    """Return the error of a member whose id, or instance id if it is static, is not known."""
+    """Return the error for an unknown member, or an unknown instance id."""
     if request.instance_id is not None:
         return Rejected(
             ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."

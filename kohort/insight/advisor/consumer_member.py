@@ -1,5 +1,5 @@
-"""A simulated client process of a consumer group: heartbeats at the interval that the broker tells,
-and one at once when it has applied an assignment, after the recorded time to give up partitions.
+"""A simulated client process of a consumer group: it sends heartbeats at the broker's interval, and
+one at once when it has applied an assignment, after the recorded time to give up partitions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConsumerMember:
     number: int = 0
     """Number of the last request."""
     scheduled: int = 0
-    """The request after which the next heartbeat is scheduled already."""
+    """Number of the request whose next heartbeat has been scheduled."""
 
     @property
     def sends_heartbeats(self) -> bool:
@@ -60,7 +60,7 @@ class ConsumerMember:
 
     @property
     def waits_for_answer(self) -> bool:
-        """Return that every request is answered at once."""
+        """False: the broker answers every heartbeat at once."""
         return False
 
     # Requests.

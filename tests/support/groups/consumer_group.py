@@ -101,7 +101,7 @@ class Client:
         )
 
     def take(self, result: HeartbeatResult) -> None:
-        """Process an answer; what is to be revoked is kept until `revoke`."""
+        """Process a response; partitions to be revoked are kept until `revoke`."""
         if result.error:
             self.hands.clear()
             self.assignment = None

@@ -81,7 +81,7 @@ class ConsumerMembership(BaseMembership):
     # Actions.
 
     def next_action(self, now_ms: int) -> MemberAction:
-        """Return the next action, which counts as started. Raises as the classic one."""
+        """Return the next action, which counts as started. Raises as `Membership.next_action`."""
         if self._errors.is_due:
             self._errors.raise_next()
         if self._next is not None:
@@ -187,7 +187,7 @@ class ConsumerMembership(BaseMembership):
         """Do nothing: the coordinator watches the topics."""
 
     def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
-        """End the membership; return the request that says so, None if there is none.
+        """End the membership; return the leaving heartbeat to send, None if there is none.
 
         Args:
             leaves: whether to leave for good (KIP-1092). By default dynamic members do; static
@@ -213,7 +213,7 @@ class ConsumerMembership(BaseMembership):
         return True
 
     def rebalance_noticed(self, sent: Identity) -> None:
-        """Do nothing: no response of this protocol says so."""
+        """Do nothing: this protocol has no REBALANCE_IN_PROGRESS."""
 
     def is_pending(self, action: Apply) -> bool:
         """Whether this assignment is still to be taken over."""

@@ -59,7 +59,7 @@ class Subscription:
         self.broker_pattern = ""
 
     def subscribe_broker_pattern(self, pattern: str) -> None:
-        """Read all topics that the coordinator finds to match."""
+        """Read all topics that match the expression, which the coordinator resolves."""
         self._begin(SubscriptionKind.PATTERN)
         self.topics = frozenset()
         self.pattern = None

@@ -125,7 +125,7 @@ class _Work:
         """The owner of each partition, -1 if it has none yet."""
 
     def keep_assigned(self, topics: Mapping[bytes, int]) -> Steps[None]:
-        """Leave to members what they have of the topics that they subscribe to."""
+        """Keep each member's partitions of topics that it subscribes to."""
         self._owners = {topic_id: [-1] * count for topic_id, count in topics.items()}
         for number, member in enumerate(self._members):
             for topic_id, partitions in member.assigned.items():

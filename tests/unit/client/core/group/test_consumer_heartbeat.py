@@ -58,7 +58,7 @@ class Member:
         return request
 
     def kinds(self) -> list[FindingKind]:
-        """Of the findings other than what responses say."""
+        """Kinds of the findings, except successful responses."""
         kinds = [finding.kind for finding in self.rules.take_findings()]
         return [kind for kind in kinds if kind is not FindingKind.ANSWERED]
 
