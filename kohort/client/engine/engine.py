@@ -163,6 +163,7 @@ class Engine:
         """
         try:
             await self.metadata.refresh()
+            await self._choose_group_protocol()
         except BaseException as error:
             await self.cluster.close()
             if isinstance(error, DisconnectedError):
@@ -170,7 +171,6 @@ class Engine:
                 # requires SASL.
                 raise BrokerUnreachableError(str(error), error.code) from error
             raise
-        await self._choose_group_protocol()
         self.started_s = time.monotonic()
         self.metadata.start()
         self.fetcher.start()
@@ -185,7 +185,6 @@ class Engine:
         if wanted == "auto":
             self.member.use_protocol(is_consumer=versions.has_consumer_groups)
         elif not versions.has_consumer_groups:
-            await self.cluster.close()
             raise UnsupportedVersionError(
                 "group_protocol='consumer' needs brokers of Kafka 4.0 or later whose feature"
                 " group.version is 1; set group_protocol to 'auto' or 'classic'",
