@@ -160,6 +160,7 @@ class Engine:
 
         Raises:
             BrokerUnreachableError, AuthenticationError: connecting failed.
+            UnsupportedVersionError: the brokers do not serve the chosen group protocol.
         """
         try:
             await self.metadata.refresh()
