@@ -8,7 +8,8 @@ time that a frozen dataclass takes.
 """
 
 from collections.abc import Mapping
-from enum import Enum
+from dataclasses import dataclass
+from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, get_args
 
@@ -61,6 +62,26 @@ class TriggerKind(Enum):
     """A classic member of a consumer group did not join again in time."""
     UPGRADED = "upgraded"
     DOWNGRADED = "downgraded"
+    UNKNOWN = "unknown"
+    """Nothing of the cause is known; only from observers of a group."""
+
+
+class Certainty(StrEnum):
+    """How well a cause is known. What a broker saw itself is certain."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A fact from which an observer of the group concludes what happened."""
+
+    kind: str
+    """last_commit, last_join, poll, topics or came_back."""
+    ms: int
+    """How long before the event it was."""
 
 
 class RemovalReason(Enum):
@@ -121,6 +142,10 @@ class Trigger(NamedTuple):
     """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None
     """How long ago the last of them did."""
+    certainty: Certainty = Certainty.CERTAIN
+    candidates: tuple[TriggerKind, ...] = ()
+    """If the cause is unclear: all possible ones, the most likely first."""
+    evidence: tuple[Evidence, ...] = ()
 
 
 class RebalanceStarted(NamedTuple):

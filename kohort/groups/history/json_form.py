@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeAlias
 
-from kohort.groups.events import TriggerKind
+from kohort.groups.events import Certainty, Evidence, TriggerKind
 from kohort.groups.history.model import (
     SCHEMA,
     AvoidedRecord,
@@ -38,15 +38,16 @@ _BLANK_AFTER: Final = "after_ms"
 def as_json(record: HistoryRecord) -> Json:
     """Return a record in a form that `json.dumps` accepts."""
     kind = REBALANCE if isinstance(record, RebalanceRecord) else AVOIDED
-    return {"schema": SCHEMA, "kind": kind, **_fields_of(record)}
+    return {"schema": SCHEMA, "kind": kind, **fields_of(record)}
 
 
 def member_as_json(member: MemberTimeline) -> Json:
     """Return one of `members`; `member_text` is the fast way to the same text."""
-    return _fields_of(member)
+    return fields_of(member)
 
 
-def _fields_of(value: Any) -> Json:  # noqa: ANN401 - any of the model's classes.
+def fields_of(value: Any) -> Json:  # noqa: ANN401 - any of the model's classes.
+    """Return the fields of a part of a record."""
     fields = {name: _plain(getattr(value, name)) for name in value.__slots__}
     if fields.get(_BLANK_AFTER, 0) is None:
         del fields[_BLANK_AFTER]
@@ -60,7 +61,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - as above.
         return [_plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
-    return _fields_of(value)
+    return fields_of(value)
 
 
 _AS_THEY_ARE: Final = frozenset({int, str, bool})
@@ -79,7 +80,7 @@ def from_json(data: Mapping[str, Any]) -> HistoryRecord:
         raise ValueError(f"unknown kind {data.get('kind')!r}")
     try:
         record: HistoryRecord = _made(cls, data)
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"not a record of the history: {error}") from error
     return record
 
@@ -128,6 +129,9 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "fate": _enum(MemberFate),
     "outcome": _enum(RebalanceOutcome),
     "leader_change": _enum(LeaderChange),
+    "certainty": Certainty,
+    "candidates": lambda items: tuple(map(TriggerKind, items)),
+    "evidence": lambda items: tuple(Evidence(str(data["kind"]), data["ms"]) for data in items),
     "trigger": lambda data: _made(TriggerRecord, data),
     "further_causes": lambda items: tuple(_made(TriggerRecord, data) for data in items),
     "timeline": lambda data: _made(Timeline, data),

@@ -12,7 +12,7 @@ are missing; counts include the missing ones.
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kohort.groups.events import TriggerKind
+from kohort.groups.events import Certainty, Evidence, TriggerKind
 from kohort.groups.history.names import SCHEMA, LeaderChange, MemberFate, RebalanceOutcome
 from kohort.groups.kinds import GroupKind
 
@@ -82,6 +82,13 @@ class TriggerRecord:
     """Topics that got more partitions since the group was last Stable; cut."""
     grown_ms: int | None = None
     """Time from the last of these changes to the cause."""
+    certainty: Certainty = Certainty.CERTAIN
+    """certain for all that a broker saw itself; likely or unclear if it was concluded from a
+    cluster's __consumer_offsets."""
+    candidates: tuple[TriggerKind, ...] = ()
+    """If it is unclear: all possible causes, the most likely first."""
+    evidence: tuple[Evidence, ...] = ()
+    """The facts from which it was concluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,328 @@
+"""Follows one classic group: from its stored generations, commits and polls to events."""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from kohort.groups.events import (
+    CauseAdded,
+    Certainty,
+    Event,
+    Evidence,
+    GroupRestored,
+    JoinPhaseEnd,
+    JoinPhaseEnded,
+    MemberRef,
+    MemberRemoved,
+    MemberReplaced,
+    RebalanceAvoided,
+    RebalanceEnd,
+    RebalanceEnded,
+    RebalanceStarted,
+    RemovalReason,
+    Trigger,
+    TriggerKind,
+)
+from kohort.groups.history.model import WaitedFor
+from kohort.groups.history.shares import TopicPartition, parse_share
+from kohort.groups.kinds import EMPTY, GroupKind
+from kohort.groups.records import GroupRecord, OffsetRecord, StoredMember
+from kohort.groups.requests import Now
+from kohort.watch.core.difference import Difference, difference
+from kohort.watch.core.fate import Fate, Phase, fate_of
+from kohort.watch.core.origin import Cause, beginning, causes, ref
+from kohort.watch.core.seen import Poll, Seen
+from kohort.watch.core.signs import Signs
+
+Told: TypeAlias = tuple[Event, Now]
+
+STABLE: Final = "Stable"
+
+_POLLS_KEPT: Final = 1_000
+_ON_TIME_MS: Final = 1_000
+
+
+class ClassicGroup:
+    """The last stored generation of a group, and what was seen since."""
+
+    __slots__ = (
+        "_at_ms",
+        "_converted",
+        "_owners",
+        "_polls",
+        "_rested_ms",
+        "_signs",
+        "_value",
+        "fates",
+        "waited",
+    )
+
+    def __init__(self) -> None:
+        self._value: GroupRecord | None = None
+        self._at_ms = 0
+        self._owners: dict[TopicPartition, str] = {}
+        self._signs: dict[str, Signs] = {}
+        self._converted: Cause | None = None
+        self._polls: list[Poll] = []
+        self._rested_ms = 0
+        """When a poll last showed that it was not rebalancing."""
+        self.fates: dict[str, Fate] = {}
+        """How the members that were gone after the last rebalance went."""
+        self.waited: WaitedFor | None = None
+        """The members whose expiry ended its join phase."""
+
+    @property
+    def value(self) -> GroupRecord | None:
+        """The last stored generation."""
+        return self._value
+
+    def downgrade(self, record: GroupRecord, who: MemberRef | None, seen: Seen) -> None:
+        """Begin as a consumer group that was converted, because its last consumer left."""
+        self._keep(record, seen, is_new=True)
+        trigger = Trigger(TriggerKind.DOWNGRADED, who)
+        self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
+
+    def commit(self, record: OffsetRecord, at_ms: int) -> None:
+        """Note a commit: whoever owns the partition is alive."""
+        owner = self._owners.get((record.topic, record.partition))
+        if owner is not None:
+            self._signs[owner].commit(at_ms)
+
+    def poll(self, poll: Poll) -> None:
+        """Note what a poll showed."""
+        if len(self._polls) < _POLLS_KEPT:
+            self._polls.append(poll)
+
+    def rest(self, at_ms: int) -> None:
+        """Note that a poll showed no rebalance."""
+        self._rested_ms = at_ms
+
+    def restart(self, at_ms: int) -> None:
+        """Note that another coordinator took over, where all sessions began anew."""
+        for signs in self._signs.values():
+            signs.prove(at_ms)
+
+    def store(self, seen: Seen, record: GroupRecord, *, is_next: bool = True) -> Iterator[Told]:
+        """Take the next stored generation; yield the events that led to it.
+
+        Args:
+            is_next: whether no value in between can have been removed by compaction.
+        """
+        old = self._value
+        if old is not None and record.generation == old.generation:
+            yield from self._same_generation(old, record, seen)
+            self._keep(record, seen, is_new=False)
+            return
+        is_first = old is None and record.generation <= 1
+        if is_first and not record.members:
+            yield _at(_restored(record), seen.at_ms)
+        elif (old is None and not is_first) or (not is_next and _skipped(old, record)):
+            yield _at(_restored(record), seen.at_ms)
+        else:
+            yield from self._rebalanced(old or _before(record), record, seen)
+        self._keep(record, seen, is_new=True)
+
+    def _keep(self, record: GroupRecord, seen: Seen, *, is_new: bool) -> None:
+        end_ms = _end_ms(record, seen)
+        signs = {}
+        for member in record.members:
+            kept = self._signs.get(member.member_id)
+            if kept is None:
+                kept = Signs(end_ms if is_new else seen.at_ms)
+            elif is_new:
+                kept.renew(end_ms)
+            signs[member.member_id] = kept
+        self._signs = signs
+        self._owners = {
+            partition: member.member_id
+            for member in record.members
+            for partition in parse_share(member.assignment) or ()
+        }
+        self._value, self._at_ms = record, seen.at_ms
+        self._polls = []
+
+    # A static member that came back.
+
+    def _same_generation(self, old: GroupRecord, record: GroupRecord, seen: Seen) -> Iterator[Told]:
+        before = {one.instance_id: one for one in old.members if one.instance_id is not None}
+        for member in record.members:
+            was = before.get(member.instance_id)
+            if was is None or was.member_id == member.member_id:
+                continue
+            silent_ms = max(seen.at_ms - self._signs[was.member_id].last_ms, 0)
+            trigger = Trigger(
+                TriggerKind.STATIC_REPLACED,
+                ref(member),
+                was_leader=was.member_id == old.leader_id,
+                evidence=(Evidence("last_commit", silent_ms),),
+            )
+            yield _at(MemberReplaced(was.member_id, ref(member)), seen.at_ms)
+            yield _at(RebalanceAvoided(trigger), seen.at_ms)
+
+    # A rebalance.
+
+    def _rebalanced(self, old: GroupRecord, record: GroupRecord, seen: Seen) -> Iterator[Told]:
+        end_ms = _end_ms(record, seen)
+        changes = difference(old, record)
+        phase = self._phase(old, record, end_ms, changes)
+        fates = [
+            (
+                member,
+                fate_of(
+                    member, self._signs[member.member_id], self._gone_ms(member, end_ms), phase
+                ),
+            )
+            for member in changes.gone
+        ]
+        traces = causes(old, changes, fates, end_ms, self._polls) or [_unknown(end_ms)]
+        if self._converted is not None:
+            traces, self._converted = [self._converted], None
+        order = beginning(traces, phase, self._polls)
+        if old.generation == 0 and not old.members:
+            order = (_initial(order[0]), *order[1:])
+        elif not record.members and len(order) == 1:
+            order = (_sole(order[0], fates[0][1]),)
+        self.fates = {member.member_id: fate for member, fate in fates}
+        self.waited = _waited(fates, order[0].at_ms, end_ms)
+        yield from self._skipped_rebalances(old, record, order[0].at_ms)
+        yield from self._begin(old, fates, order)
+        yield from _end(old, record, phase, order[0].at_ms, end_ms, seen.at_ms)
+
+    def _phase(
+        self, old: GroupRecord, record: GroupRecord, end_ms: int, changes: Difference
+    ) -> Phase:
+        """Return the bounds of the join phase."""
+        kept = [self._signs[before.member_id] for before, _ in changes.kept]
+        commits = [signs.last_ms for signs in kept if signs.count]
+        early = [signs.early_ms for signs in kept if signs.early_ms is not None]
+        return Phase(
+            earliest_ms=min(max(self._at_ms, self._rested_ms), end_ms),
+            end_ms=end_ms,
+            longest_timeout_ms=max(
+                [one.rebalance_timeout_ms for one in (*old.members, *record.members)], default=0
+            ),
+            is_sole=record.generation == old.generation + 1,
+            others_ms=max(commits, default=None),
+            is_empty=not record.members,
+            revoked_ms=min(early, default=None),
+        )
+
+    def _gone_ms(self, member: StoredMember, end_ms: int) -> int:
+        """Return the earliest time at which it is known to have been gone."""
+        for poll in self._polls:
+            if member.member_id not in poll.member_ids:
+                return min(poll.at_ms, end_ms)
+        return end_ms
+
+    def _skipped_rebalances(
+        self, old: GroupRecord, record: GroupRecord, began_ms: int
+    ) -> Iterator[Told]:
+        """Rebalances that were superseded before they were stored; only their number is known."""
+        for generation in range(old.generation, record.generation - 1):
+            trigger = Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)
+            yield _at(_started(old, trigger, generation), began_ms)
+
+    def _begin(
+        self, old: GroupRecord, fates: list[tuple[StoredMember, Fate]], order: tuple[Cause, ...]
+    ) -> Iterator[Told]:
+        first = order[0]
+        for member, fate in fates:
+            at_ms = first.at_ms if fate.at_ms is None else max(fate.at_ms, first.at_ms)
+            yield _at(MemberRemoved(ref(member), fate.reason), at_ms)
+        yield _at(_started(old, first.trigger, old.generation), first.at_ms)
+        for cause in order[1:]:
+            yield _at(CauseAdded(cause.trigger), max(cause.at_ms, first.at_ms))
+
+
+def _at(event: Event, at_ms: int) -> Told:
+    return event, Now(at_ms, at_ms)
+
+
+def _end_ms(record: GroupRecord, seen: Seen) -> int:
+    """Return when the join phase ended; brokers before 2.1 do not store it."""
+    stored_ms = record.state_timestamp_ms
+    return seen.at_ms if stored_ms < 0 else min(stored_ms, seen.at_ms)
+
+
+def _skipped(old: GroupRecord | None, record: GroupRecord) -> bool:
+    return old is None or record.generation != old.generation + 1
+
+
+def _before(record: GroupRecord) -> GroupRecord:
+    """Return the state before the first generation, which brokers before 4.0 do not store."""
+    return GroupRecord(record.group_id, None, 0, None, None, -1, ())
+
+
+def _restored(record: GroupRecord) -> GroupRestored:
+    return GroupRestored(
+        record.generation,
+        record.protocol_type,
+        record.leader_id,
+        {member.member_id: member.assignment for member in record.members},
+    )
+
+
+def _started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceStarted:
+    return RebalanceStarted(
+        trigger,
+        STABLE if old.members else EMPTY,
+        generation,
+        tuple([ref(one) for one in old.members if one.member_id not in trigger.removed]),
+        GroupKind.CLASSIC,
+    )
+
+
+def _unknown(end_ms: int) -> Cause:
+    return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), end_ms)
+
+
+def _initial(first: Cause) -> Cause:
+    """An empty group rebalances only because a member joins."""
+    return Cause(
+        first.trigger._replace(certainty=Certainty.CERTAIN, candidates=()),
+        first.at_ms,
+        first.is_known,
+    )
+
+
+def _sole(cause: Cause, fate: Fate) -> Cause:
+    """The last member was the only one that can have begun it."""
+    return Cause(cause.trigger._replace(certainty=fate.certainty), cause.at_ms, cause.is_known)
+
+
+def _waited(fates: list[tuple[StoredMember, Fate]], began_ms: int, end_ms: int) -> WaitedFor | None:
+    """Return that the join phase ended with the session of a member that had not joined."""
+    late = [
+        member.member_id
+        for member, fate in fates
+        if fate.reason is RemovalReason.SESSION_EXPIRED
+        and fate.at_ms is not None
+        and began_ms < fate.at_ms
+        and end_ms - fate.at_ms <= _ON_TIME_MS
+    ]
+    return WaitedFor(phase="join", member_ids=tuple(late), ms=end_ms - began_ms) if late else None
+
+
+def _end(
+    old: GroupRecord, record: GroupRecord, phase: Phase, began_ms: int, end_ms: int, stored_ms: int
+) -> Iterator[Told]:
+    if not record.members:
+        yield _at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), end_ms)
+        return
+    end = JoinPhaseEnd.ALL_JOINED
+    if not old.members:
+        end = JoinPhaseEnd.INITIAL_DELAY
+    elif abs(end_ms - began_ms - phase.longest_timeout_ms) <= _ON_TIME_MS:
+        end = JoinPhaseEnd.TIMEOUT
+    joined = JoinPhaseEnded(
+        end,
+        record.generation,
+        record.protocol_name,
+        record.leader_id,
+        tuple([ref(member) for member in record.members]),
+        (),
+        (),
+        record.protocol_type,
+    )
+    yield _at(joined, end_ms)
+    assignments = {member.member_id: member.assignment for member in record.members}
+    yield _at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), stored_ms)

@@ -1,0 +1,116 @@
+"""What changed between two stored generations of a classic group."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kohort.groups.history.shares import Share, parse_share
+from kohort.groups.records import GroupRecord, StoredMember
+from kohort.groups.requests import CONSUMER
+from kohort.protocol.codec import decode_versioned
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+
+class Subscription(NamedTuple):
+    """A consumer's subscription."""
+
+    topics: frozenset[str]
+    user_data: bytes
+    owned: Share
+
+
+def parse_subscription(metadata: bytes) -> Subscription | None:
+    """Parse the metadata of a consumer; None if it is something else."""
+    try:
+        parsed, _ = decode_versioned(ConsumerProtocolSubscription, metadata, newer_is_readable=True)
+    except DecodeError:
+        return None
+    owned = frozenset(
+        (listed.topic, index) for listed in parsed.owned_partitions for index in listed.partitions
+    )
+    return Subscription(frozenset(parsed.topics), parsed.user_data or b"", owned)
+
+
+class Resubscription(NamedTuple):
+    """A member that subscribes to other topics than before."""
+
+    member: StoredMember
+    before: frozenset[str]
+    after: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The changes, in the order of the members."""
+
+    gone: tuple[StoredMember, ...]
+    new: tuple[StoredMember, ...]
+    kept: tuple[tuple[StoredMember, StoredMember], ...]
+    """Each as before and after."""
+    resubscribed: tuple[Resubscription, ...]
+    losers: tuple[StoredMember, ...]
+    """Members from which the old generation took partitions that they owned; in a cooperative
+    group they join again at once, so that these get a new owner."""
+    grown_topics: tuple[str, ...]
+    """Topics with partitions that no member had before, while others of them had an owner."""
+    lost_topics: tuple[str, ...]
+    """Topics all of whose partitions are no longer assigned."""
+    other_data: tuple[StoredMember, ...]
+    """Members with other data for their assignor."""
+    protocol_changed: bool
+
+    @property
+    def same_members(self) -> bool:
+        """Whether no member went or came."""
+        return not self.gone and not self.new
+
+
+_NO_SUBSCRIPTION: Final = Subscription(frozenset(), b"", frozenset())
+
+
+def difference(old: GroupRecord, new: GroupRecord) -> Difference:
+    """Compare two values of one group."""
+    before = {member.member_id: member for member in old.members}
+    after = {member.member_id: member for member in new.members}
+    kept = tuple([(before[key], member) for key, member in after.items() if key in before])
+    is_consumers = new.protocol_type == CONSUMER
+    resubscribed, other_data = [], []
+    losers = []
+    for one, other in kept if is_consumers else ():
+        was = parse_subscription(one.subscription) or _NO_SUBSCRIPTION
+        now = parse_subscription(other.subscription) or _NO_SUBSCRIPTION
+        if was.topics != now.topics:
+            resubscribed.append(Resubscription(other, was.topics, now.topics))
+        elif was.user_data != now.user_data:
+            other_data.append(other)
+        held = parse_share(one.assignment) or frozenset()
+        if was.owned - held:
+            losers.append(other)
+    grown, lost = _topics(old, new) if is_consumers else ((), ())
+    return Difference(
+        gone=tuple([member for key, member in before.items() if key not in after]),
+        new=tuple([member for key, member in after.items() if key not in before]),
+        kept=kept,
+        resubscribed=tuple(resubscribed),
+        losers=tuple(losers),
+        grown_topics=grown,
+        lost_topics=lost,
+        other_data=tuple(other_data),
+        protocol_changed=bool(old.members) and old.protocol_name != new.protocol_name,
+    )
+
+
+def _topics(old: GroupRecord, new: GroupRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    before, after = _highest(old), _highest(new)
+    grown = [topic for topic, index in after.items() if topic in before and index > before[topic]]
+    lost = [topic for topic in before if topic not in after]
+    return tuple(sorted(grown)), tuple(sorted(lost))
+
+
+def _highest(record: GroupRecord) -> dict[str, int]:
+    """Return the highest assigned partition of each topic."""
+    highest: dict[str, int] = {}
+    for member in record.members:
+        for topic, index in parse_share(member.assignment) or ():
+            highest[topic] = max(highest.get(topic, -1), index)
+    return highest

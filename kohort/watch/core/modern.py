@@ -1,0 +1,352 @@
+"""Follows one consumer group (KIP-848): from its records to events.
+
+The coordinator writes all records of one step as one batch, so causes, targets and what each member
+holds are exact. Only how a member went is a conclusion.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from kohort.groups.consumer.member import MemberState
+from kohort.groups.consumer.records import (
+    ConsumerMemberRecord,
+    ConsumerMemberTombstone,
+    CurrentRecord,
+    CurrentTombstone,
+    EpochRecord,
+    RegexRecord,
+    TargetEpochRecord,
+)
+from kohort.groups.events import (
+    CauseAdded,
+    Event,
+    Evidence,
+    GroupRestored,
+    MemberReconciled,
+    MemberRef,
+    MemberRemoved,
+    MemberReplaced,
+    RebalanceAvoided,
+    RebalanceEnd,
+    RebalanceEnded,
+    RebalanceStarted,
+    RemovalReason,
+    TargetAssigned,
+    Trigger,
+    TriggerKind,
+)
+from kohort.groups.kinds import EMPTY, GroupKind
+from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord
+from kohort.groups.requests import CONSUMER, Now
+from kohort.watch.core.fate import Fate, Timeouts, fate_of_consumer
+from kohort.watch.core.origin import TRIGGERS
+from kohort.watch.core.signs import Signs
+from kohort.watch.core.topics import TopicNames
+
+Told: TypeAlias = tuple[Event, Now]
+_Named: TypeAlias = tuple[tuple[str, int], ...]
+
+_FIRST_EPOCH: Final = 2
+
+LEFT_FOR_RESTART: Final = -2
+"""Epoch of a static member that has left and may return."""
+
+ASSIGNING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+STABLE: Final = "Stable"
+
+
+_TRIGGERS: Final = TRIGGERS | {RemovalReason.REBALANCE_TIMEOUT: TriggerKind.REBALANCE_EXPIRED}
+
+
+class ConsumerGroup:
+    """The state of a group as stored, and the signs of life of its members."""
+
+    __slots__ = (
+        "_current",
+        "_epoch",
+        "_members",
+        "_names",
+        "_owners",
+        "_signs",
+        "_target_epoch",
+        "_timeouts",
+        "_upgraded",
+        "fates",
+    )
+
+    def __init__(self, names: TopicNames, timeouts: Timeouts) -> None:
+        self._names = names
+        self._timeouts = timeouts
+        self._members: dict[str, ConsumerMemberRecord] = {}
+        self._current: dict[str, CurrentRecord] = {}
+        self._signs: dict[str, Signs] = {}
+        self._owners: dict[tuple[str, int], str] = {}
+        self._epoch = 0
+        self._target_epoch = 0
+        self._upgraded: tuple[MemberRef, ...] | None = None
+        """The members of the classic group that it was a moment ago."""
+        self.fates: dict[str, Fate] = {}
+        """How the members that went last did."""
+
+    def upgrade(self, members: tuple[MemberRef, ...], generation: int) -> None:
+        """Begin as the classic group that the next batch converts."""
+        self._upgraded = members
+        self._epoch = self._target_epoch = generation
+
+    def last_consumer(self, record: GroupRecord) -> MemberRef | None:
+        """Return the member that is missing in the classic group that this one becomes."""
+        left = self._members.keys() - {member.member_id for member in record.members}
+        return _ref(self._members[min(left)]) if left else None
+
+    def commit(self, record: OffsetRecord, at_ms: int) -> None:
+        """Note a commit: whoever owns the partition is alive."""
+        owner = self._owners.get((record.topic, record.partition))
+        if owner is not None:
+            self._signs[owner].commit(at_ms)
+
+    def restart(self, at_ms: int) -> None:
+        """Note that another coordinator took over, where all sessions began anew."""
+        for signs in self._signs.values():
+            signs.prove(at_ms)
+
+    def store(self, batch: Sequence[DurableRecord], at_ms: int) -> Iterator[Told]:
+        """Take the records that were written together; yield the events that led to them."""
+        now = Now(at_ms, at_ms)
+        epochs = [record.epoch for record in batch if isinstance(record, EpochRecord)]
+        if epochs and not self._is_next(epochs[0]):
+            # Compaction has removed what was before.
+            self._apply(batch, at_ms)
+            yield GroupRestored(self._epoch, CONSUMER, None, {}), now
+            return
+        state, was_assigned = self._state, self._epoch == self._target_epoch
+        before = dict(self._current)
+        causes, events = self._changes(batch, at_ms)
+        members = tuple(self._members.values())
+        bumped = bool(epochs)
+        began = self._started(members, state, before, batch) if bumped else None
+        self._apply(batch, at_ms)
+        for event in events:
+            yield event, now
+        if bumped and began is not None:
+            first, *rest = causes or [Trigger(TriggerKind.TOPICS_CHANGED)]
+            if was_assigned:
+                yield began._replace(trigger=first), now
+            else:
+                rest = [first, *rest]
+            self._upgraded = None
+            for trigger in rest:
+                yield CauseAdded(trigger), now
+        else:
+            for trigger in causes:
+                if trigger.kind is TriggerKind.STATIC_REPLACED:
+                    yield RebalanceAvoided(trigger), now
+        for record in batch:
+            if isinstance(record, TargetEpochRecord):
+                by = "at_once" if bumped and was_assigned else "interval"
+                computed_ms = record.computed_at_ms or at_ms
+                yield TargetAssigned(record.epoch, "", computed_ms, by), now
+        yield from ((event, now) for event in self._moves(batch, before))
+        if self._state != state or any(isinstance(record, TargetEpochRecord) for record in batch):
+            yield from self._ended(state, now)
+
+    def _is_next(self, epoch: int) -> bool:
+        """Whether no epoch before this one is missing. The first member begins with epoch 2, or 1
+        before Kafka 4.1."""
+        return epoch == self._epoch + 1 or (self._epoch == 0 and epoch <= _FIRST_EPOCH)
+
+    def _ended(self, previous: str, now: Now) -> Iterator[Told]:
+        state = self._state
+        if state == EMPTY and previous != EMPTY:
+            yield RebalanceEnded(RebalanceEnd.EMPTY, self._epoch, {}), now
+        elif state == STABLE:
+            yield RebalanceEnded(RebalanceEnd.STABLE, self._target_epoch, {}), now
+
+    @property
+    def _state(self) -> str:
+        if not self._members:
+            return EMPTY
+        if self._epoch > self._target_epoch:
+            return ASSIGNING
+        for member_id in self._members:
+            current = self._current.get(member_id)
+            if current is None or current.epoch not in {self._target_epoch, LEFT_FOR_RESTART}:
+                return RECONCILING
+            if current.state != MemberState.STABLE and current.epoch != LEFT_FOR_RESTART:
+                return RECONCILING
+        return STABLE
+
+    # Who came, went or changed.
+
+    def _changes(
+        self, batch: Sequence[DurableRecord], at_ms: int
+    ) -> tuple[list[Trigger], list[Event]]:
+        written = {one.member_id: one for one in batch if isinstance(one, ConsumerMemberRecord)}
+        gone = [
+            self._members[one.member_id]
+            for one in batch
+            if isinstance(one, ConsumerMemberTombstone) and one.member_id in self._members
+        ]
+        came_back = {one.instance_id: one for one in written.values() if one.instance_id}
+        causes: list[Trigger] = []
+        events: list[Event] = []
+        self.fates = {}
+        replaced: set[str] = set()
+        for member in gone:
+            successor = came_back.get(member.instance_id) if member.instance_id else None
+            if successor is not None and successor.member_id != member.member_id:
+                replaced.add(successor.member_id)
+                silent_ms = max(at_ms - self._signs[member.member_id].last_ms, 0)
+                evidence = (Evidence("last_commit", silent_ms),)
+                causes.append(
+                    Trigger(TriggerKind.STATIC_REPLACED, _ref(successor), evidence=evidence)
+                )
+                events.append(MemberReplaced(member.member_id, _ref(successor)))
+                continue
+            fate = self._fate(member, at_ms)
+            self.fates[member.member_id] = fate
+            causes.append(self._departure(member, fate))
+            held = self._held(member.member_id)
+            events.append(MemberRemoved(_ref(member), fate.reason, held=held))
+        for member in written.values():
+            old = self._members.get(member.member_id)
+            if old is not None:
+                causes += _restated(old, member)
+            elif member.member_id not in replaced:
+                kind = TriggerKind.STATIC_ADDED if member.instance_id else TriggerKind.MEMBER_ADDED
+                causes.append(Trigger(kind, _ref(member)))
+        if self._upgraded is not None:
+            consumers = [one for one in written.values() if one.classic is None]
+            who = _ref(consumers[0]) if consumers else None
+            return [Trigger(TriggerKind.UPGRADED, who)], events
+        if not causes and any(isinstance(record, RegexRecord) for record in batch):
+            causes.append(Trigger(TriggerKind.REGEX_RESOLVED))
+        return causes, events
+
+    def _fate(self, member: ConsumerMemberRecord, at_ms: int) -> Fate:
+        current = self._current.get(member.member_id)
+        revokes = current is not None and current.state == MemberState.UNREVOKED_PARTITIONS
+        left = current is not None and current.epoch == LEFT_FOR_RESTART
+        return fate_of_consumer(
+            self._signs[member.member_id],
+            at_ms,
+            self._timeouts,
+            member.rebalance_timeout_ms,
+            is_revoking=revokes,
+            has_left=left,
+        )
+
+    @staticmethod
+    def _departure(member: ConsumerMemberRecord, fate: Fate) -> Trigger:
+        kind = _TRIGGERS[fate.reason]
+        return Trigger(
+            kind,
+            _ref(member),
+            removed=(member.member_id,),
+            detail=fate.detail,
+            certainty=fate.certainty,
+            candidates=tuple([_TRIGGERS[one] for one in fate.candidates]),
+            evidence=fate.evidence,
+        )
+
+    # The events.
+
+    def _started(
+        self,
+        members: Sequence[ConsumerMemberRecord],
+        state: str,
+        before: Mapping[str, CurrentRecord],
+        batch: Sequence[DurableRecord],
+    ) -> RebalanceStarted:
+        gone = {one.member_id for one in batch if isinstance(one, ConsumerMemberTombstone)}
+        refs = [_ref(member) for member in members if member.member_id not in gone]
+        if self._upgraded is not None:
+            state, refs = STABLE, list(self._upgraded)
+        return RebalanceStarted(
+            Trigger(TriggerKind.UNKNOWN),
+            state,
+            self._target_epoch,
+            tuple(refs),
+            GroupKind.CONSUMER,
+            epochs={key: before[key].epoch for key, *_ in refs if key in before},
+            classic_ids=frozenset([one.member_id for one in members if one.classic is not None]),
+            heartbeat_interval_ms=self._timeouts.heartbeat_ms,
+        )
+
+    def _moves(
+        self, batch: Sequence[DurableRecord], before: Mapping[str, CurrentRecord]
+    ) -> Iterator[Event]:
+        tombs = {one.member_id for one in batch if isinstance(one, CurrentTombstone)}
+        freed = {pair for key in tombs & before.keys() for pair in _pairs(before[key].assigned)}
+        for record in batch:
+            member = self._members.get(getattr(record, "member_id", ""))
+            if not isinstance(record, CurrentRecord) or member is None:
+                continue
+            old = before.get(record.member_id)
+            # A static member that returns takes over what its previous process had.
+            had = _pairs(old.assigned) if old is not None else (freed if member.instance_id else ())
+            assigned = _pairs(record.assigned)
+            yield MemberReconciled(
+                _ref(member),
+                record.epoch,
+                MemberState.of(record.state).name,
+                len(assigned),
+                self._named(_pairs(record.pending)),
+                self._named([pair for pair in assigned if pair not in had]),
+                member.classic is not None,
+            )
+
+    def _held(self, member_id: str) -> _Named:
+        current = self._current.get(member_id)
+        return () if current is None else self._named(_pairs(current.assigned))
+
+    def _named(self, pairs: Sequence[tuple[bytes, int]]) -> _Named:
+        return tuple([(self._names.name_of(topic_id), number) for topic_id, number in pairs])
+
+    # The state.
+
+    def _apply(self, batch: Sequence[DurableRecord], at_ms: int) -> None:
+        for record in batch:
+            match record:
+                case ConsumerMemberRecord():
+                    self._members[record.member_id] = record
+                    self._signs.setdefault(record.member_id, Signs(at_ms)).prove(at_ms)
+                case ConsumerMemberTombstone():
+                    self._members.pop(record.member_id, None)
+                    self._signs.pop(record.member_id, None)
+                case CurrentRecord():
+                    self._current[record.member_id] = record
+                case CurrentTombstone():
+                    self._current.pop(record.member_id, None)
+                case EpochRecord():
+                    self._epoch = record.epoch
+                case TargetEpochRecord():
+                    self._target_epoch = record.epoch
+        self._owners = {
+            (self._names.name_of(topic_id), number): member_id
+            for member_id, current in self._current.items()
+            if member_id in self._signs
+            for topic_id, number in _pairs(current.assigned)
+        }
+
+
+def _ref(member: ConsumerMemberRecord) -> MemberRef:
+    return MemberRef(member.member_id, member.instance_id, member.client_id, member.client_host)
+
+
+def _restated(old: ConsumerMemberRecord, new: ConsumerMemberRecord) -> Iterator[Trigger]:
+    """Yield the causes in what a member states anew."""
+    topics = (old.topic_names, old.topic_regex or ""), (new.topic_names, new.topic_regex or "")
+    if topics[0] != topics[1]:
+        yield Trigger(TriggerKind.SUBSCRIPTION_CHANGED, _ref(new))
+    if old.server_assignor != new.server_assignor:
+        yield Trigger(
+            TriggerKind.ASSIGNOR_CHANGED,
+            _ref(new),
+            old_protocols=(old.server_assignor or "",),
+            new_protocols=(new.server_assignor or "",),
+        )
+
+
+def _pairs(partitions: Mapping[bytes, Mapping[int, int]]) -> list[tuple[bytes, int]]:
+    return [(topic_id, number) for topic_id, numbers in partitions.items() for number in numbers]

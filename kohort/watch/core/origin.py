@@ -1,0 +1,212 @@
+"""Which of several causes began a rebalance.
+
+Each cause has a time, known or guessed; the earliest known one began the rebalance. That is not
+certain unless it is the only one possible, because a member that joins again leaves no trace beside
+others: the leader may have done so just before.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kohort.groups.events import Certainty, Evidence, MemberRef, RemovalReason, Trigger, TriggerKind
+from kohort.groups.reasons import NO_REASON, ReasonSource, StatedReason
+from kohort.groups.records import GroupRecord, StoredMember
+from kohort.protocol.join_reason import JoinReason
+from kohort.watch.core.difference import Difference
+from kohort.watch.core.fate import Fate, Phase
+from kohort.watch.core.seen import Poll
+
+GUESS_MS: Final = 1_500
+"""A join phase takes about half a heartbeat interval."""
+
+_APART_MS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A possible cause of a rebalance."""
+
+    trigger: Trigger
+    at_ms: int
+    is_known: bool = False
+    """Whether the time is known, not guessed."""
+    stays_certain: bool = False
+    """Whether nothing else can have begun the rebalance, if it is the only cause."""
+
+
+def ref(member: StoredMember) -> MemberRef:
+    """Return the identity of a member."""
+    return MemberRef(member.member_id, member.instance_id, member.client_id, member.client_host)
+
+
+TRIGGERS: Final = {
+    RemovalReason.LEFT: TriggerKind.MEMBER_LEFT,
+    RemovalReason.REMOVED_BY_ADMIN: TriggerKind.REMOVED_BY_ADMIN,
+    RemovalReason.SESSION_EXPIRED: TriggerKind.SESSION_EXPIRED,
+}
+"""A member that did not join in time is removed at the end of the join phase, and begins none."""
+
+
+def causes(
+    old: GroupRecord,
+    changes: Difference,
+    fates: Sequence[tuple[StoredMember, Fate]],
+    end_ms: int,
+    polls: Sequence[Poll],
+) -> list[Cause]:
+    """Return all causes of which there are traces, the least specific last."""
+    guess_ms = end_ms - GUESS_MS
+    found = [_of_fate(old, member, fate, guess_ms, polls) for member, fate in fates]
+    causes = [cause for cause in found if cause is not None]
+    causes += [_of_newcomer(member, guess_ms, polls) for member in changes.new]
+    for change in changes.resubscribed:
+        text = f"topics {_listed(change.before)} before, {_listed(change.after)} now"
+        reason = _stated(JoinReason.SUBSCRIPTION_CHANGE)
+        trigger = _rejoin(old, change.member, reason, text)
+        is_sole = changes.same_members and not changes.grown_topics
+        causes.append(Cause(trigger, guess_ms, stays_certain=is_sole))
+    if changes.resubscribed or not changes.same_members:
+        return causes
+    leader = _leader_of([member for _, member in changes.kept], old)
+    member, reason, certainty = leader, NO_REASON, Certainty.LIKELY
+    candidates: tuple[TriggerKind, ...] = ()
+    both = (TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED)
+    if changes.losers:
+        reason, certainty = _stated(JoinReason.PARTITIONS_REVOKED), Certainty.CERTAIN
+        member = _leader_of(changes.losers, old) or changes.losers[0]
+    elif changes.grown_topics or changes.lost_topics:
+        reason, candidates = _stated(JoinReason.TOPIC_METADATA_CHANGE), both
+    elif changes.other_data and not changes.protocol_changed:
+        reason = _stated(JoinReason.ASSIGNOR_STATE_CHANGE)
+        member = changes.other_data[0]
+    elif changes.protocol_changed:
+        certainty, candidates = Certainty.UNCLEAR, both[::-1]
+    else:
+        certainty, candidates = Certainty.UNCLEAR, both
+    trigger = _rejoin(old, member, reason, "")._replace(
+        certainty=certainty, candidates=candidates, grown_topics=changes.grown_topics
+    )
+    causes.append(Cause(trigger, guess_ms, stays_certain=certainty is Certainty.CERTAIN))
+    return causes
+
+
+def _of_fate(
+    old: GroupRecord, member: StoredMember, fate: Fate, guess_ms: int, polls: Sequence[Poll]
+) -> Cause | None:
+    kind = TRIGGERS.get(fate.reason)
+    if kind is None:
+        return None
+    trigger = Trigger(
+        kind,
+        ref(member),
+        was_leader=member.member_id == old.leader_id,
+        removed=(member.member_id,),
+        timeout_ms=member.session_timeout_ms if kind is TriggerKind.SESSION_EXPIRED else None,
+        detail=fate.detail,
+        certainty=fate.certainty,
+        candidates=tuple([TRIGGERS[one] for one in fate.candidates if one in TRIGGERS]),
+        evidence=fate.evidence,
+    )
+    if fate.at_ms is not None:
+        return Cause(trigger, fate.at_ms, is_known=True)
+    seen_ms = _first(polls, lambda poll: member.member_id not in poll.member_ids)
+    return Cause(trigger, guess_ms if seen_ms is None else seen_ms, is_known=seen_ms is not None)
+
+
+def _of_newcomer(member: StoredMember, guess_ms: int, polls: Sequence[Poll]) -> Cause:
+    is_static = member.instance_id is not None
+    kind = TriggerKind.STATIC_ADDED if is_static else TriggerKind.MEMBER_ADDED
+    seen_ms = _first(polls, lambda poll: member.member_id in poll.member_ids)
+    at_ms = guess_ms if seen_ms is None else seen_ms
+    return Cause(Trigger(kind, ref(member)), at_ms, is_known=seen_ms is not None)
+
+
+def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool]) -> int | None:
+    """Return the time of the first poll for which `holds`, less half the interval before it."""
+    for before, poll in zip((None, *polls), polls):
+        if holds(poll):
+            return poll.at_ms if before is None else (before.at_ms + poll.at_ms) // 2
+    return None
+
+
+def _rejoin(
+    old: GroupRecord, member: StoredMember | None, reason: StatedReason, detail: str
+) -> Trigger:
+    leads = member is not None and member.member_id == old.leader_id
+    kind = TriggerKind.LEADER_REJOINED if leads else TriggerKind.PROTOCOLS_CHANGED
+    who = None if member is None else ref(member)
+    return Trigger(kind, who, was_leader=leads, reason=reason, detail=detail)
+
+
+def _leader_of(members: Iterable[StoredMember], old: GroupRecord) -> StoredMember | None:
+    return next((one for one in members if one.member_id == old.leader_id), None)
+
+
+def _stated(reason: JoinReason) -> StatedReason:
+    return StatedReason(reason, ReasonSource.INFERRED)
+
+
+def _listed(topics: frozenset[str]) -> str:
+    return ", ".join(sorted(topics)) or "none"
+
+
+def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> tuple[Cause, ...]:
+    """Return the causes in order; the first began the rebalance, as certainly as its trigger
+    says.
+    """
+    ordered = sorted(causes, key=lambda cause: (cause.at_ms, not cause.is_known))
+    known = [cause for cause in ordered if cause.is_known]
+    first = known[0] if known else ordered[0]
+    rest = [cause for cause in ordered if cause is not first]
+    trigger = first.trigger
+    certainty = trigger.certainty
+    candidates = trigger.candidates
+    others = {cause.trigger.kind for cause in rest} - {trigger.kind}
+    rivals = [
+        cause
+        for cause in rest
+        if cause.trigger.kind is not trigger.kind
+        and (
+            not first.is_known
+            or (cause.is_known and cause.at_ms - first.at_ms <= _interval_ms(polls) + _APART_MS)
+        )
+    ]
+    if rivals:
+        certainty = Certainty.UNCLEAR
+        candidates = (trigger.kind, *sorted(others, key=lambda kind: kind.value))
+    elif certainty is Certainty.CERTAIN and not (first.stays_certain and not rest):
+        certainty = Certainty.LIKELY
+    seen_ms = _seen_ms(polls)
+    if seen_ms is not None and first.is_known and seen_ms < first.at_ms - _interval_ms(polls) - 600:
+        # It was rebalancing before its first known cause: a member had joined again.
+        certainty = Certainty.UNCLEAR
+        candidates = (TriggerKind.LEADER_REJOINED, trigger.kind)
+    if phase.revoked_ms is not None and phase.revoked_ms < first.at_ms - _interval_ms(polls) - 600:
+        certainty = Certainty.UNCLEAR
+        candidates = (
+            *sorted(others, key=lambda kind: kind.value),
+            TriggerKind.LEADER_REJOINED,
+            trigger.kind,
+        )
+    evidence = trigger.evidence
+    if seen_ms is not None:
+        evidence = (*evidence, Evidence("poll", max(phase.end_ms - seen_ms, 0)))
+    first = replace(
+        first,
+        trigger=trigger._replace(certainty=certainty, candidates=candidates, evidence=evidence),
+        at_ms=max(min(first.at_ms, phase.end_ms), phase.earliest_ms),
+    )
+    return (first, *rest)
+
+
+def _interval_ms(polls: Sequence[Poll]) -> int:
+    gaps = [after.at_ms - before.at_ms for before, after in zip(polls, polls[1:])]
+    return min(gaps, default=0)
+
+
+def _seen_ms(polls: Sequence[Poll]) -> int | None:
+    return next((poll.at_ms for poll in polls if poll.state == PREPARING), None)
+
+
+PREPARING: Final = "PreparingRebalance"

@@ -1,0 +1,25 @@
+"""What a watcher sees of a group, besides the values themselves."""
+
+from typing import NamedTuple
+
+from kohort.groups.records import DurableRecord
+
+
+class Seen(NamedTuple):
+    """A record of __consumer_offsets."""
+
+    record: DurableRecord
+    at_ms: int
+    """Its timestamp: the coordinator's clock."""
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    """Of its batch; it increases when another broker becomes the coordinator."""
+
+
+class Poll(NamedTuple):
+    """What ListGroups and DescribeGroups returned about a group that was rebalancing."""
+
+    at_ms: int
+    state: str
+    member_ids: frozenset[str]

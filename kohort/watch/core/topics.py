@@ -1,0 +1,21 @@
+"""Names of topics by their ids, from commits and metadata."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+
+class TopicNames:
+    """The names that are known so far."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: Mapping[bytes, str] | None = None) -> None:
+        self._names = dict(names or {})
+
+    def learn(self, topic_id: bytes, name: str) -> None:
+        """Note a name."""
+        self._names[topic_id] = name
+
+    def name_of(self, topic_id: bytes) -> str:
+        """Return the name of a topic; its id as text if it is unknown."""
+        return self._names.get(topic_id) or str(UUID(bytes=topic_id))

@@ -1,0 +1,187 @@
+"""Follows all groups of a cluster, and makes the records of their history."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
+from kohort.groups.events import GroupRemoved, MemberRef
+from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.json_form import as_json, fields_of
+from kohort.groups.history.names import REBALANCE
+from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
+from kohort.groups.records import (
+    DurableRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    OffsetTombstone,
+)
+from kohort.groups.requests import Now
+from kohort.groups.steps import at_once
+from kohort.watch.core.classic import ClassicGroup, Told
+from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.modern import ConsumerGroup
+from kohort.watch.core.origin import ref
+from kohort.watch.core.seen import Poll, Seen
+from kohort.watch.core.topics import TopicNames
+
+Json: TypeAlias = dict[str, Any]
+
+GROUPS_MAX: Final = 100_000
+"""Groups beyond this number are not followed."""
+
+
+class GroupWatch:
+    """One group of any kind, whose records must come in the order of their offsets."""
+
+    def __init__(self, group: str, names: TopicNames, timeouts: Timeouts) -> None:
+        self._group = group
+        self._names = names
+        self._timeouts = timeouts
+        self._fold = GroupFold()
+        self._followed: ClassicGroup | ConsumerGroup | None = None
+        self._batch: list[Seen] = []
+        """Records with one timestamp: those of one step of the coordinator."""
+        self._epoch = -1
+        self._taken: TakenPartitions = NONE_TAKEN
+        self._has_polls = False
+
+    def take(self, seen: Seen) -> Iterator[Json]:
+        """Take the next record; yield the records of the history that the ones before complete."""
+        if self._batch and seen.at_ms != self._batch[0].at_ms:
+            yield from self.flush()
+        if seen.leader_epoch > self._epoch:
+            if self._epoch >= 0 and self._followed is not None:
+                self._followed.restart(seen.at_ms)
+            self._epoch = seen.leader_epoch
+        record = seen.record
+        if isinstance(record, OffsetRecord):
+            if any(record.committed.topic_id):
+                self._names.learn(record.committed.topic_id, record.topic)
+            if self._followed is not None:
+                self._followed.commit(record, seen.at_ms)
+        elif not isinstance(record, OffsetTombstone):
+            self._batch.append(seen)
+
+    def poll(self, poll: Poll) -> None:
+        """Note what a poll showed of this group."""
+        self._has_polls = True
+        if isinstance(self._followed, ClassicGroup):
+            self._followed.poll(poll)
+
+    def rest(self, at_ms: int) -> None:
+        """Note that a poll showed no rebalance of this group."""
+        self._has_polls = True
+        if isinstance(self._followed, ClassicGroup):
+            self._followed.rest(at_ms)
+
+    def flush(self) -> Iterator[Json]:
+        """Process the records taken last: no more with their timestamp will follow."""
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        for event, now in self._events(batch):
+            self._fold.observe(event, now)
+            self._fold.settle()
+            yield from self._closed(batch[-1], now)
+
+    def _events(self, batch: list[Seen]) -> Iterator[Told]:
+        records = [seen.record for seen in batch]
+        stored = [seen for seen in batch if isinstance(seen.record, GroupRecord)]
+        is_removed = any(isinstance(one, GroupTombstone | EpochTombstone) for one in records)
+        others = [one for one in records if not isinstance(one, GroupRecord | GroupTombstone)]
+        at_ms = batch[0].at_ms
+        if is_removed and stored:
+            self._downgrade(stored[-1])
+        elif is_removed and not any(isinstance(one, ConsumerMemberRecord) for one in others):
+            self._followed = None
+            yield GroupRemoved(expired=False), Now(at_ms, at_ms)
+        elif stored:
+            for seen in stored:
+                yield from self._store(seen)
+        else:
+            yield from self._store_batch(others, at_ms)
+
+    def _store(self, seen: Seen) -> Iterator[Told]:
+        assert isinstance(seen.record, GroupRecord)
+        if not isinstance(self._followed, ClassicGroup):
+            self._followed = ClassicGroup()
+        yield from self._followed.store(seen, seen.record)
+
+    def _store_batch(self, records: list[DurableRecord], at_ms: int) -> Iterator[Told]:
+        followed = self._followed
+        if not isinstance(followed, ConsumerGroup):
+            self._followed = ConsumerGroup(self._names, self._timeouts)
+            if followed is not None and followed.value is not None:
+                members = tuple([ref(member) for member in followed.value.members])
+                self._followed.upgrade(members, followed.value.generation)
+            followed = self._followed
+        yield from followed.store(records, at_ms)
+
+    def _downgrade(self, seen: Seen) -> None:
+        assert isinstance(seen.record, GroupRecord)
+        last: MemberRef | None = None
+        if isinstance(self._followed, ConsumerGroup):
+            last = self._followed.last_consumer(seen.record)
+        self._followed = ClassicGroup()
+        self._followed.downgrade(seen.record, last, seen)
+
+    # Records of the history.
+
+    def _closed(self, seen: Seen, now: Now) -> Iterator[Json]:
+        closed, self._fold.closed = self._fold.closed, []
+        for facts in closed:
+            if isinstance(facts, AvoidedFacts):
+                yield self._observed(as_json(build_avoided(self._group, facts)), seen)
+                continue
+            steps = build_steps(self._group, facts, until_ms=now.ms, taken=self._taken)
+            record, self._taken = at_once(steps)
+            yield self._observed(as_json(record), seen)
+
+    def _observed(self, data: Json, seen: Seen) -> Json:
+        """Complete a record by what only an observer states, and null what it cannot know."""
+        by = ["records", "commits", *(["polls"] if self._has_polls else [])]
+        data["observed"] = {"by": by, "partition": seen.partition, "offset": seen.offset}
+        followed = self._followed
+        if isinstance(followed, ClassicGroup) and data["kind"] == REBALANCE:
+            waited = followed.waited
+            data["stopped"] = None
+            data["waited_for"] = None if waited is None else fields_of(waited)
+        for member in data.get("members", ()):
+            fate = followed.fates.get(member["member_id"]) if followed is not None else None
+            if fate is not None:
+                member["certainty"] = fate.certainty.value
+                member["candidates"] = [one.value for one in fate.candidates]
+            if isinstance(followed, ClassicGroup):
+                member["stopped_ms"] = None
+        return data
+
+
+class Watcher:
+    """All groups. Each has its records in one partition of __consumer_offsets."""
+
+    def __init__(self, names: Mapping[bytes, str], timeouts: Mapping[str, Timeouts]) -> None:
+        """Args:
+        names: names of topics by id.
+        timeouts: of consumer groups with settings of their own.
+        """
+        self._names = TopicNames(names)
+        self._timeouts = timeouts
+        self.groups: dict[str, GroupWatch] = {}
+
+    def take(self, seen: Seen) -> Iterator[Json]:
+        """Take a record; yield the records of the history that are complete."""
+        group_id = seen.record.group_id
+        group = self.groups.get(group_id)
+        if group is None:
+            if len(self.groups) >= GROUPS_MAX:
+                return
+            timeouts = self._timeouts.get(group_id, Timeouts())
+            group = self.groups[group_id] = GroupWatch(group_id, self._names, timeouts)
+        yield from group.take(seen)
+
+    def flush(self) -> Iterable[Json]:
+        """Yield what the last records of all groups complete."""
+        for group in self.groups.values():
+            yield from group.flush()
