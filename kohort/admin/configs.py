@@ -25,6 +25,7 @@ class Kind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Resource(NamedTuple):

@@ -19,7 +19,7 @@ from kohort.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from kohort.protocol.records.batch import crc_matches, split_batches
+from kohort.protocol.records.batch import BatchHeader, crc_matches, split_batches
 from kohort.protocol.records.record import Record, decode_records
 
 ANSWER_BYTES: Final = 8 << 20
@@ -33,7 +33,17 @@ _MAX_WAIT_MS: Final = 500
 def read_records(
     cluster: Cluster, topic: str, partition: int, start: int, stop: int
 ) -> Iterator[Record]:
-    """The records from offset `start` to before `stop`, in order.
+    """The records from offset `start` to before `stop`, in order. Raises as `read_batches`."""
+    for header, batch in read_batches(cluster, topic, partition, start, stop):
+        for record in () if header.is_control else decode_records(batch, header):
+            if start <= record.offset < stop:
+                yield record
+
+
+def read_batches(
+    cluster: Cluster, topic: str, partition: int, start: int, stop: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches with records from offset `start` to before `stop`, in order.
 
     Raises:
         RefusedError: the partition cannot be read.
@@ -67,10 +77,8 @@ def read_records(
         for header, batch in split_batches(data.records or b"", partial_tail=True):
             if not crc_matches(batch, header):
                 raise DecodeError(f"{topic}-{partition}: the batch at {start} is damaged")
-            if not header.is_control:
-                for record in decode_records(batch, header):
-                    if start <= record.offset < stop:
-                        yield record
+            if start < stop:
+                yield header, batch
             start = max(start, header.next_offset)
         if start == before:
             return  # The remaining records were deleted meanwhile.

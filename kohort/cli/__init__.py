@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "produce": ("append a record for each line of input", "kohort.cli.produce"),
     "consume": ("print the records of a topic", "kohort.cli.consume"),
     "groups": ("consumer groups: their state, and why they rebalanced", "kohort.cli.groups"),
+    "watch": ("why groups of any Kafka cluster rebalanced", "kohort.cli.watch"),
     "transactions": ("transactions, and which block consumers", "kohort.cli.transactions"),
     "acl": ("access rules: list, add, remove, check", "kohort.cli.acl"),
     "quotas": ("limits on clients: list, set, remove", "kohort.cli.quotas"),

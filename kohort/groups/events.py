@@ -79,7 +79,8 @@ class Evidence:
     """A fact from which an observer of the group concludes what happened."""
 
     kind: str
-    """last_commit, last_join, poll, topics or came_back."""
+    """last_commit, last_join (a member that has not committed since), or poll (a rebalance was
+    seen)."""
     ms: int
     """How long before the event it was."""
 

@@ -57,7 +57,7 @@ def add_timeline(commands: Commands) -> None:
     add_history(parser)
     parser.add_argument(
         "--members",
-        type=_count,
+        type=positive,
         default=MEMBERS,
         metavar="N",
         help="number of members to draw, the slowest first (%(default)s)",
@@ -87,11 +87,12 @@ def add_history(
     # No --wait: a broker that is still starting has no history to show.
     parser.set_defaults(wait=0.0)
     add_command_config(parser)
-    parser.add_argument("--last", type=_count, default=last, metavar="N", help=last_help)
+    parser.add_argument("--last", type=positive, default=last, metavar="N", help=last_help)
     add_common(parser)
 
 
-def _count(text: str) -> int:
+def positive(text: str) -> int:
+    """Parse the number of rebalances. Raises argparse.ArgumentTypeError."""
     value = int(text) if text.isascii() and text.isdigit() else 0
     if not 1 <= value <= COUNT_MAX:
         raise argparse.ArgumentTypeError(f"a number from 1 to {COUNT_MAX}")

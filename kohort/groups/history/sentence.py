@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from kohort.formats.text import counted, duration, listed, shown, utc_time
-from kohort.groups.events import JoinPhaseEnd, TriggerKind
+from kohort.groups.events import Certainty, JoinPhaseEnd, TriggerKind
 from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
@@ -206,6 +206,8 @@ def evidence(record: HistoryRecord, clock_text: ClockText = utc_time) -> list[st
 def _trigger_lines(record: HistoryRecord) -> Iterator[str]:
     trigger = record.trigger
     line = f"the broker saw: {trigger.kind.value}"
+    if trigger.certainty is not Certainty.CERTAIN:
+        line = f"its traces in __consumer_offsets suggest: {trigger.kind.value}"
     if trigger.row is not None:
         line += f", by row {trigger.row} of the table for members that join again"
     yield line

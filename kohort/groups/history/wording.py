@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.formats.text import counted, duration, listed, shown
-from kohort.groups.events import TriggerKind
+from kohort.groups.events import Certainty, TriggerKind
 from kohort.groups.requests import CONSUMER
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def member_text(
 
 def cause_text(trigger: TriggerRecord, protocol_type: str | None = CONSUMER) -> str:
     """Describe a cause as a clause: "member X (host z) left"."""
-    return _happened(trigger, protocol_type) + _stated(trigger)
+    return _happened(trigger, protocol_type) + _stated(trigger) + _certainty(trigger)
 
 
 def _who(trigger: TriggerRecord) -> str:
@@ -76,6 +76,7 @@ _HAPPENED: Final = {
     TriggerKind.JOIN_EXPIRED: ("{who} did not join again within its rebalance timeout{rebalance}"),
     TriggerKind.UPGRADED: "{who} joined, which made it a consumer group",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, left, which made it a classic group",
+    TriggerKind.UNKNOWN: "of a cause that left no trace",
 }
 
 
@@ -137,3 +138,32 @@ def _stated(trigger: TriggerRecord) -> str:
         reason = trigger.reason or f"reason {trigger.reason_number}"
         return f", stating {reason} ({text})" if text else f", stating {reason}"
     return f", saying {text}" if text else ""
+
+
+def _certainty(trigger: TriggerRecord) -> str:
+    """Say how well a cause is known that was concluded from traces."""
+    if trigger.certainty is Certainty.CERTAIN:
+        return ""
+    others = [_NOUNS[kind] for kind in trigger.candidates if kind is not trigger.kind]
+    why = [_EVIDENCE[fact.kind].format(duration(fact.ms)) for fact in trigger.evidence]
+    if others:
+        why.append(f"it may also have been {' or '.join(dict.fromkeys(others))}")
+    return f" ({trigger.certainty.value}{': ' if why else ''}{'; '.join(why)})"
+
+
+_NOUNS: Final = {
+    TriggerKind.MEMBER_LEFT: "a member that left",
+    TriggerKind.SESSION_EXPIRED: "a session timeout",
+    TriggerKind.REMOVED_BY_ADMIN: "an administrator",
+    TriggerKind.REBALANCE_EXPIRED: "a rebalance timeout",
+    TriggerKind.MEMBER_ADDED: "a new member",
+    TriggerKind.STATIC_ADDED: "a new static member",
+    TriggerKind.LEADER_REJOINED: "the leader, joining again",
+    TriggerKind.PROTOCOLS_CHANGED: "a member that joined again",
+}
+
+_EVIDENCE: Final = {
+    "last_commit": "its last commit was {} before",
+    "last_join": "it had committed nothing for {}",
+    "poll": "the rebalance was seen {} before its end",
+}

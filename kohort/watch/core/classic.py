@@ -25,7 +25,7 @@ from kohort.groups.events import (
 from kohort.groups.history.model import WaitedFor
 from kohort.groups.history.shares import TopicPartition, parse_share
 from kohort.groups.kinds import EMPTY, GroupKind
-from kohort.groups.records import GroupRecord, OffsetRecord, StoredMember
+from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import Now
 from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase, fate_of
@@ -47,6 +47,7 @@ class ClassicGroup:
     __slots__ = (
         "_at_ms",
         "_converted",
+        "_offset",
         "_owners",
         "_polls",
         "_rested_ms",
@@ -59,6 +60,7 @@ class ClassicGroup:
     def __init__(self) -> None:
         self._value: GroupRecord | None = None
         self._at_ms = 0
+        self._offset = -1
         self._owners: dict[TopicPartition, str] = {}
         self._signs: dict[str, Signs] = {}
         self._converted: Cause | None = None
@@ -81,11 +83,11 @@ class ClassicGroup:
         trigger = Trigger(TriggerKind.DOWNGRADED, who)
         self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
 
-    def commit(self, record: OffsetRecord, at_ms: int) -> None:
+    def commit(self, partition: TopicPartition, at_ms: int, *, in_transaction: bool) -> None:
         """Note a commit: whoever owns the partition is alive."""
-        owner = self._owners.get((record.topic, record.partition))
+        owner = self._owners.get(partition)
         if owner is not None:
-            self._signs[owner].commit(at_ms)
+            self._signs[owner].commit(at_ms, in_transaction=in_transaction)
 
     def poll(self, poll: Poll) -> None:
         """Note what a poll showed."""
@@ -101,24 +103,27 @@ class ClassicGroup:
         for signs in self._signs.values():
             signs.prove(at_ms)
 
-    def store(self, seen: Seen, record: GroupRecord, *, is_next: bool = True) -> Iterator[Told]:
+    def store(self, seen: Seen, record: GroupRecord) -> Iterator[Told]:
         """Take the next stored generation; yield the events that led to it.
 
-        Args:
-            is_next: whether no value in between can have been removed by compaction.
+        A generation is skipped if the next rebalance began before it was stored, or because
+        compaction has removed it; in that case nothing can be told.
         """
         old = self._value
         if old is not None and record.generation == old.generation:
             yield from self._same_generation(old, record, seen)
             self._keep(record, seen, is_new=False)
             return
-        is_first = old is None and record.generation <= 1
-        if is_first and not record.members:
-            yield _at(_restored(record), seen.at_ms)
-        elif (old is None and not is_first) or (not is_next and _skipped(old, record)):
-            yield _at(_restored(record), seen.at_ms)
+        is_known = old is not None
+        if old is None:
+            old = _before(record)
+            is_known = record.generation == 1
+        elif record.generation != old.generation + 1:
+            is_known = seen.place.gap_offset <= self._offset
+        if is_known:
+            yield from self._rebalanced(old, record, seen)
         else:
-            yield from self._rebalanced(old or _before(record), record, seen)
+            yield _at(_restored(record), seen.at_ms)
         self._keep(record, seen, is_new=True)
 
     def _keep(self, record: GroupRecord, seen: Seen, *, is_new: bool) -> None:
@@ -137,16 +142,16 @@ class ClassicGroup:
             for member in record.members
             for partition in parse_share(member.assignment) or ()
         }
-        self._value, self._at_ms = record, seen.at_ms
+        self._value, self._at_ms, self._offset = record, seen.at_ms, seen.place.offset
         self._polls = []
 
     # A static member that came back.
 
     def _same_generation(self, old: GroupRecord, record: GroupRecord, seen: Seen) -> Iterator[Told]:
-        before = {one.instance_id: one for one in old.members if one.instance_id is not None}
+        before = {one.instance_id: one for one in old.members}
         for member in record.members:
             was = before.get(member.instance_id)
-            if was is None or was.member_id == member.member_id:
+            if member.instance_id is None or was is None or was.member_id == member.member_id:
                 continue
             silent_ms = max(seen.at_ms - self._signs[was.member_id].last_ms, 0)
             trigger = Trigger(
@@ -241,10 +246,6 @@ def _end_ms(record: GroupRecord, seen: Seen) -> int:
     """Return when the join phase ended; brokers before 2.1 do not store it."""
     stored_ms = record.state_timestamp_ms
     return seen.at_ms if stored_ms < 0 else min(stored_ms, seen.at_ms)
-
-
-def _skipped(old: GroupRecord | None, record: GroupRecord) -> bool:
-    return old is None or record.generation != old.generation + 1
 
 
 def _before(record: GroupRecord) -> GroupRecord:

@@ -82,7 +82,9 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
             RemovalReason.SESSION_EXPIRED,
             RemovalReason.REBALANCE_TIMEOUT,
         )
-    if silent_ms < session_ms - SLACK_MS:
+    # A heartbeat an interval before the commit may have been the last.
+    unsure_ms = heartbeat_ms(session_ms) if signs.in_transaction else 0
+    if silent_ms < session_ms - unsure_ms - SLACK_MS:
         if member.instance_id is not None:
             return _unclear(evidence, RemovalReason.LEFT, RemovalReason.REMOVED_BY_ADMIN)
         left_ms = _left_ms(signs, silent_ms)

@@ -35,8 +35,9 @@ from kohort.groups.events import (
     Trigger,
     TriggerKind,
 )
+from kohort.groups.history.shares import TopicPartition
 from kohort.groups.kinds import EMPTY, GroupKind
-from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord
+from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import CONSUMER, Now
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_consumer
 from kohort.watch.core.origin import TRIGGERS
@@ -99,11 +100,11 @@ class ConsumerGroup:
         left = self._members.keys() - {member.member_id for member in record.members}
         return _ref(self._members[min(left)]) if left else None
 
-    def commit(self, record: OffsetRecord, at_ms: int) -> None:
+    def commit(self, partition: TopicPartition, at_ms: int, *, in_transaction: bool) -> None:
         """Note a commit: whoever owns the partition is alive."""
-        owner = self._owners.get((record.topic, record.partition))
+        owner = self._owners.get(partition)
         if owner is not None:
-            self._signs[owner].commit(at_ms)
+            self._signs[owner].commit(at_ms, in_transaction=in_transaction)
 
     def restart(self, at_ms: int) -> None:
         """Note that another coordinator took over, where all sessions began anew."""
@@ -152,7 +153,8 @@ class ConsumerGroup:
 
     def _is_next(self, epoch: int) -> bool:
         """Whether no epoch before this one is missing. The first member begins with epoch 2, or 1
-        before Kafka 4.1."""
+        before Kafka 4.1.
+        """
         return epoch == self._epoch + 1 or (self._epoch == 0 and epoch <= _FIRST_EPOCH)
 
     def _ended(self, previous: str, now: Now) -> Iterator[Told]:

@@ -7,6 +7,7 @@ others: the leader may have done so just before.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from kohort.groups.events import Certainty, Evidence, MemberRef, RemovalReason, Trigger, TriggerKind
@@ -124,9 +125,9 @@ def _of_newcomer(member: StoredMember, guess_ms: int, polls: Sequence[Poll]) -> 
 
 def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool]) -> int | None:
     """Return the time of the first poll for which `holds`, less half the interval before it."""
-    for before, poll in zip((None, *polls), polls):
+    for index, poll in enumerate(polls):
         if holds(poll):
-            return poll.at_ms if before is None else (before.at_ms + poll.at_ms) // 2
+            return (polls[max(index - 1, 0)].at_ms + poll.at_ms) // 2
     return None
 
 
@@ -192,6 +193,10 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
     evidence = trigger.evidence
     if seen_ms is not None:
         evidence = (*evidence, Evidence("poll", max(phase.end_ms - seen_ms, 0)))
+    same = [cause for cause in ordered if cause.trigger.kind is trigger.kind and not cause.is_known]
+    if not first.is_known and len(same) > 1:
+        # Which of them was the first is unknown.
+        trigger, rest = trigger._replace(member=None, was_leader=False), ordered
     first = replace(
         first,
         trigger=trigger._replace(certainty=certainty, candidates=candidates, evidence=evidence),
@@ -201,7 +206,7 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
 
 
 def _interval_ms(polls: Sequence[Poll]) -> int:
-    gaps = [after.at_ms - before.at_ms for before, after in zip(polls, polls[1:])]
+    gaps = [after.at_ms - before.at_ms for before, after in pairwise(polls)]
     return min(gaps, default=0)
 
 

@@ -5,16 +5,26 @@ from typing import NamedTuple
 from kohort.groups.records import DurableRecord
 
 
+class Place(NamedTuple):
+    """Where a record of __consumer_offsets is."""
+
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    """Of its batch; it increases when another broker becomes the coordinator."""
+    in_transaction: bool = False
+    gap_offset: int = -1
+    """The last offset before which records of the partition are missing: compaction has removed
+    them."""
+
+
 class Seen(NamedTuple):
     """A record of __consumer_offsets."""
 
     record: DurableRecord
     at_ms: int
     """Its timestamp: the coordinator's clock."""
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    """Of its batch; it increases when another broker becomes the coordinator."""
+    place: Place
 
 
 class Poll(NamedTuple):

@@ -24,7 +24,7 @@ _TOLERANCE_MS: Final = 300
 class Signs:
     """The commits of one member, since the join phase in which it was last seen alive."""
 
-    __slots__ = ("_intervals", "count", "early_ms", "last_ms", "since_ms")
+    __slots__ = ("_intervals", "count", "early_ms", "in_transaction", "last_ms", "since_ms")
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
@@ -35,6 +35,8 @@ class Signs:
         self.early_ms: int | None = None
         """The first commit that came earlier than usual: consumers commit when they give up
         partitions, and when they are closed."""
+        self.in_transaction = False
+        """Whether the last commit was in a transaction, which does not start the session anew."""
         self._intervals: deque[int] = deque(maxlen=_KEPT)
 
     def renew(self, since_ms: int) -> None:
@@ -47,8 +49,9 @@ class Signs:
         """Note that it was alive at `at_ms`, without a commit."""
         self.last_ms = max(self.last_ms, at_ms)
 
-    def commit(self, at_ms: int) -> None:
+    def commit(self, at_ms: int, *, in_transaction: bool = False) -> None:
         """Note a commit."""
+        self.in_transaction = in_transaction
         interval = at_ms - self.last_ms
         if self.count and interval > _TOGETHER_MS:
             usual = self.usual_ms

@@ -1,15 +1,18 @@
 """Follows all groups of a cluster, and makes the records of their history."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
+from kohort.groups.encoding import decode
 from kohort.groups.events import GroupRemoved, MemberRef
 from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
-from kohort.groups.history.names import REBALANCE
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
+from kohort.groups.history.names import REBALANCE
+from kohort.groups.history.shares import TopicPartition
+from kohort.groups.record_codec import RecordHeaders
 from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
@@ -19,14 +22,20 @@ from kohort.groups.records import (
 )
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
+from kohort.protocol.errors import DecodeError
 from kohort.watch.core.classic import ClassicGroup, Told
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.modern import ConsumerGroup
 from kohort.watch.core.origin import ref
-from kohort.watch.core.seen import Poll, Seen
+from kohort.watch.core.seen import Place, Poll, Seen
 from kohort.watch.core.topics import TopicNames
 
 Json: TypeAlias = dict[str, Any]
+
+COMMITS_MAX: Final = 1_000_000
+"""Partitions of groups whose keys are kept, which saves decoding them again."""
+
+_ID_BYTES: Final = 16
 
 GROUPS_MAX: Final = 100_000
 """Groups beyond this number are not followed."""
@@ -35,10 +44,12 @@ GROUPS_MAX: Final = 100_000
 class GroupWatch:
     """One group of any kind, whose records must come in the order of their offsets."""
 
-    def __init__(self, group: str, names: TopicNames, timeouts: Timeouts) -> None:
+    def __init__(
+        self, group: str, names: TopicNames, timeouts_of: Callable[[str], Timeouts]
+    ) -> None:
         self._group = group
         self._names = names
-        self._timeouts = timeouts
+        self._timeouts_of = timeouts_of
         self._fold = GroupFold()
         self._followed: ClassicGroup | ConsumerGroup | None = None
         self._batch: list[Seen] = []
@@ -48,21 +59,25 @@ class GroupWatch:
         self._has_polls = False
 
     def take(self, seen: Seen) -> Iterator[Json]:
-        """Take the next record; yield the records of the history that the ones before complete."""
-        if self._batch and seen.at_ms != self._batch[0].at_ms:
+        """Take the next record of the group, but no offset; yield the records of the history that
+        the ones before complete.
+        """
+        yield from self._advance(seen.at_ms, seen.place)
+        self._batch.append(seen)
+
+    def commit(self, partition: TopicPartition, at_ms: int, place: Place) -> Iterator[Json]:
+        """Take a commit; yields as `take`."""
+        yield from self._advance(at_ms, place)
+        if self._followed is not None:
+            self._followed.commit(partition, at_ms, in_transaction=place.in_transaction)
+
+    def _advance(self, at_ms: int, place: Place) -> Iterator[Json]:
+        if self._batch and at_ms != self._batch[0].at_ms:
             yield from self.flush()
-        if seen.leader_epoch > self._epoch:
+        if place.leader_epoch > self._epoch:
             if self._epoch >= 0 and self._followed is not None:
-                self._followed.restart(seen.at_ms)
-            self._epoch = seen.leader_epoch
-        record = seen.record
-        if isinstance(record, OffsetRecord):
-            if any(record.committed.topic_id):
-                self._names.learn(record.committed.topic_id, record.topic)
-            if self._followed is not None:
-                self._followed.commit(record, seen.at_ms)
-        elif not isinstance(record, OffsetTombstone):
-            self._batch.append(seen)
+                self._followed.restart(at_ms)
+            self._epoch = place.leader_epoch
 
     def poll(self, poll: Poll) -> None:
         """Note what a poll showed of this group."""
@@ -112,7 +127,7 @@ class GroupWatch:
     def _store_batch(self, records: list[DurableRecord], at_ms: int) -> Iterator[Told]:
         followed = self._followed
         if not isinstance(followed, ConsumerGroup):
-            self._followed = ConsumerGroup(self._names, self._timeouts)
+            self._followed = ConsumerGroup(self._names, self._timeouts_of(self._group))
             if followed is not None and followed.value is not None:
                 members = tuple([ref(member) for member in followed.value.members])
                 self._followed.upgrade(members, followed.value.generation)
@@ -142,7 +157,11 @@ class GroupWatch:
     def _observed(self, data: Json, seen: Seen) -> Json:
         """Complete a record by what only an observer states, and null what it cannot know."""
         by = ["records", "commits", *(["polls"] if self._has_polls else [])]
-        data["observed"] = {"by": by, "partition": seen.partition, "offset": seen.offset}
+        data["observed"] = {
+            "by": by,
+            "partition": seen.place.partition,
+            "offset": seen.place.offset,
+        }
         followed = self._followed
         if isinstance(followed, ClassicGroup) and data["kind"] == REBALANCE:
             waited = followed.waited
@@ -158,30 +177,79 @@ class GroupWatch:
         return data
 
 
+class _Commit(NamedTuple):
+    """A key of a committed offset, decoded."""
+
+    group: GroupWatch
+    partition: TopicPartition
+    topic_id: bytes
+    """As the value has it, after its tag."""
+
+
 class Watcher:
     """All groups. Each has its records in one partition of __consumer_offsets."""
 
-    def __init__(self, names: Mapping[bytes, str], timeouts: Mapping[str, Timeouts]) -> None:
+    def __init__(self, names: Mapping[bytes, str], timeouts_of: Callable[[str], Timeouts]) -> None:
         """Args:
         names: names of topics by id.
-        timeouts: of consumer groups with settings of their own.
+        timeouts_of: returns the settings of a consumer group.
         """
         self._names = TopicNames(names)
-        self._timeouts = timeouts
-        self.groups: dict[str, GroupWatch] = {}
+        self._timeouts_of = timeouts_of
+        self._groups: dict[str, GroupWatch] = {}
+        self._commits: dict[bytes, _Commit] = {}
+        self.unread_count = 0
+        """Number of records that could not be decoded."""
+        self.since_ms: dict[str, int] = {}
+        """Time of the first record of each group, commits apart."""
 
-    def take(self, seen: Seen) -> Iterator[Json]:
-        """Take a record; yield the records of the history that are complete."""
-        group_id = seen.record.group_id
-        group = self.groups.get(group_id)
+    def take(
+        self,
+        key: bytes,
+        value: bytes | None,
+        headers: RecordHeaders,
+        at_ms: int,
+        place: Place,
+    ) -> Iterator[Json]:
+        """Take a record; yield the records of the history that the ones before it complete."""
+        commit = self._commits.get(key)
+        if commit is not None and value is not None and value[-_ID_BYTES:] == commit.topic_id:
+            return commit.group.commit(commit.partition, at_ms, place)
+        return self._take(key, value, headers, at_ms, place)
+
+    def _take(
+        self, key: bytes, value: bytes | None, headers: RecordHeaders, at_ms: int, place: Place
+    ) -> Iterator[Json]:
+        try:
+            record = decode(key, value, headers)
+        except DecodeError:
+            self.unread_count += 1
+            return
+        if record is None or isinstance(record, OffsetTombstone):
+            return
+        group = self._group(record.group_id)
         if group is None:
-            if len(self.groups) >= GROUPS_MAX:
-                return
-            timeouts = self._timeouts.get(group_id, Timeouts())
-            group = self.groups[group_id] = GroupWatch(group_id, self._names, timeouts)
-        yield from group.take(seen)
+            return
+        if not isinstance(record, OffsetRecord):
+            self.since_ms.setdefault(record.group_id, at_ms)
+            yield from group.take(Seen(record, at_ms, place))
+            return
+        if any(record.committed.topic_id):
+            self._names.learn(record.committed.topic_id, record.topic)
+        partition = record.topic, record.partition
+        if len(self._commits) < COMMITS_MAX:
+            assert value is not None
+            self._commits[key] = _Commit(group, partition, value[-_ID_BYTES:])
+        yield from group.commit(partition, at_ms, place)
 
-    def flush(self) -> Iterable[Json]:
+    def _group(self, group_id: str) -> GroupWatch | None:
+        group = self._groups.get(group_id)
+        if group is None and len(self._groups) < GROUPS_MAX:
+            group = GroupWatch(group_id, self._names, self._timeouts_of)
+            self._groups[group_id] = group
+        return group
+
+    def flush(self) -> Iterator[Json]:
         """Yield what the last records of all groups complete."""
-        for group in self.groups.values():
+        for group in self._groups.values():
             yield from group.flush()
