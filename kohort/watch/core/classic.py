@@ -184,7 +184,7 @@ class ClassicGroup:
         order = beginning(traces, phase, self._polls)
         if old.generation == 0 and not old.members:
             order = (_initial(order[0]), *order[1:])
-        elif not record.members and len(order) == 1:
+        elif not record.members and len(fates) == len(order) == 1:
             order = (_sole(order[0], fates[0][1]),)
         self.fates = {member.member_id: fate for member, fate in fates}
         self.waited = _waited(fates, order[0].at_ms, end_ms)
@@ -197,7 +197,6 @@ class ClassicGroup:
     ) -> Phase:
         """Return the bounds of the join phase."""
         kept = [self._signs[before.member_id] for before, _ in changes.kept]
-        commits = [signs.last_ms for signs in kept if signs.count]
         early = [signs.early_ms for signs in kept if signs.early_ms is not None]
         return Phase(
             earliest_ms=min(max(self._at_ms, self._rested_ms), end_ms),
@@ -206,8 +205,6 @@ class ClassicGroup:
                 [one.rebalance_timeout_ms for one in (*old.members, *record.members)], default=0
             ),
             is_sole=record.generation == old.generation + 1,
-            others_ms=max(commits, default=None),
-            is_empty=not record.members,
             revoked_ms=min(early, default=None),
         )
 

@@ -44,11 +44,6 @@ class Phase(NamedTuple):
     """The largest rebalance timeout of its members."""
     is_sole: bool = True
     """Whether all rebalances since the last stored generation are known."""
-    others_ms: int | None = None
-    """The last commit of a member that remains."""
-
-    is_empty: bool = False
-    """Whether no member is left: then there was no join phase, unless several went at once."""
 
     revoked_ms: int | None = None
     """When the first member that remains committed earlier than usual: it gave up partitions."""
@@ -56,11 +51,7 @@ class Phase(NamedTuple):
     @property
     def may_have_timed_out(self) -> bool:
         """Whether it may have lasted for the rebalance timeout."""
-        timeout_ms = self.longest_timeout_ms - SLACK_MS
-        if self.is_empty or self.end_ms - self.earliest_ms < timeout_ms:
-            return False
-        # A member that has joined does not commit until the end.
-        return self.others_ms is None or self.end_ms - self.others_ms >= timeout_ms // 2
+        return self.end_ms - self.earliest_ms >= self.longest_timeout_ms - SLACK_MS
 
 
 def heartbeat_ms(session_timeout_ms: int) -> int:

@@ -65,8 +65,7 @@ def causes(
         text = f"topics {_listed(change.before)} before, {_listed(change.after)} now"
         reason = _stated(JoinReason.SUBSCRIPTION_CHANGE)
         trigger = _rejoin(old, change.member, reason, text)
-        is_sole = changes.same_members and not changes.grown_topics
-        causes.append(Cause(trigger, guess_ms, stays_certain=is_sole))
+        causes.append(Cause(trigger, guess_ms))
     if changes.resubscribed or not changes.same_members:
         return causes
     leader = _leader_of([member for _, member in changes.kept], old)
@@ -74,7 +73,9 @@ def causes(
     candidates: tuple[TriggerKind, ...] = ()
     both = (TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED)
     if changes.losers:
-        reason, certainty = _stated(JoinReason.PARTITIONS_REVOKED), Certainty.CERTAIN
+        reason = _stated(JoinReason.PARTITIONS_REVOKED)
+        if len(changes.losers) > 1 and leader in changes.losers:
+            candidates = both
         member = _leader_of(changes.losers, old) or changes.losers[0]
     elif changes.grown_topics or changes.lost_topics:
         reason, candidates = _stated(JoinReason.TOPIC_METADATA_CHANGE), both
@@ -88,7 +89,7 @@ def causes(
     trigger = _rejoin(old, member, reason, "")._replace(
         certainty=certainty, candidates=candidates, grown_topics=changes.grown_topics
     )
-    causes.append(Cause(trigger, guess_ms, stays_certain=certainty is Certainty.CERTAIN))
+    causes.append(Cause(trigger, guess_ms))
     return causes
 
 
