@@ -197,13 +197,12 @@ class ClassicGroup:
     ) -> Phase:
         """Return the bounds of the join phase."""
         kept = [self._signs[before.member_id] for before, _ in changes.kept]
+        timeouts = [one.rebalance_timeout_ms for one in (*old.members, *record.members)]
         early = [signs.early_ms for signs in kept if signs.early_ms is not None]
         return Phase(
             earliest_ms=min(max(self._at_ms, self._rested_ms), end_ms),
             end_ms=end_ms,
-            longest_timeout_ms=max(
-                [one.rebalance_timeout_ms for one in (*old.members, *record.members)], default=0
-            ),
+            timeouts_ms=(min(timeouts, default=0), max(timeouts, default=0)),
             is_sole=record.generation == old.generation + 1,
             revoked_ms=min(early, default=None),
         )
@@ -309,7 +308,7 @@ def _end(
     end = JoinPhaseEnd.ALL_JOINED
     if not old.members:
         end = JoinPhaseEnd.INITIAL_DELAY
-    elif abs(end_ms - began_ms - phase.longest_timeout_ms) <= _ON_TIME_MS:
+    elif abs(end_ms - began_ms - phase.timeouts_ms[1]) <= _ON_TIME_MS:
         end = JoinPhaseEnd.TIMEOUT
     joined = JoinPhaseEnded(
         end,

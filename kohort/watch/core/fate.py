@@ -40,8 +40,9 @@ class Phase(NamedTuple):
     earliest_ms: int
     """It did not begin before."""
     end_ms: int
-    longest_timeout_ms: int
-    """The largest rebalance timeout of its members."""
+    timeouts_ms: tuple[int, int]
+    """The smallest and the largest rebalance timeout of its members: it lasted for the largest of
+    those that were members when it began."""
     is_sole: bool = True
     """Whether all rebalances since the last stored generation are known."""
 
@@ -51,7 +52,7 @@ class Phase(NamedTuple):
     @property
     def may_have_timed_out(self) -> bool:
         """Whether it may have lasted for the rebalance timeout."""
-        return self.end_ms - self.earliest_ms >= self.longest_timeout_ms - SLACK_MS
+        return self.end_ms - self.earliest_ms >= self.timeouts_ms[0] - SLACK_MS
 
 
 def heartbeat_ms(session_timeout_ms: int) -> int:
