@@ -1,6 +1,6 @@
 """Follows all groups of a cluster, and makes the records of their history."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
@@ -248,6 +248,18 @@ class Watcher:
             group = GroupWatch(group_id, self._names, self._timeouts_of)
             self._groups[group_id] = group
         return group
+
+    def poll(self, group_id: str, poll: Poll) -> None:
+        """Note what a poll showed of a group."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.poll(poll)
+
+    def rest(self, at_ms: int, busy: Container[str]) -> None:
+        """Note that a poll showed no rebalance but of the groups in `busy`."""
+        for group_id, group in self._groups.items():
+            if group_id not in busy:
+                group.rest(at_ms)
 
     def flush(self) -> Iterator[Json]:
         """Yield what the last records of all groups complete."""

@@ -1,0 +1,286 @@
+"""The recorded lab: its records and polls, and what the broker's log says about them."""
+
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from kohort.groups.consumer.records import (
+    ClassicPart,
+    ConsumerMemberRecord,
+    ConsumerMemberTombstone,
+    CurrentRecord,
+    CurrentTombstone,
+    EpochRecord,
+    EpochTombstone,
+    OldMetadataTombstone,
+    TargetEpochRecord,
+    TargetEpochTombstone,
+    TargetRecord,
+    TargetTombstone,
+)
+from kohort.groups.encoding import encode_key, encode_value
+from kohort.groups.records import (
+    DurableRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    OffsetTombstone,
+    StoredMember,
+)
+from kohort.groups.requests import CommittedOffset
+from kohort.insight.broker_log.lines import Failed, Left, NotJoined, Preparing, read
+from kohort.insight.broker_log.reasons import departure, parse_reason
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.seen import Place, Poll
+from kohort.watch.core.watcher import Watcher
+
+LAB = Path(__file__).parent / "lab"
+TIMEOUTS = Timeouts(session_ms=10_000, heartbeat_ms=3_000)
+"""Of all consumer groups in the lab."""
+
+UNSEEN = {"ck-classic-boot", "aio-classic-boot", "ck-new-boot"}
+"""Groups during a restart of the broker: this recording has no leader epochs."""
+
+_NEAR_MS = 3_000
+_REBALANCING = {"PreparingRebalance", "CompletingRebalance"}
+_CONSUMER_FATE = re.compile(
+    r"^\[(\S+ [\d:,]+)\].*\[GroupId (\S+)\] Member (\S+) "
+    r"(left the consumer group|fenced from the group because the member session expired)"
+)
+
+Json = dict[str, Any]
+
+
+def watch_lab(*, dump: str = "dump", polls: bool = False) -> list[Json]:
+    """Return the history that a watcher makes of the lab."""
+    watcher = Watcher({}, lambda group: TIMEOUTS)
+    history: list[Json] = []
+    for at_ms, row in _rows(dump, polls=polls):
+        if "groups" in row:
+            busy = {group for group, _, state, _ in row["groups"] if state in _REBALANCING}
+            watcher.rest(at_ms, busy)
+        elif "state" in row:
+            ids = frozenset([member[0] for member in row["members"]])
+            watcher.poll(row["g"], Poll(at_ms, row["state"], ids))
+        else:
+            record = _record(row)
+            key, value = encode_key(record), encode_value(record)
+            history += watcher.take(key, value, (), at_ms, Place(row["p"], row["o"]))
+    history += watcher.flush()
+    return [record for record in history if record["group"] not in UNSEEN]
+
+
+def _rows(dump: str, *, polls: bool) -> list[tuple[int, Json]]:
+    rows = [(row["ts"], row) for row in _lines(dump) if _is_of_lab(row)]
+    if polls:
+        rows += [(row["at"], row) for row in _lines("poll") if "err" not in row]
+    return sorted(rows, key=lambda row: (row[0], "p" in row[1]))
+
+
+def _is_of_lab(row: Json) -> bool:
+    group = row["k"].get("group") or row["k"].get("GroupId") or "zz"
+    return not group.startswith("zz") and not row["n"].startswith("Share")
+
+
+def _lines(name: str) -> Iterator[Json]:
+    with gzip.open(LAB / f"{name}.jsonl.gz", "rt") as file:
+        yield from map(json.loads, file)
+
+
+# What happened, by the broker's log.
+
+
+@cache
+def departures() -> dict[tuple[str, str], list[tuple[int, str]]]:
+    """Return when and how members went, by group and member id."""
+    gone: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for text in _log():
+        match = _CONSUMER_FATE.match(text)
+        if match is not None:
+            at = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+            kind = "left" if match[4].startswith("left") else "session_expired"
+            gone[match[2], match[3]].append((round(at.timestamp() * 1000), kind))
+        line = read(text, UTC)
+        if line is None:
+            continue
+        match line.fact:
+            case Left():
+                kind = departure(line.fact.text).removeprefix("member_")
+                gone[line.fact.group, line.fact.member.member_id].append((line.at_ms, kind))
+            case Failed():
+                key = line.fact.group, line.fact.member.member_id
+                gone[key].append((line.at_ms, "session_expired"))
+            case NotJoined():
+                for member_id in line.fact.member_ids:
+                    gone[line.fact.group, member_id].append((line.at_ms, "rebalance_timeout"))
+    return gone
+
+
+def how_it_went(group: str, member_id: str, at_ms: int) -> str | None:
+    """Return how a member went at about this time; None if the log does not say."""
+    times = departures().get((group, member_id), ())
+    near = [(abs(time_ms - at_ms), kind) for time_ms, kind in times]
+    distance_ms, kind = min(near, default=(_NEAR_MS, None))
+    return kind if distance_ms < _NEAR_MS else None
+
+
+@cache
+def causes() -> dict[tuple[str, int], str]:
+    """Return what began the rebalances of classic groups, by group and the generation before."""
+    found: dict[tuple[str, int], str] = {}
+    for text in _log():
+        line = read(text, UTC)
+        if line is not None and isinstance(line.fact, Preparing):
+            kind = parse_reason(line.fact.reason).kind
+            found.setdefault((line.fact.group, line.fact.generation), kind)
+    return found
+
+
+@cache
+def _log() -> Sequence[str]:
+    with gzip.open(LAB / "kafka.log.gz", "rt") as file:
+        return file.read().splitlines()
+
+
+# From decoded JSON to records.
+
+
+def _record(row: Json) -> DurableRecord:
+    key, value = row["k"], row["v"]
+    match row["n"]:
+        case "OffsetCommit" if value is None:
+            return OffsetTombstone(key["group"], key["topic"], key["partition"])
+        case "OffsetCommit":
+            topic_id = UUID(value["topicId"]).bytes
+            committed = CommittedOffset(value["offset"], 0, "", 0, topic_id=topic_id)
+            return OffsetRecord(key["group"], key["topic"], key["partition"], committed)
+        case "GroupMetadata" if value is None:
+            return GroupTombstone(key["group"])
+        case "GroupMetadata":
+            return GroupRecord(
+                key["group"],
+                value["protocolType"] or None,
+                value["generation"],
+                value["protocol"],
+                value["leader"],
+                value["currentStateTimestamp"],
+                tuple(map(_member, value["members"])),
+            )
+    return _consumer_record(row["n"].removeprefix("ConsumerGroup"), key, value)
+
+
+def _member(member: Json) -> StoredMember:
+    return StoredMember(
+        member["memberId"],
+        member["groupInstanceId"],
+        member["clientId"],
+        member["clientHost"],
+        member["sessionTimeout"],
+        member["rebalanceTimeout"],
+        _subscription(member["subscription"]),
+        _assignment(member["assignment"]),
+    )
+
+
+def _subscription(data: Json | None) -> bytes:
+    if data is None:
+        return b""
+    user_data = data["userdata"]
+    subscription = ConsumerProtocolSubscription(
+        topics=data["topics"],
+        user_data=None if user_data is None else bytes.fromhex(user_data),
+        owned_partitions=_partitions(data.get("owned", {})),
+        generation_id=data.get("gen", -1),
+    )
+    return encode_versioned(subscription, 3)
+
+
+def _assignment(data: Json | None) -> bytes:
+    if data is None:
+        return b""
+    assignment = ConsumerProtocolAssignment(assigned_partitions=_partitions(data))
+    return encode_versioned(assignment, 0)
+
+
+def _partitions(by_topic: Json) -> list[TopicPartition]:
+    return [TopicPartition(topic=topic, partitions=list(of)) for topic, of in by_topic.items()]
+
+
+_OF_GROUP = {
+    "Metadata": EpochTombstone,
+    "TargetAssignmentMetadata": TargetEpochTombstone,
+    "PartitionMetadata": OldMetadataTombstone,
+}
+_OF_MEMBER = {
+    "MemberMetadata": ConsumerMemberTombstone,
+    "TargetAssignmentMember": TargetTombstone,
+    "CurrentMemberAssignment": CurrentTombstone,
+}
+
+
+def _consumer_record(name: str, key: Json, value: Json | None) -> DurableRecord:
+    group, member_id = key["GroupId"], key.get("MemberId", "")
+    if value is None:
+        return _OF_GROUP[name](group) if name in _OF_GROUP else _OF_MEMBER[name](group, member_id)
+    match name:
+        case "MemberMetadata":
+            classic = value["ClassicMemberMetadata"]
+            return ConsumerMemberRecord(
+                group,
+                member_id,
+                value["InstanceId"],
+                value["RackId"],
+                value["ClientId"],
+                value["ClientHost"],
+                tuple(value["SubscribedTopicNames"]),
+                value["SubscribedTopicRegex"],
+                value["RebalanceTimeoutMs"],
+                value["ServerAssignor"],
+                None if classic is None else ClassicPart(0, ()),
+            )
+        case "Metadata":
+            return EpochRecord(group, value["Epoch"], value.get("MetadataHash", 0))
+        case "TargetAssignmentMetadata":
+            computed_ms = value.get("AssignmentTimestamp", 0)
+            return TargetEpochRecord(group, value["AssignmentEpoch"], computed_ms)
+        case "TargetAssignmentMember":
+            shares = {
+                UUID(one["TopicId"]).bytes: one["Partitions"] for one in value["TopicPartitions"]
+            }
+            return TargetRecord(group, member_id, shares)
+        case _:
+            return CurrentRecord(
+                group,
+                member_id,
+                value["MemberEpoch"],
+                value["PreviousMemberEpoch"],
+                value["State"],
+                _current(value["AssignedPartitions"]),
+                _current(value["PartitionsPendingRevocation"]),
+            )
+
+
+def _current(listed: list[Json]) -> dict[bytes, dict[int, int]]:
+    return {
+        UUID(one["TopicId"]).bytes: dict(
+            zip(
+                one["Partitions"],
+                one.get("AssignmentEpochs") or [0] * len(one["Partitions"]),
+                strict=True,
+            )
+        )
+        for one in listed
+    }
