@@ -103,6 +103,7 @@ class Surroundings(Protocol):
     network: Network
     commits: float
     """The part of heartbeats in whose place a position is committed."""
+    commits_owned: bool
 
     @property
     def witness(self) -> Watcher:
@@ -314,7 +315,8 @@ class Process:
             return
         if self.needs_join:
             return
-        if not self._is_told and self.world.chance.random() < self.world.commits:
+        may_commit = bool(self.owned) or not self.world.commits_owned
+        if may_commit and not self._is_told and self.world.chance.random() < self.world.commits:
             self.world.commit_of(self)
             return
         traits = self.traits

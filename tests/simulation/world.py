@@ -114,6 +114,8 @@ class World:
         self.clock = VirtualClock()
         self.commits = commits
         """The part of heartbeats in whose place a position is committed."""
+        self.commits_owned = False
+        """Whether members commit only what they own, as consumers do."""
         self.failures: list[str] = []
         self.witness = Witness(self.fail)
         self.processes: list[Process] = []
@@ -317,6 +319,9 @@ class World:
     def commit_of(self, process: Process) -> None:
         """In the place of a heartbeat."""
         partition = self.chance.randrange(PARTITIONS)
+        if self.commits_owned:
+            assert process.owned
+            partition = process.owned[partition % len(process.owned)]
         self._positions += 1
         offset = self._positions
         version = COMMIT_VERSIONS[process.traits.version]

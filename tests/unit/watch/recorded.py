@@ -219,12 +219,12 @@ def _partitions(by_topic: Json) -> list[TopicPartition]:
     return [TopicPartition(topic=topic, partitions=list(of)) for topic, of in by_topic.items()]
 
 
-_OF_GROUP = {
+_OF_GROUP: dict[str, Any] = {
     "Metadata": EpochTombstone,
     "TargetAssignmentMetadata": TargetEpochTombstone,
     "PartitionMetadata": OldMetadataTombstone,
 }
-_OF_MEMBER = {
+_OF_MEMBER: dict[str, Any] = {
     "MemberMetadata": ConsumerMemberTombstone,
     "TargetAssignmentMember": TargetTombstone,
     "CurrentMemberAssignment": CurrentTombstone,
@@ -234,7 +234,10 @@ _OF_MEMBER = {
 def _consumer_record(name: str, key: Json, value: Json | None) -> DurableRecord:
     group, member_id = key["GroupId"], key.get("MemberId", "")
     if value is None:
-        return _OF_GROUP[name](group) if name in _OF_GROUP else _OF_MEMBER[name](group, member_id)
+        tombstone: DurableRecord = (
+            _OF_GROUP[name](group) if name in _OF_GROUP else _OF_MEMBER[name](group, member_id)
+        )
+        return tombstone
     match name:
         case "MemberMetadata":
             classic = value["ClassicMemberMetadata"]
