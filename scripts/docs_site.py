@@ -36,6 +36,7 @@ NAVIGATION: Final = {
     "Use": [
         "docs/command-line.md",
         "docs/groups.md",
+        "docs/watch.md",
         "docs/report.md",
         "docs/advisor.md",
         "docs/console.md",

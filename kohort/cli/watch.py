@@ -6,15 +6,21 @@ from collections.abc import Iterator
 from time import monotonic, time
 from typing import Any, Final, TypeAlias
 
+from kohort.admin.cluster import RefusedError
 from kohort.admin.groups import describe_state
 from kohort.cli.commands import run
-from kohort.cli.errors import NotFoundError, UnavailableError
-from kohort.cli.groups.history import positive, why_lines
+from kohort.cli.errors import (
+    CommandError,
+    NotFoundError,
+    RefusedCommandError,
+    UnavailableError,
+)
+from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.formats.text import counted
 from kohort.groups.history.names import AVOIDED
-from kohort.protocol.errors import DecodeError
-from kohort.watch.once import History, Progress, read_history
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.watch.once import TOPIC, History, Progress, read_history
 
 Json: TypeAlias = dict[str, Any]
 
@@ -56,7 +62,9 @@ def _watch(options: argparse.Namespace) -> None:
         try:
             history = read_history(cluster, options.group, report)
         except DecodeError as error:
-            raise UnavailableError(f"__consumer_offsets cannot be read: {error}") from error
+            raise UnavailableError(f"{TOPIC} cannot be read: {error}") from error
+        except RefusedError as error:
+            raise _refusal(error, options.bootstrap_server) from error
         finally:
             if isinstance(report, _Bar):
                 report.clear()
@@ -66,7 +74,7 @@ def _watch(options: argparse.Namespace) -> None:
         ]
     if options.group is not None and not answers:
         raise NotFoundError(
-            f"__consumer_offsets has no records of a group {options.group!r};"
+            f"{TOPIC} has no records of a group {options.group!r};"
             " `kohort groups list` lists all groups"
         )
     if options.json:
@@ -74,6 +82,19 @@ def _watch(options: argparse.Namespace) -> None:
         return
     for line in _lines(answers, history):
         print(line)
+
+
+def _refusal(error: RefusedError, server: str) -> CommandError:
+    if error.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return NotFoundError(f"{server} has no topic {TOPIC}: no group has committed there yet")
+    if error.error != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return RefusedCommandError(str(error))
+    return RefusedCommandError(
+        f"{error}. Add a rule for the user of --command-config:\n"
+        f"  kafka-acls.sh --bootstrap-server {server} --add --allow-principal User:NAME"
+        f" --operation Read --topic {TOPIC}\n"
+        f"or, on Kohort:\n  kohort acl add NAME read topic:{TOPIC}"
+    )
 
 
 def _answer(group: str, history: History, options: argparse.Namespace) -> Json:
@@ -97,6 +118,8 @@ def _lines(answers: list[Json], history: History) -> Iterator[str]:
         if number:
             yield ""
         yield from why_lines(answer)
+        since = local_clock(answer["at_ms"])(answer["since_ms"])
+        yield f"{TOPIC} has the group's rebalances since {since}."
     if history.unread_count:
         yield ""
         yield f"{counted(history.unread_count, 'record')} could not be decoded"

@@ -144,7 +144,7 @@ def _why(options: argparse.Namespace) -> None:
 
 def why_lines(answer: Json) -> Iterator[str]:
     """The text of ``why`` for a response of GET /groups/{group}/rebalances."""
-    clock_text = _local_clock(answer["at_ms"])
+    clock_text = local_clock(answer["at_ms"])
     name = f"Group {shown(answer['group'])}"
     if not answer["rebalances"]:
         yield _nothing_text(answer)
@@ -171,7 +171,7 @@ def _nothing_text(answer: Json) -> str:
     return text + "."
 
 
-def _local_clock(now_ms: int) -> ClockText:
+def local_clock(now_ms: int) -> ClockText:
     """Formats times as local time of day, with the date unless it is today."""
 
     def local(wall_ms: int) -> datetime:
@@ -200,7 +200,7 @@ def _timeline(options: argparse.Namespace) -> None:
 
 
 def _timeline_lines(answer: Json, *, width: int, members: int, symbols: Symbols) -> list[Line]:
-    clock_text = _local_clock(answer["at_ms"])
+    clock_text = local_clock(answer["at_ms"])
     name = f"Group {shown(answer['group'])}"
     lines: list[Line] = []
     if not answer["rebalances"]:

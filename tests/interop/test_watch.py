@@ -1,0 +1,111 @@
+"""``kohort watch`` on a broker with stock consumers, of which one is killed."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupState, Producer
+from confluent_kafka.admin import NewTopic
+
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.clients.confluent_client import admin_client, create_topics
+from tests.support.waiting import wait_until
+
+SESSION_MS = 6_000
+TOPIC, GROUP, PARTITIONS = "orders", "billing", 4
+MEMBER = f"""
+import signal, sys
+from confluent_kafka import Consumer
+consumer = Consumer({{
+    "bootstrap.servers": sys.argv[1], "client.id": sys.argv[2], "group.id": "{GROUP}",
+    "session.timeout.ms": {SESSION_MS}, "heartbeat.interval.ms": 1000,
+    "auto.commit.interval.ms": 500, "auto.offset.reset": "earliest",
+}})
+consumer.subscribe(["{TOPIC}"])
+running = [True]
+signal.signal(signal.SIGTERM, lambda *_: running.clear())
+while running:
+    consumer.poll(0.1)
+consumer.close()
+"""
+
+
+class Lab:
+    """A broker with a topic that gets records all the time."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.server = server
+        self.admin = admin_client(server.bootstrap)
+        create_topics(self.admin, NewTopic(TOPIC, PARTITIONS, 1))
+        self.producer = Producer({"bootstrap.servers": server.bootstrap})
+
+    @contextmanager
+    def member(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-c", MEMBER, self.server.bootstrap, name]
+        with subprocess.Popen(command) as process:
+            yield process
+            process.send_signal(signal.SIGTERM)
+
+    def wait_for(self, size: int) -> None:
+        """Produce until the group has so many members, with partitions each."""
+
+        def is_so() -> bool:
+            for partition in range(PARTITIONS):
+                self.producer.produce(TOPIC, b"", partition=partition)
+            self.producer.flush()
+            described = self.admin.describe_consumer_groups([GROUP])[GROUP].result()
+            members = [one for one in described.members if one.assignment.topic_partitions]
+            return described.state is ConsumerGroupState.STABLE and len(members) == size
+
+        wait_until(is_so, f"a group of {size}")
+
+    def watch(self) -> list[dict[str, Any]]:
+        """Return the history of the group, as the command prints it."""
+        command = ["watch", "--once", "--json", "--last", "100"]
+        where = ["--group", GROUP, "--bootstrap-server", self.server.bootstrap]
+        printed = subprocess.run(
+            [sys.executable, "-m", "kohort.cli", *command, *where],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        rebalances: list[dict[str, Any]] = json.loads(printed)["rebalances"]
+        return rebalances
+
+
+@pytest.mark.parametrize("kind", [KafkaServer, KohortServer])
+def test_it_names_who_joined_who_was_killed_and_who_left(
+    kind: type[KafkaServer | KohortServer], tmp_path: Path
+) -> None:
+    with kind(tmp_path, overrides={"group.initial.rebalance.delay.ms": "0"}) as server:
+        lab = Lab(server)
+        with lab.member("a"):
+            lab.wait_for(1)
+            with lab.member("b") as doomed:
+                lab.wait_for(2)
+                doomed.kill()
+            lab.wait_for(1)
+        wait_until(lambda: lab.watch()[-1]["outcome"] == "empty", "the end")
+        history = lab.watch()
+    told = [
+        (record["trigger"]["kind"], record["trigger"]["client_id"], record["members_after"])
+        for record in history
+    ]
+    assert told == [
+        ("member_added", "a", 1),
+        ("member_added", "b", 2),
+        ("session_expired", "b", 1),
+        ("member_left", "a", 0),
+    ]
+    expired = history[2]["trigger"]
+    assert expired["certainty"] == "likely"
+    assert expired["evidence"][0]["ms"] >= SESSION_MS - 500
+    assert history[2]["partitions"]["moved"] == PARTITIONS // 2
