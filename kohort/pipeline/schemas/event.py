@@ -35,6 +35,9 @@ CAUSE: Final = struct(
     unfetched_ms=WHOLE,
     grown_topics=TEXTS,
     grown_ms=WHOLE,
+    certainty=TEXT,
+    candidates=TEXTS,
+    evidence=ArrayType(struct(kind=TEXT, ms=WHOLE)),
 )
 
 TIMELINE: Final = struct(

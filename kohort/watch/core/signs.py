@@ -20,6 +20,9 @@ _REGULAR: Final = 3
 
 _TOLERANCE_MS: Final = 300
 
+_EARLY_MS: Final = 1_000
+"""A commit that is early by less may have been due: a loaded client is late by as much."""
+
 
 class Signs:
     """The commits of one member, since the join phase in which it was last seen alive."""
@@ -55,7 +58,7 @@ class Signs:
         interval = at_ms - self.last_ms
         if self.count and interval > _TOGETHER_MS:
             usual = self.usual_ms
-            if usual is not None and interval < usual - usual // 5 - _TOLERANCE_MS:
+            if usual is not None and usual - interval > max(usual // 5, _EARLY_MS):
                 self.early_ms = at_ms if self.early_ms is None else self.early_ms
             else:
                 self._intervals.append(interval)

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import ArrayType, StructType
 
-from kohort.groups.events import TriggerKind
+from kohort.groups.events import Evidence, TriggerKind
 from kohort.groups.history import model
 from kohort.groups.history.json_form import as_json
 from kohort.pipeline.schemas import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
@@ -40,7 +40,9 @@ def test_a_table_has_a_key_and_each_column_once_with_a_meaning(table: Table) -> 
 
 
 def test_the_schema_of_events_has_the_fields_of_the_history() -> None:
-    trigger = model.TriggerRecord(kind=TriggerKind.MEMBER_ADDED, at_ms=1, after_ms=1)
+    trigger = model.TriggerRecord(
+        kind=TriggerKind.MEMBER_ADDED, at_ms=1, after_ms=1, evidence=(Evidence("poll", 1),)
+    )
     rebalance = model.RebalanceRecord(
         group="g",
         sequence=1,
