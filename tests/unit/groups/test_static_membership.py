@@ -10,7 +10,7 @@ from kohort.groups.events import (
     RebalanceStarted,
     TriggerKind,
 )
-from kohort.groups.requests import JoinRequest, JoinResult, LeaveEntry, SyncResult
+from kohort.groups.requests import JoinRequest, JoinResult, LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
@@ -40,28 +40,6 @@ class TestReplacementInAStableGroup:
         assert s.state == "Stable"
         assert s.sync(answer.member_id).answer.assignment == f"of {members['b']}".encode()
         assert s.told(MemberReplaced)[-1].old_member_id == members["b"]
-
-    def test_a_returning_leader_is_told_to_skip_the_assignment(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        answer = s.join(instance="a").answer
-        assert answer.leader == answer.member_id
-        assert answer.skip_assignment
-        assert [member.member_id for member in answer.members] == [
-            members["b"],
-            answer.member_id,
-        ]
-        stored = s.sync(answer.member_id).answer
-        assert stored.assignment == f"of {members['a']}".encode()
-
-    def test_an_old_client_that_returns_as_leader_must_not_think_that_it_leads(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        answer = s.join(instance="a", can_skip_assignment=False).answer
-        assert answer.leader == members["a"]
-        assert not answer.members
-        assert not answer.skip_assignment
-        assert s.classic.roster.leader_id == answer.member_id
 
     def test_the_new_client_is_shown_not_the_old_one(self) -> None:
         s = Scenario()
@@ -103,18 +81,6 @@ class TestReplacementInAStableGroup:
         assert s.state == "PreparingRebalance"
         assert s.trigger().kind is TriggerKind.STATIC_REPLACED
         assert s.trigger().row == 9
-
-    def test_another_list_that_leads_to_the_same_choice_does_not_matter(self) -> None:
-        s = Scenario()
-        s.stable_static("a", "b", protocols=BOTH)
-        assert s.join(instance="b", protocols=RANGE).answer.error is ErrorCode.NONE
-
-    def test_an_incompatible_list_is_refused_and_the_old_member_unaffected(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        answer = s.join(instance="b", protocols=(("sticky", b""),)).answer
-        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        assert s.heartbeat(members["b"], instance="b") is ErrorCode.NONE
 
     def test_its_place_among_those_that_have_not_synced_goes_to_the_new_id(self) -> None:
         s = Scenario()
@@ -256,22 +222,6 @@ class TestReplacementDuringARebalance:
         assert s.trigger().row == 6
         assert tickets["a"].answer.generation == 1
 
-    def test_a_parked_join_of_the_old_process_is_fenced(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b", session_timeout_ms=LONG)
-        parked = s.join(members["a"], instance="a", protocols=(("range", b"x"),))
-        again = s.join(instance="a")
-        assert parked.answer == JoinResult(FENCED, members["a"])
-        assert again.is_parked
-
-    def test_a_parked_sync_of_the_old_process_is_fenced(self) -> None:
-        s = Scenario()
-        tickets = {name: s.join(instance=name) for name in "ab"}
-        s.advance(6 * SECOND)
-        parked = s.sync(tickets["b"].answer.member_id, instance="b")
-        s.join(instance="b")
-        assert parked.answer == SyncResult(FENCED)
-
 
 class TestAfterwards:
     def test_the_old_process_is_fenced_with_its_instance_id_everywhere(self) -> None:
@@ -284,17 +234,6 @@ class TestAfterwards:
         assert s.commit_error(member_id=old, instance="b", generation=1) is FENCED
         assert s.leave(LeaveEntry(old, "b")).entries == (FENCED,)
         assert {event.member_id for event in s.told(MemberFenced)} == {old}
-
-    def test_and_unknown_without(self) -> None:
-        s = Scenario()
-        old = s.stable_static("a", "b")["b"]
-        s.join(instance="b")
-        unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        assert s.heartbeat(old) is unknown
-        assert s.sync(old).answer.error is unknown
-        assert s.join(old).answer.error is unknown
-        assert s.commit_error(member_id=old, generation=1) is unknown
-        assert s.leave(old).entries == (unknown,)
 
 
 class TestRestarts:
@@ -320,13 +259,6 @@ class TestRestarts:
         assert s.trigger().kind is TriggerKind.STATIC_ADDED
         s.join(members["a"], instance="a")
         assert ticket.answer.generation == 3
-
-    def test_a_known_static_follower_may_join_again_without_a_rebalance(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        answer = s.join(members["b"], instance="b").answer
-        assert (answer.error, answer.generation) == (ErrorCode.NONE, 1)
-        assert s.state == "Stable"
 
 
 class TestPartitionCounts:

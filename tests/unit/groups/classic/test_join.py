@@ -6,7 +6,6 @@ from kohort.groups.classic.join import check_request
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import (
     CauseAdded,
-    MemberRefused,
     MemberRemoved,
     RemovalReason,
     TriggerKind,
@@ -15,11 +14,9 @@ from kohort.groups.records import GroupRecord
 from kohort.groups.requests import JoinRequest, JoinResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.support.groups.scenario import MINUTE, RANGE, SECOND, Scenario, subscription
+from tests.support.groups.scenario import MINUTE, RANGE, SECOND, Scenario
 
 FULL = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
-ROUND_ROBIN = (("roundrobin", subscription("t")),)
-BOTH = (*RANGE, *ROUND_ROBIN)
 
 
 def a_request(session_timeout_ms: int) -> JoinRequest:
@@ -41,31 +38,6 @@ def test_group_id_and_session_timeout_are_checked_without_a_group(
     group_id: str, session_timeout_ms: int, error: ErrorCode
 ) -> None:
     assert check_request(group_id, a_request(session_timeout_ms), GroupConfig()) is error
-
-
-class TestOrder:
-    def test_an_incompatible_newcomer_gets_no_member_id(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        answer = s.join(protocols=ROUND_ROBIN).answer
-        assert answer == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        assert not s.classic.roster.pending
-
-    def test_a_full_group_says_so_before_it_looks_at_protocols(self) -> None:
-        s = Scenario(GroupConfig(max_size=1))
-        s.stable(1)
-        assert s.join(protocols=ROUND_ROBIN).answer == FULL
-
-    def test_protocols_are_looked_at_before_the_identity(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        answer = s.join("stranger", protocols=ROUND_ROBIN).answer
-        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-    def test_a_stranger_is_told_that_it_is_unknown_under_its_own_id(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        assert s.join("stranger").answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
 
 
 class TestIdentity:
@@ -92,25 +64,6 @@ class TestIdentity:
         s.join_dynamic()
         assert {key.kind for key in s.timers} == {"join", "session"}
 
-    def test_old_clients_are_added_at_once(self) -> None:
-        s = Scenario()
-        ticket = s.join(requires_known_id=False)
-        assert ticket.is_parked
-        assert [member.member_id for member in s.classic.roster] == ["c-1"]
-
-    def test_static_members_never_see_member_id_required(self) -> None:
-        s = Scenario()
-        ticket = s.join(instance="i")
-        assert ticket.is_parked
-        assert [member.member_id for member in s.classic.roster] == ["i-1"]
-
-    def test_a_pending_id_with_an_instance_id_is_unknown(self) -> None:
-        s = Scenario()
-        member_id = s.new_id()
-        answer = s.join(member_id, instance="i").answer
-        assert answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
-        assert member_id in s.classic.roster.pending
-
     def test_the_oldest_unused_id_makes_room_for_a_new_one(self) -> None:
         s = Scenario(GroupConfig(pending_ids_max=2))
         first, second, third = s.new_id(), s.new_id(), s.new_id()
@@ -124,22 +77,8 @@ class TestIdentity:
         assert s.trigger().reason.decisive is JoinReason.RESTART
         assert s.trigger().reason.text == "need to re-join with the given member-id"
 
-    def test_negative_rebalance_timeouts_act_as_zero(self) -> None:
-        s = Scenario()
-        _, ticket = s.join_dynamic(rebalance_timeout_ms=-1)
-        assert s.classic.roster.rebalance_timeout_ms() == 0
-        s.advance(3 * SECOND)
-        assert ticket.answer.generation == 1
-
 
 class TestNewMembers:
-    def test_the_first_member_leads_and_fixes_the_protocol_type(self) -> None:
-        s = Scenario()
-        s.join_dynamic(protocol_type="connect")
-        s.join_dynamic(protocol_type="connect")
-        assert s.classic.data.protocol_type == "connect"
-        assert s.classic.roster.leader_id == "c-1"
-
     def test_a_new_member_may_stay_parked_for_five_minutes_not_for_its_session(self) -> None:
         s = Scenario()
         member_id, ticket = s.join_dynamic(rebalance_timeout_ms=60 * MINUTE)
@@ -186,30 +125,6 @@ class TestNewMembers:
 
 
 class TestSize:
-    def test_an_empty_group_admits_always(self) -> None:
-        s = Scenario(GroupConfig(max_size=1))
-        s.new_id()
-        assert s.join().answer.error is ErrorCode.MEMBER_ID_REQUIRED
-
-    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
-    def test_a_full_group_refuses_newcomers_with_an_empty_member_id(self, state: str) -> None:
-        s = Scenario(GroupConfig(max_size=2))
-        members = s.completing(2)
-        if state == "Stable":
-            s.settle(members)
-        assert s.join().answer == FULL
-        assert s.join(instance="new").answer == FULL
-        assert s.state == state
-        assert s.told(MemberRefused)
-
-    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
-    def test_a_full_group_admits_its_members(self, state: str) -> None:
-        s = Scenario(GroupConfig(max_size=2))
-        members = s.completing(2)
-        if state == "Stable":
-            s.settle(members)
-        assert s.join(members[1]).answer.error is ErrorCode.NONE
-
     def test_a_full_group_admits_a_restarting_static_member(self) -> None:
         s = Scenario(GroupConfig(max_size=2))
         s.stable_static("a", "b")
@@ -337,48 +252,6 @@ class TestLongNames:
 
 
 class TestCompatibility:
-    @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
-    def test_an_empty_group_wants_a_type_and_a_list(
-        self, kind: str, protocols: tuple[tuple[str, bytes], ...]
-    ) -> None:
-        s = Scenario()
-        answer = s.join(protocol_type=kind, protocols=protocols).answer
-        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-    def test_an_empty_group_takes_another_type_than_before(self) -> None:
-        s = Scenario()
-        s.leave(*s.stable(1))
-        assert s.state == "Empty"
-        s.join_dynamic(protocol_type="connect")
-        assert s.classic.data.protocol_type == "connect"
-
-    def test_another_type_is_refused_while_there_are_members(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        answer = s.join(protocol_type="connect").answer
-        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-    def test_one_name_in_common_with_all_members_is_enough(self) -> None:
-        s = Scenario()
-        s.stable(1, protocols=BOTH)
-        assert s.join(protocols=ROUND_ROBIN).answer.error is ErrorCode.MEMBER_ID_REQUIRED
-
-    def test_a_name_that_only_some_members_offer_is_not(self) -> None:
-        s = Scenario()
-        first, _ = s.join_dynamic(protocols=BOTH)
-        second, _ = s.join_dynamic(protocols=RANGE)
-        s.advance(6 * SECOND)
-        s.settle([first, second])
-        answer = s.join(protocols=ROUND_ROBIN).answer
-        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-    def test_a_lone_member_cannot_switch_to_a_disjoint_list(self) -> None:
-        s = Scenario()
-        (member_id,) = s.stable(1)
-        answer = s.join(member_id, protocols=ROUND_ROBIN).answer
-        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        assert s.state == "Stable"
-
     def test_a_repeated_name_counts_once(self) -> None:
         s = Scenario()
         s.stable(1, protocols=(*RANGE, *RANGE))

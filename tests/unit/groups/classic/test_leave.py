@@ -9,13 +9,11 @@ from kohort.groups.events import (
     RemovalReason,
     TriggerKind,
 )
-from kohort.groups.requests import JoinResult, LeaveEntry, LeaveResult, SyncResult
+from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import Scenario
 
 NONE = ErrorCode.NONE
-UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
-FENCED = ErrorCode.FENCED_INSTANCE_ID
 
 
 class TestEntries:
@@ -27,56 +25,11 @@ class TestEntries:
         assert s.trigger().kind is TriggerKind.REMOVED_BY_ADMIN
         assert s.told(MemberRemoved)[-1].fate is RemovalReason.REMOVED_BY_ADMIN
 
-    @pytest.mark.parametrize("instance", [None, "nobody's"])
-    def test_without_id_and_without_a_known_instance_it_is_unknown(
-        self, instance: str | None
-    ) -> None:
-        s = Scenario()
-        s.stable(1)
-        assert s.leave(LeaveEntry("", instance)).entries == (UNKNOWN,)
-        assert s.state == "Stable"
-
     def test_an_unused_id_is_given_back(self) -> None:
         s = Scenario()
         unused = s.new_id()
         assert s.leave(unused).entries == (NONE,)
         assert not s.timers
-
-    def test_id_and_instance_must_belong_together(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        assert s.leave(LeaveEntry(members["a"], "b")).entries == (FENCED,)
-        assert s.leave(LeaveEntry(members["a"], "c")).entries == (UNKNOWN,)
-        assert s.leave(LeaveEntry(members["a"], "a")).entries == (NONE,)
-
-    def test_a_static_member_may_be_removed_by_its_id_alone(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        assert s.leave(members["a"]).entries == (NONE,)
-        assert s.classic.roster.holder_of("a") is None
-
-    def test_a_stranger_is_unknown(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        assert s.leave("stranger").entries == (UNKNOWN,)
-
-    def test_an_empty_list_is_allowed(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        assert s.leave() == LeaveResult()
-        assert s.state == "Stable"
-
-    def test_each_entry_has_its_own_result_in_order(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b", "c")
-        result = s.leave(
-            LeaveEntry("", "a"),
-            "stranger",
-            LeaveEntry(members["b"], "c"),
-            members["c"],
-            members["c"],
-        )
-        assert result.entries == (NONE, UNKNOWN, FENCED, NONE, UNKNOWN)
 
     def test_the_reason_text_is_recorded(self) -> None:
         s = Scenario()
@@ -94,21 +47,6 @@ class TestEntries:
 
 
 class TestRemoval:
-    def test_a_parked_join_is_answered(self) -> None:
-        s = Scenario()
-        first, _ = s.preparing(2)
-        ticket = s.join(first)
-        s.leave(first)
-        assert ticket.answer == JoinResult(UNKNOWN)
-
-    def test_a_parked_sync_is_answered(self) -> None:
-        s = Scenario()
-        _, follower, other = s.completing(3)
-        ticket, others = s.sync(follower), s.sync(other)
-        s.leave(follower)
-        assert ticket.answer == SyncResult(UNKNOWN)
-        assert others.answer == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
-
     def test_its_timers_end(self) -> None:
         s = Scenario()
         _, follower = s.stable(2)
@@ -144,25 +82,6 @@ class TestTheStepAfter:
         s.leave(second, third)
         assert ticket.answer.generation == 2
         assert [m.member_id for m in ticket.answer.members] == [first]
-
-    def test_an_unused_id_that_leaves_completes_the_join_phase_that_waits_for_it(self) -> None:
-        s = Scenario()
-        first, second = s.preparing(2)
-        unused = s.new_id()
-        tickets = [s.join(first), s.join(second)]
-        assert all(ticket.is_parked for ticket in tickets)
-        assert s.leave(unused).entries == (NONE,)
-        assert [ticket.answer.generation for ticket in tickets] == [2, 2]
-        assert s.state == "CompletingRebalance"
-
-    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
-    def test_an_unused_id_that_goes_is_no_reason_to_rebalance(self, state: str) -> None:
-        s = Scenario()
-        members = s.completing(2)
-        if state == "Stable":
-            s.settle(members)
-        s.leave(s.new_id())
-        assert s.state == state
 
     def test_when_all_leave_the_group_is_empty_and_stored_without_members(self) -> None:
         s = Scenario()

@@ -10,9 +10,9 @@ from kohort.groups.events import (
     RebalanceStarted,
     RemovalReason,
 )
-from kohort.groups.requests import JoinedMember, JoinResult, SyncResult
+from kohort.groups.requests import SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.support.groups.scenario import SECOND, Scenario, Ticket, subscription
+from tests.support.groups.scenario import SECOND, Scenario, Ticket
 
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -42,12 +42,6 @@ class TestBegin:
         assert not s.classic.data.pending_sync
         assert not any(key.kind == "sync" for key in s.timers)
 
-    def test_from_stable_assignments_stay_to_be_seen(self) -> None:
-        s = Scenario()
-        members = s.preparing(2)
-        described = {m.member_id: m.assignment for m in s.group.describe_members()}
-        assert described == {member_id: f"of {member_id}".encode() for member_id in members}
-
     def test_the_join_timer_is_the_longest_rebalance_timeout_at_that_moment(self) -> None:
         s = Scenario()
         first, _ = s.join_dynamic(rebalance_timeout_ms=20 * SECOND)
@@ -65,11 +59,6 @@ class TestBegin:
         s.join(requires_known_id=False, rebalance_timeout_ms=2_000 * SECOND)
         assert s.classic.waiting_for()[1] == deadline_ms
 
-    def test_a_lone_member_completes_at_once(self) -> None:
-        s = Scenario()
-        (member_id,) = s.stable(1)
-        assert s.join(member_id).answer.generation == 2
-
 
 class TestAllJoined:
     def test_the_last_join_completes_the_phase(self) -> None:
@@ -80,20 +69,6 @@ class TestAllJoined:
         tickets += rejoin(s, members[2:])
         assert [ticket.answer.generation for ticket in tickets] == [2, 2, 2]
         assert s.told(JoinPhaseEnded)[-1].end is JoinPhaseEnd.ALL_JOINED
-
-    def test_a_member_that_leaves_may_complete_it(self) -> None:
-        s = Scenario()
-        first, second = s.preparing(2)
-        ticket = s.join(first)
-        s.leave(second)
-        assert ticket.answer.generation == 2
-
-    def test_a_member_that_expires_may_complete_it(self) -> None:
-        s = Scenario()
-        first, _ = s.preparing(2)
-        ticket = s.join(first)
-        s.advance(10 * SECOND)
-        assert ticket.answer.generation == 2
 
     def test_an_unused_id_delays_it(self) -> None:
         s = Scenario()
@@ -124,14 +99,6 @@ class TestAllJoined:
         s.settle([member_id])
         assert s.join(unused).is_parked
         assert s.state == "PreparingRebalance"
-
-    def test_an_unused_id_that_is_given_back_completes_it(self) -> None:
-        s = Scenario()
-        (member_id,) = s.stable(1)
-        unused = s.new_id()
-        ticket = s.join(member_id)
-        s.leave(unused)
-        assert ticket.answer.generation == 2
 
 
 class TestCompletion:
@@ -208,40 +175,6 @@ class TestCompletion:
 
 
 class TestAnswers:
-    def test_the_leader_gets_all_members_with_their_metadata(self) -> None:
-        s = Scenario()
-        mine = (("range", b"leader's"), ("sticky", b"other"))
-        first, leader_ticket = s.join_dynamic(protocols=mine)
-        theirs = (("range", b"static's"),)
-        static_ticket = s.join(instance="i", protocols=theirs)
-        s.advance(6 * SECOND)
-        static = static_ticket.answer.member_id
-        assert leader_ticket.answer == JoinResult(
-            member_id=first,
-            generation=1,
-            protocol_type="consumer",
-            protocol_name="range",
-            leader=first,
-            members=[
-                JoinedMember(member_id=first, group_instance_id=None, metadata=b"leader's"),
-                JoinedMember(member_id=static, group_instance_id="i", metadata=b"static's"),
-            ],
-        )
-        assert static_ticket.answer == JoinResult(
-            member_id=static,
-            generation=1,
-            protocol_type="consumer",
-            protocol_name="range",
-            leader=first,
-        )
-
-    def test_a_leader_that_joins_again_while_completing_gets_all_members_again(self) -> None:
-        s = Scenario()
-        leader, _ = s.completing(2)
-        answer = s.join(leader).answer
-        assert (answer.generation, len(answer.members)) == (1, 2)
-        assert not answer.skip_assignment
-
     def test_an_immediately_answered_join_does_not_prolong_the_session(self) -> None:
         s = Scenario()
         _, follower = s.stable(2)
@@ -264,11 +197,6 @@ class TestSameProtocols:
         culprit = s.trigger().member
         assert culprit is not None
         assert culprit.member_id == other != member_id
-
-    def test_other_metadata_alone_starts_a_rebalance(self) -> None:
-        s = Scenario()
-        _, other = s.stable(2)
-        assert s.join(other, protocols=(("range", subscription("t", "u")),)).is_parked
 
     def test_what_a_member_says_in_a_rebalance_counts_for_the_next_generation(self) -> None:
         s = Scenario()

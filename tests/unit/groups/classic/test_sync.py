@@ -15,70 +15,12 @@ from kohort.groups.requests import LeaveEntry, SyncRequest, SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import SECOND, Scenario
 
-INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
 
 def assigned(share: bytes) -> SyncResult:
     return SyncResult(ErrorCode.NONE, "consumer", "range", share)
 
 
-class TestProtocol:
-    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
-    @pytest.mark.parametrize(
-        ("kind", "name"), [("connect", "range"), ("consumer", "sticky"), ("connect", "sticky")]
-    )
-    def test_one_that_differs_from_the_groups_is_refused(
-        self, state: str, kind: str, name: str
-    ) -> None:
-        s = Scenario()
-        members = s.completing(2)
-        if state == "Stable":
-            s.settle(members)
-        answer = s.sync(members[1], protocol_type=kind, protocol_name=name).answer
-        assert answer == SyncResult(INCONSISTENT)
-
-    def test_the_groups_own_is_accepted(self) -> None:
-        s = Scenario()
-        _, follower = s.stable(2)
-        answer = s.sync(follower, protocol_type="consumer", protocol_name="range").answer
-        assert answer.error is ErrorCode.NONE
-
-    def test_membership_and_generation_are_checked_before_it(self) -> None:
-        s = Scenario()
-        _, follower = s.stable(2)
-        stranger = s.sync("stranger", protocol_type="connect", protocol_name="range")
-        assert stranger.answer.error is ErrorCode.UNKNOWN_MEMBER_ID
-        late = s.sync(follower, 99, protocol_type="connect", protocol_name="range")
-        assert late.answer.error is ErrorCode.ILLEGAL_GENERATION
-
-
 class TestCompleting:
-    def test_everybody_who_waits_is_answered_when_the_leader_syncs(self) -> None:
-        s = Scenario()
-        leader, second, third = s.completing(3)
-        parked = [s.sync(second), s.sync(third)]
-        assert all(ticket.is_parked for ticket in parked)
-        shares = {leader: b"1", second: b"2", third: b"3"}
-        answer = s.sync(leader, assignments=shares).answer
-        assert answer == assigned(b"1")
-        assert [ticket.answer for ticket in parked] == [assigned(b"2"), assigned(b"3")]
-        assert s.state == "Stable"
-
-    def test_ids_that_are_no_members_are_ignored_and_missing_ones_get_nothing(self) -> None:
-        s = Scenario()
-        leader, second = s.completing(2)
-        s.sync(leader, assignments={leader: b"1", "stranger": b"x"})
-        assert s.sync(second).answer == assigned(b"")
-        assert [m.member_id for m in s.last_group_record().members] == [leader, second]
-
-    def test_a_followers_own_assignments_are_ignored(self) -> None:
-        s = Scenario()
-        leader, second = s.completing(2)
-        s.sync(second, assignments={second: b"mine"})
-        assert s.state == "CompletingRebalance"
-        s.sync(leader, assignments={second: b"leader's"})
-        assert s.classic.roster.get(second).assignment == b"leader's"  # type: ignore[union-attr]
-
     def test_one_completed_rebalance_is_counted(self) -> None:
         s = Scenario()
         members = s.stable(2)
@@ -106,15 +48,6 @@ class TestCompleting:
         s.sync(second)
         assert not any(key.kind == "sync" for key in s.timers)
         assert s.classic.waiting_for() == ((), None)
-
-
-class TestStable:
-    def test_a_leaders_new_assignments_are_ignored(self) -> None:
-        s = Scenario()
-        leader, second = s.stable(2)
-        answer = s.sync(leader, assignments={leader: b"new", second: b"new"}).answer
-        assert answer == assigned(f"of {leader}".encode())
-        assert len(s.log) == 2
 
 
 class TestDurability:

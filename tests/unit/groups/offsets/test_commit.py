@@ -5,7 +5,7 @@ import pytest
 from kohort.groups.config import GroupConfig
 from kohort.groups.encoding import decode, encode_key, encode_value
 from kohort.groups.events import OffsetsStored
-from kohort.groups.offsets.commit import TIMESTAMP_MAX, error_without_group
+from kohort.groups.offsets.commit import TIMESTAMP_MAX
 from kohort.groups.records import OffsetRecord
 from kohort.groups.requests import CommitRequest, CommittedOffset, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
@@ -14,23 +14,6 @@ from tests.support.groups.scenario import Scenario
 NONE = ErrorCode.NONE
 TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE
 A_TOPIC_ID = bytes(range(16))
-
-
-class TestWithoutAGroup:
-    def test_a_commit_from_outside_makes_the_group(self) -> None:
-        for request in (CommitRequest(()), CommitRequest((), member_id="m")):
-            assert error_without_group(request, may_answer_group_not_found=True) is NONE
-
-    def test_a_member_of_a_group_that_is_not_there_is_told_by_version(self) -> None:
-        request = CommitRequest((), member_id="m", generation=0)
-        assert (
-            error_without_group(request, may_answer_group_not_found=True)
-            is ErrorCode.GROUP_ID_NOT_FOUND
-        )
-        assert (
-            error_without_group(request, may_answer_group_not_found=False)
-            is ErrorCode.ILLEGAL_GENERATION
-        )
 
 
 class TestAccepted:
@@ -63,22 +46,6 @@ class TestAccepted:
             committed=committed._replace(leader_epoch=-1, topic_id=bytes(16))
         )
 
-    def test_negative_offsets_are_accepted(self) -> None:
-        s = Scenario()
-        assert s.commit_error(OffsetToCommit("t", 0, -5)) is NONE
-        assert s.offset() == -5
-
-    def test_of_a_repeated_partition_the_last_wins(self) -> None:
-        s = Scenario()
-        s.commit(OffsetToCommit("t", 0, 1), OffsetToCommit("t", 0, 2))
-        assert s.offset() == 2
-        assert s.group.offsets.count == 1
-
-    def test_an_empty_group_accepts_from_outside_whatever_the_member_id(self) -> None:
-        s = Scenario()
-        assert s.commit_error(member_id="somebody") is NONE
-        assert s.commit_error(member_id="somebody", instance="i") is NONE
-
     def test_a_simple_group_stays_without_protocol_type(self) -> None:
         s = Scenario()
         s.commit()
@@ -86,49 +53,12 @@ class TestAccepted:
         assert s.group.describe().protocol_type is None
         assert len(s.log) == 1
 
-    def test_a_simple_group_becomes_an_ordinary_one_when_a_member_joins(self) -> None:
-        s = Scenario()
-        s.commit()
-        s.stable(1)
-        assert s.classic.data.protocol_type == "consumer"
-        assert s.offset() == 42
-
 
 class TestRefused:
-    def test_an_outsider_with_a_member_id_is_checked_as_a_member(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        error = s.commit_error(member_id="somebody")
-        assert error is ErrorCode.UNKNOWN_MEMBER_ID
-
-    def test_an_outsider_with_a_members_id_speaks_of_the_wrong_generation(self) -> None:
-        s = Scenario()
-        (member_id,) = s.stable(1)
-        assert s.commit_error(member_id=member_id) is ErrorCode.ILLEGAL_GENERATION
-
-    def test_an_error_of_the_group_is_put_on_every_partition(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        answer = s.commit(OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1)).answer
-        assert answer.errors == (ErrorCode.UNKNOWN_MEMBER_ID,) * 2
-
-    def test_too_long_a_text_fails_alone(self) -> None:
-        s = Scenario(GroupConfig(offset_metadata_max_units=4))
-        answer = s.commit(
-            OffsetToCommit("t", 0, 1, metadata="12345"), OffsetToCommit("t", 1, 2, metadata="1234")
-        ).answer
-        assert answer.errors == (TOO_LARGE, NONE)
-        assert (s.offset("t", 0), s.offset("t", 1)) == (None, 2)
-
     def test_if_all_texts_are_too_long_nothing_is_written(self) -> None:
         s = Scenario(GroupConfig(offset_metadata_max_units=0))
         assert s.commit_error(OffsetToCommit("t", 0, 1, metadata="1")) is TOO_LARGE
         assert not s.log
-
-    @pytest.mark.parametrize(("text", "error"), [("éé", NONE), ("😀", NONE), ("😀x", TOO_LARGE)])
-    def test_length_counts_in_utf16_units(self, text: str, error: ErrorCode) -> None:
-        s = Scenario(GroupConfig(offset_metadata_max_units=2))
-        assert s.commit_error(OffsetToCommit("t", 0, 1, metadata=text)) is error
 
 
 class TestDurability:

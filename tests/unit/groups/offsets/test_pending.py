@@ -1,8 +1,5 @@
 """TxnOffsetCommit in a group: who may, what is visible when, and which of several records holds."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from kohort.groups.config import GroupConfig
@@ -13,9 +10,6 @@ from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import MINUTE, Scenario
 
 NONE = ErrorCode.NONE
-UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID
-ILLEGAL_GENERATION = ErrorCode.ILLEGAL_GENERATION
-FENCED = ErrorCode.FENCED_INSTANCE_ID
 RETENTION = 7 * 24 * 60 * MINUTE
 A, B = 7, 8
 """Two producers."""
@@ -25,100 +19,7 @@ def at(offset: int, partition: int = 0) -> OffsetToCommit:
     return OffsetToCommit("t", partition, offset)
 
 
-class TestWhoMay:
-    """Rows 4 to 10 of the table; that the group is absent is for the coordinator to see."""
-
-    @pytest.mark.parametrize(
-        ("who", "error"),
-        [
-            pytest.param({}, NONE, id="nobody: producers from before KIP-447"),
-            pytest.param({"member_id": "x"}, UNKNOWN_MEMBER_ID, id="unknown member"),
-            pytest.param({"generation": 1}, UNKNOWN_MEMBER_ID, id="generation without member"),
-            pytest.param({"instance": "x"}, UNKNOWN_MEMBER_ID, id="unknown instance"),
-            pytest.param({"member_id": "a"}, ILLEGAL_GENERATION, id="member without generation"),
-            pytest.param({"member_id": "a", "generation": 0}, ILLEGAL_GENERATION, id="former"),
-            pytest.param({"member_id": "a", "generation": 2}, ILLEGAL_GENERATION, id="future"),
-            pytest.param({"member_id": "a", "generation": 1}, NONE, id="member"),
-            pytest.param({"member_id": "a", "generation": 1, "instance": "A"}, NONE, id="static"),
-            pytest.param({"member_id": "b", "generation": 0, "instance": "A"}, FENCED, id="fenced"),
-            pytest.param({"member_id": "", "generation": 1, "instance": "A"}, FENCED, id="no id"),
-        ],
-    )
-    def test_members_are_checked_as_far_as_the_producer_names_them(
-        self, who: dict[str, Any], error: ErrorCode
-    ) -> None:
-        s = Scenario()
-        ids = s.stable_static("A", "B")
-        if who.get("member_id") in {"a", "b"}:
-            who = {**who, "member_id": ids[who["member_id"].upper()]}
-        assert s.commit_error(producer_id=A, **who) is error
-        assert s.group.offsets.is_unstable("t", 0) == (error is NONE)
-
-    @pytest.mark.parametrize("member_id", ["", "somebody"])
-    def test_an_empty_group_takes_them_from_outside(self, member_id: str) -> None:
-        s = Scenario()
-        assert s.commit_error(producer_id=A, member_id=member_id) is NONE
-        assert (s.state, s.classic.data.protocol_type) == ("Empty", None)
-
-    def test_an_empty_group_takes_none_of_a_generation(self) -> None:
-        s = Scenario()
-        assert s.commit_error(producer_id=A, generation=0) is UNKNOWN_MEMBER_ID
-
-    def test_no_state_of_the_group_is_in_the_way(self) -> None:
-        s = Scenario()
-        _, follower = s.completing(2)
-        assert s.commit_error(member_id=follower, generation=1, producer_id=A) is NONE
-
-    def test_the_session_of_the_member_does_not_start_again(self) -> None:
-        s = Scenario()
-        (member_id,) = s.stable(1)
-        before_ms = s.classic.roster.get(member_id).session_deadline_ms  # type: ignore[union-attr]
-        s.advance(1_000)
-        s.commit(member_id=member_id, generation=1, producer_id=A)
-        after_ms = s.classic.roster.get(member_id).session_deadline_ms  # type: ignore[union-attr]
-        assert after_ms == before_ms
-
-    def test_too_long_a_text_fails_alone(self) -> None:
-        s = Scenario(GroupConfig(offset_metadata_max_units=1))
-        texts = (OffsetToCommit("t", 0, 1, metadata="ab"), OffsetToCommit("t", 1, 1, metadata="a"))
-        answer = s.commit(*texts, producer_id=A).answer
-        assert answer.errors == (ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE)
-        assert [s.group.offsets.is_unstable("t", p) for p in (0, 1)] == [False, True]
-
-
 class TestVisible:
-    def test_positions_are_invisible_until_it_commits(self) -> None:
-        s = Scenario()
-        s.commit(at(1))
-        assert s.commit_error(at(2), producer_id=A) is NONE
-        assert s.offset() == 1
-        assert s.group.offsets.is_unstable("t", 0)
-        assert not s.group.offsets.is_unstable("t", 1)
-        s.end_transaction(A)
-        assert s.offset() == 2
-        assert not s.group.offsets.is_unstable("t", 0)
-
-    def test_an_aborted_one_leaves_nothing(self) -> None:
-        s = Scenario()
-        s.commit(at(2), producer_id=A)
-        s.end_transaction(A, commit=False)
-        assert s.offset() is None
-        assert not s.group.offsets
-
-    def test_another_producers_end_does_not_matter(self) -> None:
-        s = Scenario()
-        s.commit(producer_id=A)
-        s.end_transaction(B)
-        assert s.offset() is None
-        assert s.group.offsets.is_unstable("t", 0)
-
-    def test_a_repeated_commit_of_the_transaction_takes_the_place_of_the_first(self) -> None:
-        s = Scenario()
-        s.commit(at(1), producer_id=A)
-        s.commit(at(2), producer_id=A)
-        s.end_transaction(A)
-        assert s.offset() == 2
-
     def test_they_look_in_the_log_as_any_other(self) -> None:
         s = Scenario()
         s.commit(at(5), producer_id=A)
@@ -130,52 +31,7 @@ class TestVisible:
         assert encode_value(pending) == encode_value(plain)  # type: ignore[arg-type]
 
 
-ORDERS: list[tuple[list[Callable[[Scenario], object]], int | None]] = [
-    # What is done, and the position that holds at the end.
-    ([lambda s: s.commit(at(1), producer_id=A), lambda s: s.commit(at(2)),
-      lambda s: s.end_transaction(A)], 2),
-    ([lambda s: s.commit(at(1)), lambda s: s.commit(at(2), producer_id=A),
-      lambda s: s.end_transaction(A)], 2),
-    ([lambda s: s.commit(at(1), producer_id=A), lambda s: s.commit(at(2), producer_id=B),
-      lambda s: s.end_transaction(B), lambda s: s.end_transaction(A)], 2),
-    ([lambda s: s.commit(at(1), producer_id=A), lambda s: s.commit(at(2), producer_id=B),
-      lambda s: s.end_transaction(A), lambda s: s.end_transaction(B)], 2),
-    ([lambda s: s.commit(at(1), producer_id=A), lambda s: s.commit(at(2), producer_id=B),
-      lambda s: s.end_transaction(B, commit=False), lambda s: s.end_transaction(A)], 1),
-    ([lambda s: s.commit(at(1), producer_id=A), lambda s: s.commit(at(2), producer_id=B),
-      lambda s: s.commit(at(3), producer_id=A), lambda s: s.end_transaction(B),
-      lambda s: s.end_transaction(A)], 3),
-    ([lambda s: s.commit(at(1), producer_id=A), lambda s: s.commit(at(2)),
-      lambda s: s.commit(at(3), producer_id=A), lambda s: s.end_transaction(A)], 3),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize(("acts", "holds"), ORDERS)
-def test_the_record_that_lies_later_in_the_log_holds(
-    acts: list[Callable[[Scenario], object]], holds: int | None, *, restarts: bool
-) -> None:
-    s = Scenario()
-    for act in acts:
-        act(s)
-        if restarts:
-            s.restart()
-    assert s.offset() == holds
-    assert not s.group.offsets.has_pending
-
-
 class TestSeveralTransactions:
-    def test_a_position_is_unstable_until_the_last_of_them_ends(self) -> None:
-        s = Scenario()
-        s.commit(at(1), producer_id=A)
-        s.commit(at(2), producer_id=B)
-        s.end_transaction(B)
-        assert s.offset() == 2
-        assert s.group.offsets.is_unstable("t", 0)
-        s.end_transaction(A)
-        assert s.offset() == 2
-        assert not s.group.offsets.is_unstable("t", 0)
-
     def test_each_request_is_a_batch_of_its_own(self) -> None:
         s = Scenario()
         tickets = []
@@ -243,30 +99,8 @@ class TestEndsMeanwhile:
         assert late.answer.errors == (ErrorCode.INVALID_TXN_STATE,)
         assert not s.log
 
-    def test_a_plain_commit_on_its_way_holds_though_the_marker_comes_first(self) -> None:
-        s = Scenario()
-        s.commit(at(1), producer_id=A)
-        s.hold_appends = True
-        s.commit(at(2))
-        s.end_transaction(A)
-        s.finish_append()
-        assert s.offset() == 2
-        s.restart()
-        assert s.offset() == 2
-
 
 class TestRemoval:
-    def test_deleted_positions_do_not_come_back_with_the_commit(self) -> None:
-        s = Scenario()
-        s.commit(at(1), producer_id=A)
-        assert s.delete_offsets(("t", 0)).partitions == (NONE,)
-        assert s.log[-1] == OffsetTombstone("g", "t", 0)
-        assert not s.group.offsets.is_unstable("t", 0)
-        s.end_transaction(A)
-        assert s.offset() is None
-        s.restart()
-        assert s.offset() is None
-
     def test_a_deleted_group_leaves_no_pending_ones_in_the_log(self) -> None:
         s = Scenario()
         s.commit(at(1), at(1, 1), producer_id=A)
@@ -277,14 +111,6 @@ class TestRemoval:
         s.end_transaction(A)
         s.restart()
         assert not s.group.offsets
-
-    def test_topics_that_go_take_them_along_with_a_tombstone(self) -> None:
-        s = Scenario()
-        s.commit(at(1), producer_id=A)
-        s.step(lambda: s.group.forget_topics({"t": None}))
-        assert s.log[-1] == OffsetTombstone("g", "t", 0)
-        s.end_transaction(A)
-        assert s.offset() is None
 
     def test_a_position_of_the_living_topic_survives_one_of_the_former(self) -> None:
         s = Scenario()
@@ -325,14 +151,3 @@ class TestRemoval:
         assert s.group.offsets.pending_producers() == [A]
         assert s.group.offsets.has_any(["t"])
         assert not s.group.offsets.has_any(["u"])
-
-
-def test_a_restart_keeps_what_waits() -> None:
-    s = Scenario()
-    s.commit(at(1))
-    s.commit(at(2), producer_id=A)
-    s.restart()
-    assert s.offset() == 1
-    assert s.group.offsets.is_unstable("t", 0)
-    s.end_transaction(A)
-    assert s.offset() == 2

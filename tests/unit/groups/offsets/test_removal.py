@@ -56,13 +56,6 @@ class TestDeleteGroup:
         with pytest.raises(AssertionError):
             s.group.delete(s.ticket())
 
-    def test_positions_of_open_transactions_go_too(self) -> None:
-        s = Scenario()
-        s.commit(producer_id=7)
-        assert s.delete() is NONE
-        s.restart()
-        assert s.offset() is None
-
 
 class TestDeleteOffsets:
     def test_an_empty_group_forgets_any(self) -> None:
@@ -73,33 +66,11 @@ class TestDeleteOffsets:
         assert s.log[-1] == OffsetTombstone("g", "t", 0)
         assert s.told(OffsetsRemoved)[-1] == OffsetsRemoved(1, expired=False)
 
-    def test_one_that_is_missing_is_no_error_and_writes_nothing(self) -> None:
-        s = Scenario()
-        assert s.delete_offsets(("t", 0)).partitions == (NONE,)
-        assert not s.log
-
     def test_a_repeated_one_is_written_once(self) -> None:
         s = Scenario()
         s.commit()
         assert s.delete_offsets(("t", 0), ("t", 0)).partitions == (NONE, NONE)
         assert len(s.log) == 2
-
-    def test_consumers_keep_what_they_are_subscribed_to(self) -> None:
-        s, _ = a_consumer_group("t", "u")
-        result = s.delete_offsets(("t", 0), ("u", 0))
-        assert result.partitions == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE)
-        assert (s.offset("t"), s.offset("u")) == (1, None)
-
-    def test_a_subscription_that_cannot_be_read_counts_as_one_to_everything(self) -> None:
-        s = Scenario()
-        s.stable(1, protocols=(("range", b"\xff"),))
-        result = s.delete_offsets(("u", 0))
-        assert result.partitions == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,)
-
-    def test_another_type_with_members_is_refused_as_a_whole(self) -> None:
-        s = Scenario()
-        s.stable(1, protocol_type="connect")
-        assert s.delete_offsets(("t", 0)) == DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)
 
     def test_if_it_cannot_be_stored_they_are_still_there(self) -> None:
         s = Scenario()
@@ -136,13 +107,6 @@ class TestForgetTopics:
         s.step(lambda: s.group.forget_topics({"t": living_id}))
         s.end_transaction()
         assert sorted(s.group.offsets.topics()["t"]) == [0, 2]
-
-    def test_so_do_those_of_open_transactions(self) -> None:
-        s = Scenario()
-        s.commit(producer_id=7)
-        s.step(lambda: s.group.forget_topics({"t": None}))
-        s.end_transaction()
-        assert s.offset() is None
 
 
 def age(s: Scenario, duration_ms: int) -> None:
@@ -226,15 +190,6 @@ class TestExpiry:
         age(s, RETENTION)
         s.sweep()
         assert s.offset("t", 1) == 1
-
-    def test_a_partition_with_an_open_transaction_is_kept(self) -> None:
-        s = Scenario()
-        s.commit()
-        s.commit(OffsetToCommit("t", 0, 43), producer_id=7)
-        age(s, 2 * RETENTION)
-        s.sweep()
-        assert s.offset() == 42
-        assert s.state == "Empty"
 
     def test_the_retention_is_a_setting(self) -> None:
         s = Scenario(GroupConfig(offsets_retention_ms=MINUTE))
