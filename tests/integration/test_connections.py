@@ -17,7 +17,6 @@ from kohort.protocol.records.record import Record
 from tests.integration.conftest import LoopFactory
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
-from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
 
@@ -94,41 +93,6 @@ def connection_count(running: BrokerThread) -> int:
     return running.call(lambda: running.broker.network.connection_count)
 
 
-def test_answers_come_in_the_order_of_the_requests_whichever_is_ready_first(
-    running: BrokerThread,
-) -> None:
-    create_topic(running.port, "t")
-    with RawClient(running.port) as client:
-        parked = request_body(fetch("t", max_wait_ms=500, min_bytes=MIB), 11, correlation_id=1)
-        quick = request_body(m.MetadataRequest(topics=None), 8, correlation_id=2)
-        began_s = time.monotonic()
-        client.send(framed(parked) + framed(quick))
-        assert fetched_bytes(response_in(client.receive(), m.FetchResponse, 11)) == 0
-        waited_s = time.monotonic() - began_s
-        response_in(client.receive(), m.MetadataResponse, 8, correlation_id=2)
-    assert 0.5 <= waited_s < 10
-
-
-def test_a_request_behind_a_parked_one_is_not_begun(running: BrokerThread) -> None:
-    """A produce behind a fetch that waits for it: the fetch must run into its deadline."""
-    create_topic(running.port, "t")
-    with RawClient(running.port) as client:
-        parked = request_body(fetch("t", max_wait_ms=300), 11, correlation_id=1)
-        append = request_body(produce("t", batch()), 9, correlation_id=2)
-        client.send(framed(parked) + framed(append))
-        assert fetched_bytes(response_in(client.receive(), m.FetchResponse, 11)) == 0
-        response_in(client.receive(), m.ProduceResponse, 9, correlation_id=2)
-
-
-def test_a_request_that_arrives_byte_by_byte_is_answered(running: BrokerThread) -> None:
-    with RawClient(running.port) as client:
-        for byte in framed(request_body(HEARTBEAT, 4)):
-            client.send(bytes([byte]))
-            time.sleep(0.001)
-        message = response_in(client.receive(), m.HeartbeatResponse, 4)
-    assert message.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_thousands_of_pipelined_requests_are_answered_in_order(running: BrokerThread) -> None:
     count = 20_000
     with RawClient(running.port) as client:
@@ -142,21 +106,6 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(running: BrokerTh
                 client.send(b"".join(frames))
                 sent = min(sent + 1_000, count)
             response_in(client.receive(), m.HeartbeatResponse, 4, correlation_id=answered)
-
-
-def test_what_a_client_sends_ahead_of_a_parked_request_is_bounded(
-    running: BrokerThread,
-) -> None:
-    create_topic(running.port, "t")
-    frame = framed(request_body(produce("t", bytes(MIB)), 9))
-    with RawClient(running.port) as client:
-        client.send(framed(request_body(fetch("t", max_wait_ms=2_000), 11)))
-        client.socket.settimeout(0.5)
-        with pytest.raises(TimeoutError):
-            client.send(frame * 100)
-        assert used_bytes(running) < 3 * MIB
-    wait_until(lambda: connection_count(running) == 0, "no connection left")
-    assert used_bytes(running) == 0
 
 
 def test_a_client_that_sends_ahead_of_a_parked_request_and_leaves_is_noticed(
@@ -228,95 +177,6 @@ def test_large_frames_arrive_unharmed_from_several_clients_at_once(
     assert used_bytes(running) == 0
 
 
-@pytest.mark.parametrize("is_half_closed", [False, True])
-def test_a_client_that_leaves_while_its_request_is_parked_leaves_nothing_behind(
-    running: BrokerThread, is_half_closed: bool
-) -> None:
-    create_topic(running.port, "t")
-    with RawClient(running.port) as client:
-        client.send(framed(request_body(fetch("t", max_wait_ms=60_000), 11)))
-        stats = running.broker.services.purgatory.stats
-        wait_until(
-            lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1, "a parked fetch"
-        )
-        if is_half_closed:
-            client.socket.shutdown(socket.SHUT_WR)
-        else:
-            client.close()
-        wait_until(lambda: running.call(stats)["Fetch"]["delayed"] == 0, "no parked fetch left")
-        wait_until(lambda: connection_count(running) == 0, "no connection left")
-    assert running.call(lambda: running.broker.metrics.edge.waiting_count) == 0
-
-
-def test_a_request_sent_with_the_end_of_the_stream_is_still_answered(
-    running: BrokerThread,
-) -> None:
-    with RawClient(running.port) as client:
-        client.send(framed(request_body(HEARTBEAT, 4)))
-        client.socket.shutdown(socket.SHUT_WR)
-        response_in(client.receive(), m.HeartbeatResponse, 4)
-        assert client.is_closed()
-
-
-def test_connections_are_limited_in_all(tmp_path: Path, loop_factory: LoopFactory) -> None:
-    overrides = {"max.connections": "3"}
-    with (
-        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
-        ExitStack() as stack,
-    ):
-        clients = [stack.enter_context(RawClient(running.port)) for _ in range(3)]
-        assert all(client.is_answered() for client in clients)
-        with RawClient(running.port) as fourth:
-            assert fourth.is_closed()
-        clients[0].close()
-        wait_until(lambda: connection_count(running) == 2, "two connections")
-        with RawClient(running.port) as fourth:
-            assert fourth.is_answered()
-        edge = running.broker.metrics.edge
-        assert running.call(lambda: dict(edge.refused)) == {"max.connections": 1}
-
-
-def test_connections_are_limited_at_one_listener(tmp_path: Path, loop_factory: LoopFactory) -> None:
-    ports = {name: free_port() for name in ("PLAINTEXT", "NARROW")}
-    overrides = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,NARROW:PLAINTEXT",
-        "listener.name.narrow.max.connections": "1",
-    }
-    with (
-        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
-        RawClient(ports["NARROW"]) as first,
-    ):
-        assert first.is_answered()
-        with RawClient(ports["NARROW"]) as second:
-            assert second.is_closed()
-        with RawClient(ports["PLAINTEXT"]) as other:
-            assert other.is_answered()
-        edge = running.broker.metrics.edge
-        refused_by = "listener.name.narrow.max.connections"
-        assert running.call(lambda: dict(edge.refused)) == {refused_by: 1}
-
-
-def test_connections_are_limited_per_address(tmp_path: Path, loop_factory: LoopFactory) -> None:
-    overrides = {
-        "max.connections.per.ip": "1",
-        "max.connections.per.ip.overrides": "127.0.0.1:2",
-        "listeners": "PLAINTEXT://0.0.0.0:0",
-        "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
-    }
-    with (
-        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
-        ExitStack() as stack,
-    ):
-        clients = [stack.enter_context(RawClient(running.port)) for _ in range(2)]
-        assert all(client.is_answered() for client in clients)
-        assert stack.enter_context(RawClient(running.port)).is_closed()
-        # This address has no override.
-        for expected_open in (True, False):
-            one = stack.enter_context(RawClient(running.port, source="127.0.0.2"))
-            assert one.is_answered() if expected_open else one.is_closed()
-
-
 def test_hosts_with_limits_of_their_own_may_be_names(
     tmp_path: Path, loop_factory: LoopFactory
 ) -> None:
@@ -379,34 +239,6 @@ def test_limits_of_connections_are_changed_while_the_broker_runs(
         assert is_let_in()
 
 
-def test_a_connection_without_requests_is_closed_and_one_that_waits_is_not(
-    tmp_path: Path, loop_factory: LoopFactory
-) -> None:
-    idle_max_s = 0.4
-    overrides = {"connections.max.idle.ms": str(round(idle_max_s * 1_000))}
-    with (
-        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
-        ExitStack() as stack,
-    ):
-        create_topic(running.port, "t")
-        idle, waiting, busy = (stack.enter_context(RawClient(running.port)) for _ in range(3))
-        waiting.send(framed(request_body(fetch("t", max_wait_ms=1_500), 11)))
-        began_s = asked_s = time.monotonic()
-        while time.monotonic() - began_s < 1.2:
-            last_s, asked_s = asked_s, time.monotonic()
-            try:
-                assert busy.is_answered()
-            except ConnectionError:
-                # Unless this process itself was held up, it has asked often enough.
-                assert time.monotonic() - last_s > idle_max_s
-                busy = stack.enter_context(RawClient(running.port))
-            time.sleep(0.05)
-        assert idle.is_closed()
-        response_in(waiting.receive(), m.FetchResponse, 11)
-        closed = running.call(lambda: dict(running.broker.metrics.edge.closed))
-        assert closed["idle"] >= 1
-
-
 def test_stopping_answers_what_is_parked_and_is_over_soon(
     tmp_path: Path, loop_factory: LoopFactory
 ) -> None:
@@ -430,22 +262,6 @@ def test_stopping_answers_what_is_parked_and_is_over_soon(
         assert all(client.is_closed() for client in (idle, parked, partial))
         with pytest.raises(ConnectionRefusedError):
             RawClient(running.port)
-
-
-def test_stopping_does_not_wait_for_a_client_that_does_not_read(
-    tmp_path: Path, loop_factory: LoopFactory
-) -> None:
-    overrides = {"kohort.shutdown.timeout.ms": "500"}
-    with (
-        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
-        RawClient(running.port) as slow,
-    ):
-        create_topic(running.port, "t")
-        slow.call(produce("t", batch(value=bytes(MIB - 1000))), 9, m.ProduceResponse)
-        for _ in range(50):
-            slow.send(framed(request_body(fetch("t"), 11)))
-        wait_until(lambda: OS_FILES.range_count > 0, "ranges on their way")
-        running.stop()  # Which fails unless it ends.
 
 
 def test_localhost_is_served_at_all_its_addresses(

@@ -385,23 +385,6 @@ def test_a_session_that_ends_is_told_and_renewed_by_the_same_user_alone(
         assert client.is_closed()
 
 
-def test_a_session_that_is_over_is_served_no_more_but_may_come_again(
-    broker: BrokerThread, ports: dict[str, int]
-) -> None:
-    def expire() -> None:
-        for one in list(broker.broker.network._connections):
-            one.info.session = one.info.session._replace(expires_ms=0)
-
-    with RawClient(ports["SHORT"]) as client:
-        assert log_in(client) == 0
-        broker.call(expire)
-        assert log_in(client) == 0
-        assert is_served(client)
-        broker.call(expire)
-        client.send(framed(request_body(m.MetadataRequest(topics=[]), 9)))
-        assert client.is_closed()
-
-
 def test_a_frame_that_is_too_large_for_who_is_not_in_ends_the_connection(
     client: RawClient,
 ) -> None:

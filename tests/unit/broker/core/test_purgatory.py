@@ -1,4 +1,3 @@
-import asyncio
 import random
 import tracemalloc
 from collections.abc import Callable, Hashable
@@ -78,34 +77,6 @@ def drain(purgatory: Purgatory) -> None:
         purgatory.drain()
 
 
-def test_an_operation_whose_condition_holds_completes_at_once_and_is_never_listed(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    operation = Operation("a", happened, holds=lambda: True)
-    assert purgatory.try_complete_else_watch(operation, ["k"], 100)
-    assert happened == [("a", "SATISFIED")]
-    assert purgatory.next_deadline_ms is None
-    purgatory.expire(1_000)
-    assert happened == [("a", "SATISFIED")]
-
-
-def test_a_change_of_its_key_completes_an_operation_once(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    log: list[str] = []
-    operation = Operation("a", happened, holds=lambda: bool(log))
-    assert not purgatory.try_complete_else_watch(operation, ["k", "l"], 100)
-    purgatory.check_and_complete("k")
-    drain(purgatory)
-    assert happened == []
-    log.append("record")
-    purgatory.check_and_complete("k")
-    purgatory.check_and_complete("l")
-    drain(purgatory)
-    purgatory.expire(1_000)
-    assert happened == [("a", "SATISFIED")]
-
-
 def test_an_operation_is_told_which_key_woke_it(purgatory: Purgatory, happened: Happened) -> None:
     operation = Operation("a", happened)
     purgatory.try_complete_else_watch(operation, ["k", "l"], 100)
@@ -128,73 +99,6 @@ def test_a_key_that_changes_twice_before_its_walk_is_walked_once(
 def test_an_unwatched_key_makes_no_work(purgatory: Purgatory) -> None:
     purgatory.check_and_complete("k")
     assert not purgatory.has_work
-
-
-def test_an_operation_expires_at_its_deadline_and_never_before(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    purgatory.try_complete_else_watch(Operation("a", happened), ["k"], 100)
-    purgatory.expire(99)
-    assert happened == []
-    purgatory.expire(100)
-    assert happened == [("a", "EXPIRED")]
-
-
-def test_a_condition_that_holds_at_the_deadline_is_a_success(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    log: list[str] = []
-    purgatory.try_complete_else_watch(Operation("a", happened, holds=lambda: bool(log)), ["k"], 100)
-    log.append("record")
-    purgatory.check_and_complete("k")
-    purgatory.expire(100)
-    assert happened == [("a", "SATISFIED")]
-    drain(purgatory)
-    assert happened == [("a", "SATISFIED")]
-
-
-def test_a_completed_operation_has_left_every_key_and_the_wheel(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    log: list[str] = []
-    operation = Operation("a", happened, holds=lambda: bool(log), owner="c", held_bytes=10)
-    purgatory.try_complete_else_watch(operation, ["k", "l", "m"], 100)
-    assert purgatory.stats() == {"Fetch": {"watched": 3, "delayed": 1}}
-    assert purgatory.held_bytes == 10
-    log.append("record")
-    purgatory.check_and_complete("l")
-    drain(purgatory)
-    assert purgatory.stats() == {"Fetch": {"watched": 0, "delayed": 0}}
-    assert purgatory.held_bytes == 0
-    assert purgatory.next_deadline_ms is None
-    assert not purgatory.watched
-    for key in "klm":
-        purgatory.check_and_complete(key)
-    assert not purgatory.has_work
-
-
-def test_an_append_between_the_first_check_and_the_registration_is_not_lost(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    """The handler looks, awaits (something else appends meanwhile), and then registers."""
-    log: list[str] = []
-
-    async def handler() -> None:
-        assert not log
-        await asyncio.sleep(0)
-        operation = Operation("a", happened, holds=lambda: bool(log))
-        purgatory.try_complete_else_watch(operation, ["k"], 100)
-
-    async def appender() -> None:
-        log.append("record")
-        purgatory.check_and_complete("k")
-        drain(purgatory)
-
-    async def both() -> None:
-        await asyncio.gather(handler(), appender())
-
-    asyncio.run(both())
-    assert happened == [("a", "SATISFIED")]
 
 
 def test_a_long_chain_of_wake_ups_needs_no_recursion(

@@ -145,18 +145,6 @@ def test_who_has_asked_once_is_not_asked_about_again(
     assert ctx.may(READ, TOPIC, "b")
 
 
-@pytest.mark.parametrize("ask", WAYS)
-def test_what_one_was_granted_is_not_granted_to_who_comes_after_on_the_connection(
-    access: Access, ask: Way
-) -> None:
-    access.rules.authorizer.change(added=[allowing("u")])
-    connection = ConnectionInfo("/h", session("u", "h"))
-    ctx = context(access, connection)
-    assert ask(ctx, READ, TOPIC, ["a"]) == [True]
-    connection.session = session("v", "h")
-    assert ask(ctx, READ, TOPIC, ["a"]) == [False]
-
-
 def test_what_was_forgotten_for_want_of_room_ends_with_the_rules_too(
     access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 from tests.support import messages as m
@@ -61,29 +60,6 @@ def errors(response: m.OffsetCommitResponse) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_is_committed_is_stored(version: int) -> None:
-    async with running_groups() as g:
-        topic = g.topics.get("t")
-        assert topic is not None
-        response = await commit(g, version, [a_topic(g, version, "t", 1)])
-        assert errors(response) == [[ErrorCode.NONE]]
-        if version >= 10:
-            assert response.topics[0].topic_id == topic.topic_id
-        else:
-            assert response.topics[0].name == "t"
-        stored = g.groups.committed("g", "t", 1)
-        assert stored is not None
-        assert stored == CommittedOffset(
-            42,
-            5 if version >= 6 else -1,
-            "",
-            stored.commit_timestamp_ms,
-            -1,
-            topic.topic_id,
-        )
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 async def test_a_topic_in_several_places_is_answered_in_one(version: int) -> None:
     async with running_groups() as g:
         response = await commit(
@@ -108,20 +84,6 @@ async def test_if_nothing_is_left_the_group_is_not_asked() -> None:
         response = await commit(g, 9, topics, member_id="m", generation=3)
         assert errors(response) == [[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
         assert g.groups.host.group("g") is None
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_an_error_of_the_group_is_on_every_partition_that_exists(version: int) -> None:
-    async with running_groups() as g:
-        topics = [a_topic(g, version, "t", 0, 9, 1)]
-        absent = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
-        response = await commit(g, version, topics, member_id="m", generation=3)
-        no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert errors(response) == [[absent, no_partition, absent]]
-        member_id = await g.lone_member()
-        response = await commit(g, version, topics, member_id=member_id, generation=7)
-        illegal = ErrorCode.ILLEGAL_GENERATION
-        assert errors(response) == [[illegal, no_partition, illegal]]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

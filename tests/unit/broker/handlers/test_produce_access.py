@@ -119,31 +119,6 @@ async def test_an_unknown_topic_id_is_not_denied(place: Place) -> None:
     assert errors == [DENIED, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
-async def test_to_read_is_not_to_write(place: Place) -> None:
-    place.authorizer.change(added=[allowing("u", "a", Operation.READ)])
-    for _ in range(2):
-        assert place.ctx.may(Operation.READ, ResourceType.TOPIC, "a")
-        assert place.told("a") == [DENIED]
-
-
-async def test_what_one_was_granted_is_not_granted_to_who_comes_after(place: Place) -> None:
-    place.authorizer.change(added=[allowing("u", "a"), allowing("v", "b")])
-    for _ in range(2):
-        place.ctx.connection.session = session("u")
-        assert place.told("a", "b") == [0, DENIED]
-        place.ctx.connection.session = session("v")
-        assert place.told("a", "b") == [DENIED, 0]
-
-
-async def test_who_has_asked_once_is_not_asked_about_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.authorizer.change(added=[allowing("u", "a")])
-    assert place.told("a") == [0]
-    monkeypatch.setattr(Authorizer, "allows", None)
-    assert place.told("a") == [0]
-
-
 @pytest.mark.parametrize("has_authorizer", [True, False])
 @pytest.mark.parametrize("bit", range(16))
 async def test_a_batch_is_of_a_transaction_by_the_bit_that_its_header_has_for_it(

@@ -117,34 +117,6 @@ def is_unstable(g: RunningGroups, partition: int = 0) -> bool:
     return group is not None and group.offsets.is_unstable("t", partition)
 
 
-@every_version
-async def test_positions_wait_for_the_end_of_the_transaction(version: int) -> None:
-    async with running_groups() as g:
-        keeper = with_keeper(g)
-        answer = await ask(g, version, [a_topic(g, version, "t", 0, 1)])
-        assert errors_of(answer) == [NONE, NONE]
-        assert (is_unstable(g, 0), is_unstable(g, 1), is_unstable(g, 2)) == (True, True, False)
-        place = ("__consumer_offsets", g.groups.offsets_partition("g"))
-        questions = {asked[:4] for asked in keeper.asked}
-        assert questions == {("x", 7, 3, place)}
-        g.groups.end_transaction(place[1], 7, commit=True)
-        committed = g.groups.committed("g", "t", 0)
-        assert committed is not None
-        assert committed.offset == 42
-        assert committed.leader_epoch == (5 if version >= 2 else -1)
-
-
-@every_version
-async def test_newer_producers_have_the_partition_added(version: int) -> None:
-    async with running_groups() as g:
-        keeper = with_keeper(g)
-        await ask(g, version, [a_topic(g, version, "t", 0)])
-        first, *rest = keeper.asked
-        assert first[-1] == (version >= 5)
-        assert [len(asked) for asked in rest] == ([4, 5] if version >= 5 else [5])
-        assert rest[-1][-1] is False
-
-
 async def test_the_group_is_asked_when_the_partition_is_in_the_transaction() -> None:
     async with running_groups() as g:
         keeper = with_keeper(g)
@@ -180,48 +152,11 @@ async def test_what_is_on_its_way_for_the_id_is_waited_for(version: int) -> None
 
 
 @every_version
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (ErrorCode.TRANSACTION_ABORTABLE, None),
-        (ErrorCode.INVALID_TXN_STATE, None),
-        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
-    ],
-)
-async def test_the_transaction_is_asked_before_the_group(
-    version: int, said: ErrorCode, told: ErrorCode | None
-) -> None:
-    if told is None:
-        told = ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE
-    async with running_groups() as g:
-        with_keeper(g).answers = [said]
-        with pytest.raises(KafkaError) as caught:
-            await ask(
-                g, version, [a_topic(g, version, "t", 0)], generation=99 if version >= 3 else -1
-            )
-        assert caught.value.code is told
-        assert g.groups.host.group("g") is None
-
-
-@every_version
 async def test_a_transaction_that_ends_meanwhile_is_not_appended_to(version: int) -> None:
     async with running_groups() as g:
         with_keeper(g).answers = [NONE, ErrorCode.PRODUCER_FENCED]
         answer = await ask(g, version, [a_topic(g, version, "t", 0)])
         assert errors_of(answer) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert not is_unstable(g)
-
-
-@every_version
-async def test_a_refused_producer_is_told_of_partitions_that_do_not_exist(version: int) -> None:
-    unknown, refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    async with running_groups() as g:
-        with_keeper(g).answers = [refused]
-        asked = [a_topic(g, version, "t", 9, 0)]
-        assert errors_of(await ask(g, version, asked)) == [unknown, refused]
         assert not is_unstable(g)
 
 
@@ -232,27 +167,6 @@ async def test_with_nothing_to_store_no_coordinator_is_asked(version: int) -> No
         assert (await ask(g, version, [])).topics == []
         assert len(errors_of(await ask(g, version, [a_topic(g, version, "absent", 0)]))) == 1
         assert keeper.asked == []
-
-
-@every_version
-async def test_a_group_without_a_name_is_refused_first(version: int) -> None:
-    async with running_groups() as g:
-        with_keeper(g).answers = [ErrorCode.PRODUCER_FENCED]
-        with pytest.raises(KafkaError, match="INVALID_GROUP_ID"):
-            await ask(g, version, [a_topic(g, version, "absent", 0)], group_id="")
-
-
-@every_version
-async def test_a_topic_in_several_places_is_answered_in_as_many(version: int) -> None:
-    async with running_groups() as g:
-        with_keeper(g)
-        asked = [a_topic(g, version, "t", *places, metadata="m") for places in ((0,), (), (1,))]
-        told = (await ask(g, version, asked)).topics
-        places = [[one.partition_index for one in topic.partitions] for topic in told]
-        assert places == [[0], [1]]
-        asked.append(a_topic(g, version, "t", 9))
-        (topic,) = (await ask(g, version, asked)).topics
-        assert [one.partition_index for one in topic.partitions] == [9, 0, 1]
 
 
 async def test_who_was_overtaken_while_the_partition_was_added_is_told_so() -> None:

@@ -6,18 +6,12 @@ from pathlib import Path
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
-from kohort.protocol.errors import ErrorCode
-from kohort.testing.inline_executor import InlineExecutor
-from tests.support import messages as m
 from tests.support.brokers.running_topics import (
     append,
-    ask,
     running_topics,
 )
 from tests.unit.broker.topics.transactional_partition import (
-    COMMITTED,
     MIB,
-    TIME,
     aborted,
     fetched,
     mark,
@@ -26,40 +20,6 @@ from tests.unit.broker.topics.transactional_partition import (
     partition_of,
     send,
 )
-
-
-async def listed(
-    topics: TopicManager, timestamp: int, *, isolation: int = COMMITTED
-) -> m.ListOffsetsPartitionResponse:
-    partition = m.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = m.ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation,
-        topics=[m.ListOffsetsTopic(name="t", partitions=[partition])],
-    )
-    response = await ask(topics, request)
-    (found,) = response.topics[0].partitions
-    assert isinstance(found, m.ListOffsetsPartitionResponse)
-    return found
-
-
-async def test_a_fetch_tells_both_ends_and_reads_committed_ones_up_to_the_stable_one(
-    tmp_path: Path,
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        partition = await one_partition(topics)
-        append(partition)
-        send(partition, 1)
-        append(partition)
-        for isolation, expected in ((0, [0, 1, 2]), (COMMITTED, [0])):
-            data = await fetched(topics, 0, isolation=isolation)
-            assert (data.high_watermark, data.last_stable_offset) == (3, 1)
-            assert offsets(data) == expected
-        between = await fetched(topics, 2)
-        assert (between.error_code, offsets(between), aborted(between)) == (0, [], [])
-        beyond = await fetched(topics, 4)
-        assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert aborted(beyond) is None
 
 
 async def test_a_fetch_lists_exactly_the_aborted_transactions_that_it_has_records_of(
@@ -93,43 +53,6 @@ async def test_a_fetch_lists_exactly_the_aborted_transactions_that_it_has_record
             assert (offsets(data), aborted(data)) == (expected_offsets, expected), (offset, limit)
 
 
-async def test_an_unknown_isolation_level_is_an_invalid_request(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        await one_partition(topics)
-        for isolation in (-1, 2):
-            data = await fetched(topics, 0, isolation=isolation)
-            assert data.error_code == ErrorCode.INVALID_REQUEST
-            found = await listed(topics, -1, isolation=isolation)
-            assert found.error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_offsets_of_committed_records_end_at_the_stable_one(tmp_path: Path) -> None:
-    async with running_topics(tmp_path, executor=InlineExecutor()) as topics:
-        partition = await one_partition(topics)
-        send(partition, 1, timestamp=TIME, transactional=False)
-        send(partition, 2, timestamp=TIME + 10)
-        send(partition, 1, 1, timestamp=TIME + 20, transactional=False)
-        for timestamp, all_records, committed in (
-            (-1, 3, 1),
-            (-2, 0, 0),
-            (-3, 2, -1),
-            (-4, 0, 0),
-            (TIME, 0, 0),
-            (TIME + 5, 1, -1),
-            (TIME + 20, 2, -1),
-            (TIME + 30, -1, -1),
-        ):
-            found = await listed(topics, timestamp, isolation=0)
-            assert (found.offset, found.error_code) == (all_records, 0), timestamp
-            found = await listed(topics, timestamp)
-            assert (found.offset, found.error_code) == (committed, 0), timestamp
-            assert found.timestamp == -1 or committed >= 0
-        mark(partition, 2, 0, commit=False)
-        assert (await listed(topics, -1)).offset == 4
-        assert (await listed(topics, -3)).offset == 2
-        assert (await listed(topics, TIME + 5)).offset == 1
-
-
 class Parked:
     """A fetch of one partition that waits for more bytes than there are."""
 
@@ -147,22 +70,6 @@ class Parked:
     def take(self, answer: Deferred[None]) -> None:
         del answer
         self.is_answered = True
-
-
-async def test_a_parked_fetch_of_committed_records_is_woken_by_the_marker(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        partition = await one_partition(topics)
-        committed = Parked(topics, 0, committed=True, more=1)
-        uncommitted = Parked(topics, 0, committed=False, more=1)
-        send(partition, 1, size=500)
-        topics._purgatory.drain()
-        assert (committed.is_answered, uncommitted.is_answered) == (False, True)
-        append(partition)
-        topics._purgatory.drain()
-        assert not committed.is_answered
-        mark(partition, 1, 0, commit=True)
-        topics._purgatory.drain()
-        assert committed.is_answered
 
 
 async def test_a_parked_fetch_counts_what_became_stable(tmp_path: Path) -> None:

@@ -3,13 +3,11 @@
 import pytest
 
 from kohort.broker.core.partition.producers import (
-    ProducerSnapshot,
     ProducerState,
     UnendedTransactionError,
 )
 from kohort.broker.core.partition.transactions import (
     AbortedTransaction,
-    OpenTransaction,
     TransactionSpans,
 )
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -84,85 +82,6 @@ def log() -> Log:
     return Log()
 
 
-OK = ErrorCode.NONE
-FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-@pytest.mark.parametrize(
-    ("is_open", "known", "epoch", "version", "expected"),
-    [
-        # Below the known epoch: refused, whatever the version.
-        (True, 5, 4, 0, FENCED),
-        (True, 5, 4, 1, FENCED),
-        (True, 5, 4, 2, FENCED),
-        (False, 5, 4, 2, FENCED),
-        # The same epoch: the rule of old versions; of version 2 only where it is written again.
-        (True, 5, 5, 0, OK),
-        (True, 5, 5, 1, OK),
-        (True, 5, 5, 2, FENCED),
-        (False, 5, 5, 2, OK),
-        (False, 5, 5, 1, OK),
-        (True, 32_767, 32_767, 2, OK),
-        # Above it.
-        (True, 5, 6, 0, OK),
-        (True, 5, 6, 2, OK),
-        (False, 5, 9, 2, OK),
-    ],
-)
-def test_which_markers_are_accepted(
-    log: Log, is_open: bool, known: int, epoch: int, version: int, expected: ErrorCode
-) -> None:
-    log.send(transactional(1, known, 0) if is_open else sequenced(1, known, 0))
-    assert log.answer_to_marker(1, epoch, version=version) is expected
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_marker_of_a_producer_that_nothing_is_known_of_is_accepted(
-    log: Log, version: int
-) -> None:
-    assert log.answer_to_marker(1, 0, version=version) is OK
-    assert log.mark(1, 7, commit=False) is None
-    entry = log.state.get(1)
-    assert entry is not None
-    assert (entry.producer_epoch, list(entry.batches)) == (7, [])
-
-
-@pytest.mark.parametrize(
-    ("known", "coordinator", "expected"),
-    [
-        (3, 2, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
-        (3, 3, OK),
-        (3, 4, OK),
-    ],
-)
-def test_a_marker_of_an_older_coordinator_is_refused(
-    log: Log, known: int, coordinator: int, expected: ErrorCode
-) -> None:
-    log.mark(1, 0, coordinator=known)
-    assert log.answer_to_marker(1, 0, version=1, coordinator=coordinator) is expected
-
-
-def test_an_old_epoch_is_told_before_an_old_coordinator(log: Log) -> None:
-    log.mark(1, 5, coordinator=3)
-    assert log.answer_to_marker(1, 4, version=1, coordinator=0) is FENCED
-
-
-def test_a_marker_of_a_higher_epoch_forgets_the_batches(log: Log) -> None:
-    log.send(transactional(1, 0, 0, 3))
-    log.now_ms = 9
-    log.mark(1, 1, commit=False, coordinator=2)
-    assert log.state.snapshot() == [ProducerSnapshot(1, 1, -1, -1, 0, 9, 2, -1)]
-    assert log.refuse(transactional(1, 0, 3)) is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-def test_a_marker_of_the_same_epoch_leaves_the_sequences_going_on(log: Log) -> None:
-    log.send(transactional(1, 0, 0, 3))
-    log.mark(1, 0)
-    assert log.refuse(transactional(1, 0, 0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.send(transactional(1, 0, 0, 3)) == 0
-    assert log.send(transactional(1, 0, 3)) == 4
-
-
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("epoch", [1, 2])
 @pytest.mark.parametrize("has_sent", [True, False])
@@ -186,15 +105,6 @@ def test_where_nothing_is_known_only_version_2_has_to_begin_at_zero(log: Log) ->
     assert log.send(transactional(2, 0, 0), version=2) == 1
 
 
-def test_a_plain_batch_may_not_come_within_a_transaction(log: Log) -> None:
-    log.send(transactional(1, 0, 0))
-    assert log.refuse(sequenced(1, 0, 1)) is ErrorCode.INVALID_TXN_STATE
-    assert log.refuse(sequenced(1, 1, 0)) is ErrorCode.INVALID_TXN_STATE
-    assert log.send(sequenced(2, 0, 0)) == 1
-    log.mark(1, 0)
-    assert log.send(sequenced(1, 0, 1)) == 3
-
-
 def test_a_transaction_never_spans_two_epochs(log: Log) -> None:
     log.send(transactional(1, 0, 0))
     with pytest.raises(UnendedTransactionError):
@@ -202,35 +112,6 @@ def test_a_transaction_never_spans_two_epochs(log: Log) -> None:
     assert log.refuse(transactional(1, 1, 0)) is ErrorCode.KAFKA_STORAGE_ERROR
     log.mark(1, 0, commit=False)
     assert log.send(transactional(1, 1, 0)) == 2
-
-
-def test_a_transaction_is_open_from_its_first_batch_to_its_marker(log: Log) -> None:
-    log.send(sequenced(9, 0, 0, 5))
-    assert log.state.open_transactions() == []
-    log.now_ms = 1
-    log.send(transactional(1, 4, 0))
-    log.send(transactional(2, 0, 0))
-    log.now_ms = 2
-    log.send(transactional(1, 4, 1))
-    assert log.state.open_transactions() == [
-        OpenTransaction(1, 4, 5, 2),
-        OpenTransaction(2, 0, 6, 1),
-    ]
-    log.mark(1, 4)
-    assert log.state.open_transactions() == [OpenTransaction(2, 0, 6, 1)]
-
-
-def test_the_stable_offset_is_the_first_one_of_an_open_transaction(log: Log) -> None:
-    log.send(sequenced(9, 0, 0, 2))
-    assert log.stable() == 2
-    log.send(transactional(1, 0, 0))
-    log.send(transactional(2, 0, 0))
-    log.send(transactional(1, 0, 1))
-    assert log.stable() == 2
-    log.mark(1, 0)
-    assert log.stable() == 3
-    log.mark(2, 0)
-    assert log.stable() == 7
 
 
 def test_an_ended_transaction_holds_until_its_marker_is_below_the_high_watermark(
@@ -243,26 +124,6 @@ def test_an_ended_transaction_holds_until_its_marker_is_below_the_high_watermark
     assert log.stable(high_watermark=3) == 0
     assert log.stable(high_watermark=4) == 4
     assert log.stable(high_watermark=5) == 4
-
-
-def test_the_stable_offset_is_never_below_the_start_of_the_log(log: Log) -> None:
-    log.send(transactional(1, 0, 0, 20))
-    assert log.stable(start=11) == 11
-
-
-def test_an_abort_goes_into_the_index_with_what_is_stable_behind_it(log: Log) -> None:
-    """The example of the file format: 1001 aborted 3..4 while another was open from 0."""
-    log.send(transactional(1000, 0, 0, 3))
-    log.send(transactional(1001, 0, 0))
-    assert log.mark(1001, 1, commit=False) == AbortedTransaction(1001, 3, 4, 0)
-    assert log.mark(1000, 1, commit=False) == AbortedTransaction(1000, 0, 5, 6)
-
-
-def test_a_commit_and_an_abort_of_nothing_do_not_go_into_the_index(log: Log) -> None:
-    log.send(transactional(1, 0, 0))
-    assert log.mark(1, 0, commit=True) is None
-    assert log.mark(1, 0, commit=False) is None
-    assert log.stable() == 3
 
 
 def test_an_emptied_marker_raises_the_epoch_and_nothing_else(log: Log) -> None:
@@ -301,33 +162,6 @@ def test_of_too_many_producers_none_with_an_open_transaction_is_forgotten() -> N
         log.send(transactional(producer_id, 0, 0))
     assert len(log.state.open_transactions()) == 21
     assert len(log.state) == 21
-
-
-def test_a_snapshot_carries_open_transactions_over(log: Log) -> None:
-    """The producers of the example of the file format, and one more that began between them."""
-    log.now_ms = 50
-    log.send(transactional(1000, 0, 0, 2))
-    log.send(transactional(1001, 0, 0))
-    log.send(transactional(1002, 0, 0))
-    log.mark(1001, 1, commit=False, coordinator=2)
-    log.send(transactional(1000, 0, 2))
-    taken = log.state.snapshot()
-    assert sorted(taken) == [
-        ProducerSnapshot(1000, 0, 2, 5, 0, 50, -1, 0),
-        ProducerSnapshot(1001, 1, -1, -1, 0, 50, 2, -1),
-        ProducerSnapshot(1002, 0, 0, 3, 0, 50, -1, 3),
-    ]
-    restored = ProducerState()
-    restored.restore(taken)
-    assert restored.snapshot() == taken
-    assert restored.open_transactions() == log.state.open_transactions()
-    assert restored.spans.last_stable_offset(6, 0) == 0
-    log.state = restored
-    assert log.answer_to_marker(1001, 1, version=1, coordinator=1) is (
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    )
-    assert log.send(transactional(1000, 0, 2)) == 5
-    assert log.mark(1000, 0, commit=False) == AbortedTransaction(1000, 0, 6, 3)
 
 
 def test_ten_thousand_open_transactions_cost_no_search() -> None:

@@ -1,7 +1,5 @@
 import random
 
-import pytest
-
 from kohort.broker.core.security.acls import (
     MATCH,
     Operation,
@@ -44,12 +42,6 @@ def allows(
     return authorizer.allows(session(who, host or "10.0.0.1"), operation, TOPIC, name)
 
 
-def test_without_rules_only_super_users_may_do_anything() -> None:
-    authorizer = Authorizer(super_users=["User:root"])
-    assert not allows(authorizer, READ, "t")
-    assert allows(authorizer, READ, "t", who="root")
-
-
 def test_a_super_user_is_not_held_back_by_a_denial() -> None:
     authorizer = Authorizer(
         super_users=["User:root"], rules=[rule("*", Operation.ALL, "*", deny=True)]
@@ -58,58 +50,9 @@ def test_a_super_user_is_not_held_back_by_a_denial() -> None:
     assert not allows(authorizer, READ, "t")
 
 
-@pytest.mark.parametrize("operation", [READ, WRITE, Operation.DELETE, Operation.ALTER])
-def test_who_may_do_something_may_describe(operation: Operation) -> None:
-    assert allows(Authorizer(rules=[rule("alice", operation, "t")]), DESCRIBE, "t")
-
-
-def test_altering_configs_implies_describing_them_and_creating_implies_nothing() -> None:
-    altering = Authorizer(rules=[rule("alice", Operation.ALTER_CONFIGS, "t")])
-    assert allows(altering, Operation.DESCRIBE_CONFIGS, "t")
-    assert not allows(altering, DESCRIBE, "t")
-    assert not allows(Authorizer(rules=[rule("alice", Operation.CREATE, "t")]), DESCRIBE, "t")
-
-
-def test_a_denied_read_leaves_the_describing_that_follows_from_all() -> None:
-    authorizer = Authorizer(
-        rules=[rule("alice", Operation.ALL, "t"), rule("alice", READ, "t", deny=True)]
-    )
-    assert not allows(authorizer, READ, "t")
-    assert allows(authorizer, DESCRIBE, "t")
-
-
-def test_a_denial_of_any_matching_pattern_wins() -> None:
-    authorizer = Authorizer(
-        rules=[rule("alice", READ, "in-1"), rule("*", READ, "in-", prefixed=True, deny=True)]
-    )
-    assert not allows(authorizer, READ, "in-1")
-
-
-def test_a_prefixed_star_is_the_prefix_and_not_everything() -> None:
-    assert not allows(Authorizer(rules=[rule("alice", READ, "*", prefixed=True)]), READ, "t")
-    assert allows(Authorizer(rules=[rule("alice", READ, "*")]), READ, "t")
-
-
-def test_hosts_are_compared_as_text() -> None:
-    authorizer = Authorizer(rules=[rule("alice", READ, "t", host="10.0.0.1")])
-    assert allows(authorizer, READ, "t", host="10.0.0.1")
-    assert not allows(authorizer, READ, "t", host="10.0.0.2")
-    assert not allows(Authorizer(rules=[rule("alice", READ, "t", host="10.0.0.0/8")]), READ, "t")
-
-
 def test_rules_for_everybody_are_for_clients_without_a_name_too() -> None:
     authorizer = Authorizer(rules=[rule("*", READ, "t")])
     assert authorizer.allows(Session(ANONYMOUS, "::1", "PLAINTEXT"), READ, TOPIC, "t")
-
-
-@pytest.mark.parametrize(("name", "prefixed"), [("foo", False), ("fo", True), ("*", False)])
-def test_rules_of_others_count_as_a_match_where_everyone_may_do_what_no_rule_speaks_of(
-    name: str, prefixed: bool
-) -> None:
-    authorizer = Authorizer(allow_everyone_if_no_acl_found=True)
-    assert allows(authorizer, READ, "foo")
-    authorizer.change(added=[rule("bob", READ, name, prefixed=prefixed)])
-    assert not allows(authorizer, READ, "foo")
 
 
 def test_what_is_remembered_is_never_older_than_the_rules() -> None:
@@ -119,27 +62,6 @@ def test_what_is_remembered_is_never_older_than_the_rules() -> None:
         authorizer.change(added=[read])
         assert allows(authorizer, READ, "t")
         authorizer.change(removed=[read])
-
-
-def test_some_topic_may_be_written_though_one_is_denied() -> None:
-    authorizer = Authorizer(rules=[rule("alice", WRITE, "*"), rule("alice", WRITE, "t", deny=True)])
-    assert authorizer.allows_some(session(), WRITE, TOPIC)
-
-
-@pytest.mark.parametrize(
-    "denial",
-    [
-        rule("alice", WRITE, "in-1", deny=True),
-        rule("alice", Operation.ALL, "in-", prefixed=True, deny=True),
-        rule("*", WRITE, "*", deny=True),
-    ],
-    ids=["the same", "a prefix", "everything"],
-)
-def test_no_topic_may_be_written_where_a_denial_covers_the_one_that_may(denial: Rule) -> None:
-    authorizer = Authorizer(rules=[rule("alice", WRITE, "in-1")])
-    assert authorizer.allows_some(session(), WRITE, TOPIC)
-    authorizer.change(added=[denial])
-    assert not authorizer.allows_some(session(), WRITE, TOPIC)
 
 
 def test_one_of_several_rules_of_a_name_is_removed_and_the_denial_stays() -> None:

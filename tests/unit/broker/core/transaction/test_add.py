@@ -2,7 +2,6 @@
 
 import pytest
 
-from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
 from tests.support.transactions.driven_id import (
@@ -10,9 +9,6 @@ from tests.support.transactions.driven_id import (
     OTHER,
     PID,
     STORED,
-    T0,
-    V1,
-    V2,
     Driven,
     S,
     pending,
@@ -24,42 +20,7 @@ UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 FENCED = ErrorCode.PRODUCER_FENCED
 ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
 NONE = ErrorCode.NONE
-BEGINS = [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT]
 PREPARED = [S.PREPARE_COMMIT, S.PREPARE_ABORT]
-
-
-@pytest.mark.parametrize("version", [V1, V2])
-@pytest.mark.parametrize("state", BEGINS)
-def test_an_addition_begins_a_transaction(state: TransactionState, version: ClientVersion) -> None:
-    driven = Driven(stored(state, client_version=V1))
-    assert driven.add(ORDERS, version=version) is NONE
-    assert driven.record == stored(
-        S.ONGOING, start_ms=driven.now, last_update_ms=driven.now, client_version=version
-    )
-
-
-@pytest.mark.parametrize("version", [V1, V2])
-def test_a_transaction_goes_on_with_what_is_new(version: ClientVersion) -> None:
-    driven = Driven(stored(S.ONGOING))
-    assert driven.add(ORDERS, version=version) is NONE
-    assert driven.log == []
-    assert driven.add(OTHER, ORDERS, OTHER, version=version) is NONE
-    assert driven.record == stored(
-        S.ONGOING,
-        partitions=(ORDERS, OTHER),
-        start_ms=T0,
-        last_update_ms=driven.now,
-        client_version=version,
-    )
-
-
-@pytest.mark.parametrize("state", BEGINS)
-def test_a_transaction_may_begin_without_partitions(state: TransactionState) -> None:
-    driven = Driven(stored(state))
-    assert driven.add() is NONE
-    assert (driven.state, driven.record.partitions) == (S.ONGOING, ())
-    assert driven.add() is NONE
-    assert len(driven.log) == 1
 
 
 @pytest.mark.parametrize("state", STORED)
@@ -75,14 +36,6 @@ def test_the_order_of_the_checks(state: TransactionState) -> None:
         driven = Driven(stored(state))
         assert driven.add(ORDERS, producer_id=producer_id, epoch=epoch) is expected
         assert pending(state).add(ORDERS, producer_id=producer_id, epoch=epoch) is BUSY
-
-
-def test_an_unknown_id() -> None:
-    driven = Driven()
-    assert driven.add(ORDERS) is UNMAPPED
-    assert driven.core.verify(PID, 7, [ORDERS], adds=True) is UNMAPPED
-    assert driven.core.verify(PID, 7, [ORDERS], adds=False) is UNMAPPED
-    assert driven.core.verify_only(PID, 7, ORDERS) is UNMAPPED
 
 
 def test_an_addition_is_in_force_when_it_is_durable() -> None:

@@ -6,7 +6,6 @@ from kohort.broker.core.transaction.effects import Began, EndCause, Ended, Stuck
 from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records.control import ControlType
 from tests.support.transactions.driven_id import (
     ABORT,
     COMMIT,
@@ -33,32 +32,6 @@ SAME = given(PID, 7)
 NEXT = given(PID, 8)
 PREPARES = {COMMIT: S.PREPARE_COMMIT, ABORT: S.PREPARE_ABORT}
 COMPLETES = {COMMIT: S.COMPLETE_COMMIT, ABORT: S.COMPLETE_ABORT}
-
-
-@pytest.mark.parametrize("made_by", [V1, V2])
-@pytest.mark.parametrize(
-    ("state", "commit", "abort"),
-    [
-        (S.EMPTY, WRONG, WRONG),
-        (S.ONGOING, SAME, SAME),
-        (S.PREPARE_COMMIT, BUSY, BUSY),
-        (S.PREPARE_ABORT, BUSY, BUSY),
-        (S.COMPLETE_COMMIT, SAME, WRONG),
-        (S.COMPLETE_ABORT, WRONG, SAME),
-    ],
-)
-def test_up_to_version_four(
-    state: TransactionState, commit: object, abort: object, made_by: ClientVersion
-) -> None:
-    for result, expected in ((COMMIT, commit), (ABORT, abort)):
-        driven = Driven(stored(state, client_version=made_by))
-        assert driven.end(result, version=V1) == expected
-        if state is S.ONGOING:
-            assert driven.states == [PREPARES[result], COMPLETES[result]]
-            assert driven.marked == [(ORDERS, result, 7)]
-            assert (driven.producer, driven.record.client_version) == ((PID, 7), V1)
-        else:
-            assert driven.log == []
 
 
 @pytest.mark.parametrize("made_by", [V1, V2])
@@ -99,26 +72,6 @@ def test_version_five(
 
 
 @pytest.mark.parametrize("state", STORED)
-@pytest.mark.parametrize("result", [COMMIT, ABORT])
-def test_the_wrong_producer(state: TransactionState, result: ControlType) -> None:
-    is_prepared = state in {S.PREPARE_COMMIT, S.PREPARE_ABORT}
-    for producer_id, epoch, expected in [
-        (99, 7, UNMAPPED),
-        (99, 8, UNMAPPED),
-        (PID, 8, FENCED),
-        (PID, 5, FENCED),
-        (PID, -1, FENCED),
-    ]:
-        driven = Driven(stored(state))
-        old = driven.end(result, producer_id=producer_id, epoch=epoch, version=V1)
-        assert old == expected
-        new = driven.end(result, producer_id=producer_id, epoch=epoch, version=V2)
-        assert new == (BUSY if is_prepared else expected)
-        assert driven.log == []
-    assert Driven(stored(state)).end(result, epoch=6, version=V1) == FENCED
-
-
-@pytest.mark.parametrize("state", STORED)
 def test_a_pending_transition_comes_first_in_version_five_only(state: TransactionState) -> None:
     for producer_id, epoch, old in [
         (PID, 7, BUSY),
@@ -128,11 +81,6 @@ def test_a_pending_transition_comes_first_in_version_five_only(state: Transactio
         driven = pending(state)
         assert driven.end(COMMIT, producer_id=producer_id, epoch=epoch, version=V1) == old
         assert driven.end(COMMIT, producer_id=producer_id, epoch=epoch, version=V2) == BUSY
-
-
-@pytest.mark.parametrize("version", [V1, V2])
-def test_an_unknown_id(version: ClientVersion) -> None:
-    assert Driven().end(COMMIT, version=version) == UNMAPPED
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -207,14 +155,6 @@ def test_an_abort_at_the_epoch_of_a_marker_rotates() -> None:
 # Markers.
 
 
-@pytest.mark.parametrize("version", [V1, V2])
-def test_the_answer_comes_when_all_is_complete(version: ClientVersion) -> None:
-    driven = Driven(stored(S.ONGOING, partitions=(ORDERS, OTHER)))
-    assert driven.end(COMMIT, version=version).error is ErrorCode.NONE
-    assert driven.state is S.COMPLETE_COMMIT
-    assert [partition for partition, *_ in driven.marked] == [ORDERS, OTHER]
-
-
 def test_no_marker_before_the_decision_is_durable_and_no_end_before_the_markers() -> None:
     driven = Driven(stored(S.ONGOING))
     driven.holds_appends = True
@@ -239,13 +179,6 @@ def test_a_decision_that_cannot_be_written_is_none() -> None:
     driven.holds_appends = False
     assert driven.end(ABORT) == NEXT
     assert driven.marked == [(ORDERS, ABORT, 8)]
-
-
-def test_a_deleted_partition_needs_no_marker() -> None:
-    driven = Driven(stored(S.ONGOING))
-    driven.marker_errors[ORDERS] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert driven.end(COMMIT) == NEXT
-    assert driven.state is S.COMPLETE_COMMIT
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from kohort.protocol.errors import ErrorCode
 from tests.support.transactions.driven_id import (
     FRESH,
     ID,
-    ORDERS,
     PID,
     STORED,
     TIMEOUT_MS,
@@ -55,34 +54,12 @@ def test_what_is_refused_whatever_is_known_of_the_id(
     assert check_init(transactional_id, request, CONFIG) is error
 
 
-@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, -1), (PID, 3), (9, 32_766)])
-def test_an_unknown_id_is_made_whatever_was_sent(producer_id: int, epoch: int) -> None:
-    driven = Driven()
-    assert driven.init(producer_id, epoch) == given(FRESH, 0)
-    assert driven.record == stored(
-        S.EMPTY,
-        0,
-        producer_id=FRESH,
-        previous_producer_id=FRESH,
-        last_update_ms=driven.now,
-        client_version=V1,
-    )
-
-
 @pytest.mark.parametrize("state", STORED)
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, -1), (PID, 7), (PID, 6), (99, 7)])
 def test_a_pending_transition_comes_before_all_else(
     state: TransactionState, producer_id: int, epoch: int
 ) -> None:
     assert pending(state).init(producer_id, epoch) == BUSY
-
-
-@pytest.mark.parametrize("state", STORED)
-@pytest.mark.parametrize("epoch", [0, 6, 7, 8, 32_766])
-def test_another_producer_id_is_fenced(state: TransactionState, epoch: int) -> None:
-    driven = Driven(stored(state))
-    assert driven.init(99, epoch) == FENCED
-    assert driven.log == []
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
@@ -148,20 +125,6 @@ def test_the_version_of_the_client_stays(version: int) -> None:
     driven = Driven(stored(S.COMPLETE_COMMIT, client_version=version))
     driven.init()
     assert driven.record.client_version is version
-
-
-@pytest.mark.parametrize(
-    ("sent", "answer"),
-    [(None, given(PID, 9)), (7, given(PID, 8)), (6, FENCED), (8, given(PID, 9))],
-)
-def test_an_open_transaction_is_aborted_and_the_answer_comes_at_once(
-    sent: int | None, answer: object
-) -> None:
-    driven = Driven(stored(S.ONGOING))
-    assert (driven.init() if sent is None else driven.init(PID, sent)) == answer
-    is_given = [S.EMPTY] if answer != FENCED else []
-    assert driven.states == [S.PREPARE_ABORT, S.COMPLETE_ABORT, *is_given]
-    assert driven.marked == [(ORDERS, 0, 8)]
 
 
 def test_where_the_abort_has_to_be_waited_for_the_client_is_sent_away() -> None:
