@@ -80,35 +80,6 @@ def test_a_batch_of_which_nothing_goes_is_the_same_bytes() -> None:
     assert filter_batch(batch, read_header(batch), terms(), met()) == batch
 
 
-@pytest.mark.parametrize("codec", list(CompressionType))
-def test_records_that_are_written_again_later_go(codec: CompressionType) -> None:
-    batch = batch_of(A, B, C, codec=codec)
-    found = filtered(batch, terms({b"b": 200, b"c": 102, b"a": 99}))
-    assert found is not None
-    header, records = found
-    assert records == [A._replace(offset=100), C._replace(offset=102)]
-    assert (header.base_offset, header.last_offset, header.record_count) == (100, 102, 2)
-    assert header.max_timestamp == C.timestamp
-    assert header.codec is codec
-
-
-def test_records_without_a_key_go() -> None:
-    found = filtered(batch_of(A, Record(b"no key")), terms())
-    assert found is not None
-    assert [record.key for record in found[1]] == [b"a"]
-
-
-def test_a_batch_of_which_nothing_stays_goes() -> None:
-    assert filtered(batch_of(A, B), terms({b"a": 200, b"b": 201})) is None
-
-
-def test_long_keys_are_told_apart_although_only_their_hash_is_kept() -> None:
-    long, other = b"k" * 100, b"k" * 99 + b"j"
-    found = filtered(batch_of(Record(b"1", long), Record(b"2", other)), terms({long: 200}))
-    assert found is not None
-    assert [record.key for record in found[1]] == [other]
-
-
 @pytest.mark.parametrize("kind", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
 def test_a_tombstone_gets_a_horizon_and_no_timestamp_changes(kind: TimestampType) -> None:
     batch = batch_of(A, TOMBSTONE)
@@ -123,26 +94,6 @@ def test_a_tombstone_gets_a_horizon_and_no_timestamp_changes(kind: TimestampType
     assert header.base_timestamp == NOW_MS + DAY_MS
     assert records == before
     assert header.max_timestamp == max(record.timestamp for record in before)
-
-
-def test_a_tombstone_goes_at_its_horizon_and_the_horizon_never_moves() -> None:
-    first = filter_batch(batch := batch_of(A, TOMBSTONE), read_header(batch), terms(), met())
-    assert first is not None
-    before = filtered(first, terms(wall_ms=NOW_MS + DAY_MS - 1))
-    assert before is not None
-    assert len(before[1]) == 2
-    assert before[0].base_timestamp == NOW_MS + DAY_MS
-    after = filtered(first, terms(wall_ms=NOW_MS + DAY_MS))
-    assert after is not None
-    assert after[1] == [A._replace(offset=100)]
-    assert after[0].last_offset == 101
-
-
-def test_a_tombstone_that_is_overtaken_goes_at_once() -> None:
-    found = filtered(batch_of(A, TOMBSTONE), terms({b"t": 200}))
-    assert found is not None
-    assert [record.key for record in found[1]] == [b"a"]
-    assert not found[0].has_delete_horizon
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])

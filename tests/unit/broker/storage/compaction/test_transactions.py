@@ -145,27 +145,6 @@ def states(log: Log, offset: int) -> str:
     return f"goes in {header.base_timestamp - log.wall_ms}"
 
 
-def test_an_aborted_value_is_no_value_of_its_key(log: Log) -> None:
-    kept = log.send(b"k", by=1)
-    log.end(1, COMMIT)
-    log.send(b"k", by=1)
-    log.end(1, ABORT)
-    log.send(b"other", by=1, transactional=False)
-    log.compact()
-    assert log.offsets() == [kept, 4]
-
-
-def test_records_of_transactions_that_are_not_decided_stay_as_they_are(log: Log) -> None:
-    old = log.send(b"k")
-    log.roll()
-    new = log.send(b"k", by=1)
-    log.compact()
-    assert log.offsets() == [old, new]
-    log.end(1, ABORT)
-    log.compact()
-    assert log.offsets() == [old]
-
-
 def test_an_abort_marker_goes_as_late_as_a_tombstone(log: Log) -> None:
     """In the round after its data it gets its horizon, and loses its entry of the index."""
     log.send(b"k", by=1)
@@ -207,36 +186,6 @@ def test_a_commit_marker_stays_as_long_as_anything_of_its_transaction(log: Log) 
     log.wall_ms += DAY_MS
     log.compact()
     assert states(log, marker) == "gone"
-
-
-@pytest.mark.parametrize("result", [COMMIT, ABORT])
-def test_a_transaction_is_followed_across_segments(log: Log, result: ControlType) -> None:
-    log.log.config = settings(**CONFIG | {"segment_bytes": 200})
-    value = log.send(b"k", by=1)
-    for number in range(20):
-        log.send(b"between %d" % number)
-    marker = log.end(1, result)
-    log.send(b"x", by=1, transactional=False)
-    assert len(log.log.segments) > 8
-    log.compact()
-    assert len(log.log.segments) > 4
-    assert (value in log.offsets()) == (result is COMMIT)
-    assert states(log, marker) == "as written"
-    log.compact()
-    assert states(log, marker) == ("as written" if result is COMMIT else f"goes in {DAY_MS}")
-
-
-def test_a_transaction_that_began_in_the_clean_part_may_end_in_the_dirty_one(log: Log) -> None:
-    log.send(b"k")
-    log.compact()
-    value = log.send(b"k", by=1)
-    log.roll()
-    marker = log.end(1, ABORT)
-    log.send(b"x", by=1, transactional=False)
-    log.compact()
-    assert value not in log.offsets()
-    assert 0 in log.offsets()
-    assert states(log, marker) == "as written"
 
 
 @pytest.mark.parametrize("result", [COMMIT, ABORT])

@@ -27,21 +27,6 @@ def bases(log: PartitionLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_offsets_are_consecutive() -> None:
-    log, _ = memory_log()
-    assert append(log, batch_of(b"a", b"b", b"c")) == (0, 2, False)
-    assert append(log, batch_of(b"d")) == (3, 3, False)
-    assert log.log_end_offset == 4
-
-
-def test_a_full_segment_is_followed_by_a_new_one() -> None:
-    size = len(batch_of(b"v" * 100))
-    log, _ = memory_log(segment_bytes=3 * size)
-    for _ in range(7):
-        append(log, batch_of(b"v" * 100))
-    assert bases(log) == [0, 3, 6]
-
-
 def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
     log, _ = memory_log(segment_bytes=100)
     for _ in range(3):
@@ -108,15 +93,6 @@ def test_a_segment_is_rolled_before_its_relative_offsets_overflow() -> None:
     assert bases(log) == [0, RELATIVE_OFFSET_MAX + 1]
 
 
-def test_rolling_an_empty_segment_does_nothing() -> None:
-    log, _ = memory_log()
-    log.roll(wall_ms=WALL_MS)
-    append(log, batch_of(b"v"))
-    log.roll(wall_ms=WALL_MS)
-    log.roll(wall_ms=WALL_MS)
-    assert bases(log) == [0, 1]
-
-
 def test_a_new_leader_epoch_is_in_the_batches_and_in_its_file() -> None:
     log, files = memory_log()
     batch = batch_of(b"v")
@@ -124,35 +100,6 @@ def test_a_new_leader_epoch_is_in_the_batches_and_in_its_file() -> None:
         log.append(batch, read_header(batch), leader_epoch=epoch, wall_ms=WALL_MS)
     assert read_all(log) == [stored(batch, 0, 0), stored(batch, 1, 0), stored(batch, 2, 4)]
     assert read_file(files, "/data/t-0/leader-epoch-checkpoint") == b"0\n2\n0 0\n4 2\n"
-
-
-def test_a_failed_write_is_undone_and_the_next_one_works() -> None:
-    log, files = memory_log()
-    batches = fill(log, 3)
-    files.space_left = 30
-    with pytest.raises(StorageError, match="nothing was appended"):
-        append(log, batch_of(b"v" * 500))
-    assert not log.failed
-    assert log.log_end_offset == 6
-    files.space_left = None
-    batch = batch_of(b"after")
-    assert append(log, batch).base_offset == 6
-    assert read_all(log) == [*batches, stored(batch, 6)]
-    assert read_all(open_log(files, clean=False)) == [*batches, stored(batch, 6)]
-
-
-def test_a_failed_write_that_cannot_be_undone_fails_the_log() -> None:
-    log, files = memory_log()
-    batches = fill(log, 3)
-    files.space_left = 30
-    files.fail("truncate", suffix=".log", number=errno.EIO)
-    with pytest.raises(StorageError):
-        append(log, batch_of(b"v" * 500))
-    assert log.failed
-    files.space_left = None
-    with pytest.raises(StorageError, match="cannot be undone"):
-        append(log, batch_of(b"v"))
-    assert read_all(open_log(files, clean=False)) == batches
 
 
 @pytest.mark.parametrize(

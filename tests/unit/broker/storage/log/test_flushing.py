@@ -24,47 +24,12 @@ def lose_everything_unsynced(files: SimulatedFileSystem) -> None:
     files.lose_power(lambda _count: 0)
 
 
-def test_what_was_flushed_survives_a_power_loss_and_the_rest_need_not() -> None:
-    log, files = memory_log()
-    batches = fill(log, 100)
-    log.flush()
-    assert log.flushed_offset == 200
-    fill(log, 5)
-    assert log.flushed_offset == 200
-    lose_everything_unsynced(files)
-    again = open_log(files, clean=False, recovery_point=200)
-    assert read_all(again) == batches
-    assert len(again.segments) > 1
-
-
 def test_a_leader_epoch_is_as_durable_as_the_batches_it_wrote() -> None:
     log, files = memory_log()
     append(log, batch_of(b"v"))
     log.flush()
     lose_everything_unsynced(files)
     assert open_log(files, clean=False, recovery_point=1).end_offset_for_epoch(0) == (0, 1)
-
-
-@pytest.mark.parametrize("suffix", [".log", "leader-epoch-checkpoint"])
-def test_after_a_failed_fsync_nothing_works_until_the_log_is_opened_again(suffix: str) -> None:
-    log, files = memory_log()
-    batch = batch_of(b"v")
-    append(log, batch)
-    files.fail("sync", suffix=suffix, number=errno.EIO)
-    with pytest.raises(StorageError):
-        log.flush()
-    assert log.failed
-    assert log.flushed_offset == 0
-    for use in (
-        log.flush,
-        lambda: append(log, batch),
-        lambda: log.read(0, 100, up_to_offset=1, min_one=True),
-        lambda: log.roll(wall_ms=WALL_MS),
-        log.max_timestamp,
-    ):
-        with pytest.raises(StorageError):
-            use()
-    log.close()
 
 
 def test_a_failed_sync_of_the_directory_fails_the_log_as_well() -> None:

@@ -20,15 +20,6 @@ from tests.support.records.storage_tools import (
 )
 
 
-def test_reads_stay_inside_a_segment_and_go_on_in_the_next() -> None:
-    log, _ = memory_log()
-    batches = fill(log, 100)
-    assert len(log.segments) > 2
-    first = log.read(0, 10**6, up_to_offset=200, min_one=True)
-    assert first == b"".join(batches[: log.segments[1].base_offset // 2])
-    assert read_all(log, max_bytes=10**6) == batches
-
-
 @pytest.mark.parametrize("offset", [-1, 10, 201])
 def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None:
     log, _ = memory_log()
@@ -37,14 +28,6 @@ def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None:
     with pytest.raises(OffsetOutOfRangeError) as caught:
         log.read(offset, 100, up_to_offset=200, min_one=True)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-def test_nothing_beyond_the_high_watermark_is_read() -> None:
-    log, _ = memory_log()
-    batches = fill(log, 100)
-    assert log.read(10, 10**6, up_to_offset=14, min_one=True) == b"".join(batches[5:7])
-    assert log.read(14, 10**6, up_to_offset=14, min_one=True) == b""
-    assert log.read(14, 10**6, up_to_offset=0, min_one=True) == b""
 
 
 def test_a_read_that_the_disk_refuses_is_a_storage_error_and_may_work_again() -> None:
@@ -70,39 +53,6 @@ def test_a_repeated_batch_is_known_and_a_gap_refused() -> None:
         log.check_producer(read_header(gap))
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.check_producer(read_header(batch_of(b"plain"))) is None
-
-
-def test_deleting_records_moves_the_start_and_takes_whole_segments() -> None:
-    log, files = memory_log()
-    batches = fill(log, 100)
-    second, third = (segment.base_offset for segment in log.segments[1:3])
-    assert log.delete_records_before(third - 1, wall_ms=WALL_MS) == third - 1
-    assert log.segments[0].base_offset == second
-    assert read_all(log) == batches[(third - 1) // 2 :]
-    assert log.delete_records_before(5, wall_ms=WALL_MS) == third - 1
-    again = open_log(files, clean=False, log_start_offset=third - 1)
-    assert again.log_start_offset == third - 1
-
-
-def test_deleting_everything_leaves_an_empty_log_that_goes_on() -> None:
-    log, files = memory_log()
-    fill(log, 100)
-    assert log.delete_records_before(200, wall_ms=WALL_MS) == 200
-    assert log.size_bytes == 0
-    assert read_all(log) == []
-    log.close()
-    log = open_log(files)
-    assert (log.log_start_offset, log.log_end_offset) == (200, 200)
-    assert append(log, batch_of(b"v")).base_offset == 200
-
-
-@pytest.mark.parametrize("offset", [-1, 201])
-def test_records_that_are_not_there_cannot_be_deleted(offset: int) -> None:
-    log, _ = memory_log()
-    fill(log, 100)
-    with pytest.raises(OffsetOutOfRangeError):
-        log.delete_records_before(offset, wall_ms=WALL_MS)
-    assert log.log_start_offset == 0
 
 
 def test_retention_deletes_what_is_expired_and_moves_the_start() -> None:
@@ -131,17 +81,6 @@ def test_a_segment_that_cannot_be_deleted_stays_and_the_log_works_on() -> None:
         log.delete_records_before(200, wall_ms=WALL_MS)
     assert not log.failed
     assert append(log, batch_of(b"v")).base_offset == len(batches) * 2
-
-
-def test_timestamps_below_the_start_and_at_or_above_the_limit_are_not_found() -> None:
-    log, _ = memory_log()
-    fill(log, 100)
-    assert log.offset_for_timestamp(WALL_MS + 40, up_to_offset=200) == (WALL_MS + 40, 8)
-    assert log.offset_for_timestamp(WALL_MS + 40, up_to_offset=8) is None
-    log.delete_records_before(21, wall_ms=WALL_MS)
-    assert log.offset_for_timestamp(WALL_MS + 40, up_to_offset=200) == (WALL_MS + 101, 21)
-    assert log.offset_for_timestamp(WALL_MS + 5000, up_to_offset=200) is None
-    assert log.max_timestamp() == (WALL_MS + 991, 199)
 
 
 def test_a_timestamp_hidden_by_damage_is_refused() -> None:

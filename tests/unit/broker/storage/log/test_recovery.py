@@ -30,35 +30,6 @@ def filled(count: int, **changes: object) -> tuple[SimulatedFileSystem, list[byt
     return files, batches
 
 
-def test_a_whole_log_is_kept_whole() -> None:
-    files, batches = filled(50)
-    log = open_log(files, clean=False)
-    assert read_all(log) == batches
-    assert log.flushed_offset == log.log_end_offset == 100
-
-
-@pytest.mark.parametrize("kept", [0, 1, 16, 60, 61, 136])
-def test_a_torn_last_batch_is_cut_off_and_its_place_used_again(kept: int) -> None:
-    files, batches = filled(50)
-    start = len(batches[0]) * 49
-    files.file(LOG).truncate(start + kept)
-    log = open_log(files, clean=False)
-    assert log.log_end_offset == 98
-    assert len(read_file(files, LOG)) == start
-    batch = batch_of(b"new")
-    assert append(log, batch).base_offset == 98
-    assert read_all(log) == [*batches[:49], stored(batch, 98)]
-
-
-@pytest.mark.parametrize("tail", [b"\0" * 5000, b"\xff" * 30, b"x"])
-def test_garbage_behind_the_last_batch_is_cut_off(tail: bytes) -> None:
-    files, batches = filled(50)
-    size = len(read_file(files, LOG))
-    write_fully(files.file(LOG), [tail], size)
-    assert read_all(open_log(files, clean=False)) == batches
-    assert len(read_file(files, LOG)) == size
-
-
 @pytest.mark.parametrize("position", [MANY_BYTES + 5000, 2 * MANY_BYTES + 70])
 def test_a_batch_longer_than_one_read_is_verified_to_its_end(position: int) -> None:
     log, files = memory_log(segment_bytes=10_000_000)
@@ -215,14 +186,6 @@ def test_pages_that_a_failed_fsync_left_in_the_cache_are_not_taken_for_stored() 
     with pytest.raises(Exception, match="cannot be flushed"):
         log.flush()
     assert open_log(files, clean=False, recovery_point=20).log_end_offset == 20
-
-
-def test_what_recovery_kept_survives_a_power_loss() -> None:
-    files, batches = filled(50)
-    assert read_all(open_log(files, clean=False)) == batches
-    files.lose_power(lambda _count: 0)
-    log = open_log(files, clean=False, recovery_point=100)
-    assert read_all(log) == batches
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """The metadata store keeps what it returned from, through crashes and damage."""
 
-import logging
 import os
-import random
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -128,62 +125,6 @@ os.kill(os.getpid(), signal.SIGKILL)
     store.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_damage_anywhere_in_one_file_loses_nothing(
-    tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = MetadataStore(tmp_path, new_cluster_id="first")
-    for number in range(40):
-        store.create_topics([topic(f"topic-{number:02}", number)])
-    expected = store.topics()
-    store.close()
-
-    chance = random.Random(seed)
-    damaged = tmp_path / chance.choice((FILE_NAME, MIRROR_FILE_NAME))
-    content = bytearray(damaged.read_bytes())
-    for _ in range(chance.choice((1, 1, 200))):
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    damaged.write_bytes(content)
-
-    for _ in range(2):
-        again = reopened(tmp_path)
-        assert again.topics() == expected
-        assert again.cluster_id == "first"
-        again.close()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", [FILE_NAME, MIRROR_FILE_NAME])
-def test_damage_of_any_one_byte_of_either_file_loses_nothing(
-    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Every byte that says something, one after the other."""
-    caplog.set_level(logging.CRITICAL)
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    store = MetadataStore(whole, new_cluster_id="first")
-    store.create_topics([topic(f"topic-{number}", number) for number in range(5)])
-    store.set_broker_configs("", {"log.retention.ms": "5"})
-    expected = store.topics()
-    store.close()
-
-    content = (whole / name).read_bytes()
-    damaged = tmp_path / "damaged"
-    wrong: list[int] = []
-    for position in (position for position, byte in enumerate(content) if byte):
-        shutil.rmtree(damaged, ignore_errors=True)
-        shutil.copytree(whole, damaged)
-        changed = bytearray(content)
-        changed[position] ^= 1 << position % 8
-        (damaged / name).write_bytes(changed)
-        again = reopened(damaged)
-        found = again.topics(), again.broker_configs(""), again.cluster_id
-        again.close()
-        if found != (expected, {"log.retention.ms": "5"}, "first"):
-            wrong.append(position)
-    assert wrong == []
-
-
 def test_a_changed_value_inside_a_row_is_noticed(
     tmp_path: Path, store: MetadataStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,19 +151,6 @@ def test_the_file_that_has_seen_more_changes_wins(tmp_path: Path, store: Metadat
     again = reopened(tmp_path)
     assert [one.name for one in again.topics()] == ["orders", "sales"]
     again.close()
-
-
-@pytest.mark.parametrize("name", [FILE_NAME, MIRROR_FILE_NAME])
-def test_a_missing_file_is_made_again_from_the_other(
-    tmp_path: Path, store: MetadataStore, name: str
-) -> None:
-    store.create_topics([topic("orders")])
-    store.close()
-    (tmp_path / name).unlink()
-    again = reopened(tmp_path)
-    assert again.topics() == [topic("orders")]
-    again.close()
-    assert (tmp_path / name).exists()
 
 
 def test_damage_to_both_files_is_an_error_that_names_them_where_nothing_can_be_rebuilt(

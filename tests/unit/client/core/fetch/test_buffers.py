@@ -2,9 +2,8 @@ import pytest
 
 from kohort.client.core.errors import RecordError
 from kohort.client.core.fetch.batches import Fetched
-from kohort.client.core.fetch.buffers import AHEAD_RECORDS, CHUNK_OVERHEAD_BYTES, FetchBuffers
+from kohort.client.core.fetch.buffers import CHUNK_OVERHEAD_BYTES, FetchBuffers
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
@@ -53,17 +52,6 @@ def batch_of(offset: int, count: int) -> bytes:
     return encode_batch([Record(b"v")] * count, base_offset=offset)
 
 
-def test_taking_moves_positions_past_what_was_taken() -> None:
-    one = Fixture(A, B)
-    one.fetched(A, batch_of(0, 3), batch_of(3, 3))
-    one.fetched(B, batch_of(0, 2))
-    assert one.take(4) == {A: [0, 1, 2, 3]}
-    assert (one.positions.position(A), one.positions.position(B)) == (4, 0)
-    assert one.take() == {A: [4, 5], B: [0, 1]}
-    assert (one.positions.position(A), one.positions.position(B)) == (6, 2)
-    assert not one.buffers.has_readable()
-
-
 def test_a_partition_whose_answer_is_used_up_lets_the_others_go_first() -> None:
     one = Fixture(A, B)
     one.fetched(A, batch_of(0, 2))
@@ -71,93 +59,6 @@ def test_a_partition_whose_answer_is_used_up_lets_the_others_go_first() -> None:
     one.fetched(B, batch_of(0, 2))
     assert one.buffers.next_offset(A) == 4
     assert [one.take(2) for _ in range(3)] == [{A: [0, 1]}, {B: [0, 1]}, {A: [2, 3]}]
-
-
-def test_paused_partitions_keep_what_they_have_for_later() -> None:
-    one = Fixture(A, B)
-    one.fetched(A, batch_of(0, 2))
-    one.fetched(B, batch_of(0, 2))
-    assert one.take(1) == {A: [0]}
-    one.positions.pause([A])
-    one.buffers.drop_outdated()
-    assert one.take() == {B: [0, 1]}
-    assert not one.buffers.has_readable()
-    one.positions.resume([A])
-    assert one.take() == {A: [1]}
-
-
-def test_kept_partitions_keep_what_they_have_and_others_nothing() -> None:
-    one = Fixture(A, B)
-    one.fetched(A, batch_of(0, 2))
-    one.fetched(B, batch_of(0, 2))
-    one.positions.hold([B])
-    assert one.take(1) == {A: [0]}
-    one.positions.set_assigned([A, C])
-    one.buffers.drop_outdated()
-    assert one.left[B] == 0
-    assert one.take() == {A: [1]}
-    one.positions.set_assigned([A, B])
-    one.positions.seek(B, 0)
-    assert one.take() == {}
-
-
-def test_what_was_fetched_before_a_seek_is_not_returned_after_it() -> None:
-    one = Fixture(A)
-    one.fetched(A, batch_of(0, 5))
-    one.take(1)
-    one.positions.seek(A, 1)
-    assert one.take() == {}
-    one.buffers.drop_outdated()
-    assert one.buffers.next_offset(A) is None
-    one.fetched(A, batch_of(0, 5))
-    assert one.take() == {A: [1, 2, 3, 4]}
-
-
-def test_a_partition_without_a_position_returns_nothing() -> None:
-    one = Fixture(A)
-    one.fetched(A, batch_of(0, 5))
-    one.positions.seek_to(A, EARLIEST)
-    assert (one.take(), one.buffers.next_record()) == ({}, None)
-
-
-def test_reading_one_by_one_moves_the_position_record_by_record() -> None:
-    one = Fixture(A, B)
-    one.fetched(A, batch_of(0, AHEAD_RECORDS + 5))
-    one.fetched(B, batch_of(0, 3))
-    for offset in range(AHEAD_RECORDS + 5):
-        record = one.buffers.next_record()
-        assert record is not None
-        assert (record.partition, record.offset) == (0, offset)
-        assert (one.positions.position(A), one.positions.position(B)) == (offset + 1, 0)
-    assert one.iterate() == [(B, offset) for offset in range(3)]
-
-
-def test_both_ways_of_reading_go_on_where_the_other_one_was() -> None:
-    one = Fixture(A)
-    one.fetched(A, batch_of(0, 10), batch_of(10, 2))
-    first = one.buffers.next_record()
-    assert first is not None
-    assert one.take(2) == {A: [1, 2]}
-    assert one.iterate() == [(A, offset) for offset in range(3, 12)]
-
-
-def test_a_pause_between_two_records_is_heeded() -> None:
-    one = Fixture(A, B)
-    one.fetched(A, batch_of(0, 3))
-    one.fetched(B, batch_of(0, 1))
-    assert one.buffers.next_record() is not None
-    one.positions.pause([A])
-    assert one.iterate() == [(B, 0)]
-    one.positions.resume([A])
-    assert one.iterate() == [(A, 1), (A, 2)]
-
-
-def test_a_seek_between_two_records_is_heeded() -> None:
-    one = Fixture(A)
-    one.fetched(A, batch_of(0, 3))
-    assert one.buffers.next_record() is not None
-    one.positions.seek(A, 0)
-    assert one.buffers.next_record() is None
 
 
 def test_positions_move_past_what_is_not_for_users() -> None:
@@ -196,7 +97,6 @@ def test_a_record_that_cannot_be_given_out_keeps_its_position_and_no_other_from_
     assert one.iterate() == [(A, 2), (A, 3)]
 
 
-MANY = [TopicPartition("t", index) for index in range(8)]
 LARGE_COUNT = 5
 
 
@@ -204,35 +104,6 @@ def large_batch(offset: int = 0) -> bytes:
     """It has 5 records of 20,000 bytes, and some hundred bytes as it is sent."""
     records = [Record(bytes([index]) * 20_000) for index in range(LARGE_COUNT)]
     return encode_batch(records, base_offset=offset, codec=CompressionType.GZIP)
-
-
-def read_in_turn(one: Fixture) -> tuple[dict[TopicPartition, list[int]], int]:
-    """One record of each partition at a time: what came of each, and the most that was inflated."""
-    found: dict[TopicPartition, list[int]] = {}
-    most = 0
-    while one.buffers.has_readable():
-        for partition in MANY:
-            for record in one.buffers.take(1, {partition}).get(partition, ()):
-                assert record.value == bytes([record.offset % LARGE_COUNT]) * 20_000
-                found.setdefault(partition, []).append(record.offset)
-            most = max(most, one.buffers.inflated_bytes)
-    return found, most
-
-
-@pytest.mark.parametrize(
-    ("limit", "kept"), [(1, 100_000), (250_000, 250_000), (10_000_000, 900_000)]
-)
-def test_batches_that_were_begun_are_inflated_up_to_a_limit_and_read_to_their_end(
-    limit: int, kept: int
-) -> None:
-    one = Fixture(*MANY, inflated_bytes_limit=limit)
-    for partition in MANY:
-        one.fetched(partition, large_batch(), large_batch(LARGE_COUNT))
-    found, most = read_in_turn(one)
-    assert found == {partition: list(range(2 * LARGE_COUNT)) for partition in MANY}
-    # A few bytes of each record are its frame.
-    assert most <= kept * 1.01
-    assert one.buffers.inflated_bytes == 0
 
 
 def test_what_was_made_ahead_of_a_batch_that_is_not_inflated_any_more_is_put_back() -> None:

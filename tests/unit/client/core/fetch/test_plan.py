@@ -34,37 +34,6 @@ def asked_for(found: Plan) -> list[TopicPartition]:
     return [partition for fetch in found.fetches for partition in fetch.partitions]
 
 
-def test_each_broker_is_asked_for_what_it_leads_in_one_request() -> None:
-    found = ask(plan_of(A, B, C, D), leader_of=lambda one: one.partition % 2)
-    assert [(fetch.node_id, fetch.partitions) for fetch in found.fetches] == [
-        (0, [A, C]),
-        (1, [B, D]),
-    ]
-    assert all(fetch.may_wait for fetch in found.fetches)
-
-
-def test_a_broker_is_not_asked_again_before_it_has_answered() -> None:
-    plan = plan_of(A)
-    assert [asked_for(ask(plan)), asked_for(ask(plan))] == [[A], []]
-    plan.answered(1)
-    assert asked_for(ask(plan)) == [A]
-
-
-def test_there_is_nothing_to_plan_while_all_brokers_owe_an_answer() -> None:
-    plan = plan_of(A, B)
-    seen = []
-    for broker in (0, 1):
-        ask(plan, leader_of=lambda one: one.partition)
-        seen.append(plan.is_saturated)
-        plan.answered(broker)
-        seen.append(plan.is_saturated)
-    assert seen == [True, False, True, False]
-
-
-def test_paused_and_held_partitions_are_left_out() -> None:
-    assert asked_for(ask(plan_of(A, B, C), unreadable=[A, C])) == [B]
-
-
 def test_a_partition_of_which_enough_waits_is_left_out_until_it_is_taken() -> None:
     plan = plan_of(A)
     plan.set_waiting(A, ENOUGH)
@@ -140,13 +109,6 @@ def test_partitions_without_a_leader_are_named_until_they_are_postponed() -> Non
     plan.postpone(B, None, 200)
     found = ask(plan, leader_of=leader_of)
     assert (found.leaderless, found.wake_ms) == ([], 200)
-
-
-def test_no_more_is_asked_for_than_may_wait() -> None:
-    plan = plan_of(A, B, limits=FetchLimits(1_000, 400, 1_000))
-    plan.set_waiting(A, 150)
-    (fetch,) = ask(plan).fetches
-    assert fetch.bytes_max == 850
 
 
 def test_one_answer_is_bounded_by_itself() -> None:

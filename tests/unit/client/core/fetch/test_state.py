@@ -114,17 +114,6 @@ def batch(offset: int, count: int = 1, value: bytes = b"v") -> bytes:
 # Asking.
 
 
-def test_each_broker_is_asked_once_for_all_that_it_leads_until_that_has_ended() -> None:
-    scene = Scene(1, 2, 1)
-    first, second = scene.fetches()
-    assert (first.node_id, [*first.partitions]) == (1, [A, C])
-    assert (second.node_id, [*second.partitions]) == (2, [B])
-    assert scene.fetches(1_000) == []
-    scene.state.on_request_finished(second)
-    assert Effect.FETCH in scene.state.effects
-    assert [one.node_id for one in scene.fetches()] == [2]
-
-
 def test_a_request_says_where_to_read_on_and_under_which_epoch() -> None:
     scene = Scene(1, 1)
     scene.positions.seek(B, 7)
@@ -181,37 +170,6 @@ def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_says() -> None:
 
 
 # Answers.
-
-
-def test_records_are_told_of_and_read_on_from_behind_them() -> None:
-    scene = Scene(1)
-    assert Effect.WAKE_READERS in scene.answer(scene.send(), part(A, batch(0, 3)))
-    assert scene.state.has_something()
-    assert scene.positions.high_watermark(A) == 100
-    assert scene.positions.state(A).learned_wall_ms == WALL_MS
-    sent = scene.send()
-    assert sent.requested[A].offset == 3
-    assert scene.offsets() == {A: [0, 1, 2]}
-    assert not scene.state.has_something()
-
-
-def test_an_answer_for_a_position_that_has_moved_is_void() -> None:
-    scene = Scene(1)
-    sent = scene.send()
-    scene.positions.seek(A, 50)
-    scene.state.drop_outdated()
-    assert scene.answer(sent, part(A, batch(0, 3))) == {Effect.FETCH}
-    assert not scene.state.has_something()
-    assert scene.send().requested[A].offset == 50
-
-
-def test_records_of_a_partition_that_was_paused_meanwhile_wait_without_a_word() -> None:
-    scene = Scene(1)
-    sent = scene.send()
-    scene.positions.pause([A])
-    assert Effect.WAKE_READERS not in scene.answer(sent, part(A, batch(0)))
-    scene.positions.resume([A])
-    assert scene.offsets() == {A: [0]}
 
 
 STALE = {Effect.REFRESH, Effect.FETCH}
@@ -379,14 +337,3 @@ def test_taking_makes_room_which_is_told_once_all_of_it_is_taken() -> None:
     assert scene.offsets() == {A: list(range(15, 20))}
     assert scene.state.effects == {Effect.FETCH}
     assert scene.send(100).requested[A].offset == 20
-
-
-def test_records_one_by_one_move_the_position_by_one() -> None:
-    scene = Scene(1)
-    scene.answer(scene.send(), part(A, batch(0, 2)))
-    for offset in (0, 1):
-        record = scene.state.next_record()
-        assert record is not None
-        assert record.offset == offset
-        assert scene.positions.position(A) == offset + 1
-    assert scene.state.next_record() is None
