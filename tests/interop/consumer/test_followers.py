@@ -2,17 +2,17 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kohort import Consumer, TopicPartition
 from kohort.client.core.fetch.sources import LEADER_ALONE_MS
-from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import FETCHING
-from tests.interop.fetching import EARLIEST, Reader, produce, reading
+from tests.interop.consumer.members import Topics, read
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.clients.confluent_client import admin_client
 from tests.support.waiting import wait_until
@@ -74,51 +74,64 @@ def wait_for_isr(admin: AdminClient, topic: str) -> None:
     wait_until(is_whole, f"both replicas of {topic} in sync", timeout_s=60)
 
 
-def received(reader: Reader, server: KafkaServer) -> int:
+def received(consumer: Consumer, server: KafkaServer) -> int:
     """How many bytes its broker has sent; -1: there is no connection."""
-    connection = reader.cluster.connected(Address("127.0.0.1", server.port), FETCHING)
+    assert consumer._lifecycle.engine is not None
+    cluster = consumer._lifecycle.engine.cluster
+    connection = cluster.connected(Address("127.0.0.1", server.port), FETCHING)
     return -1 if connection is None else connection.received_bytes
+
+
+@asynccontextmanager
+async def reading(leader: KafkaServer, topic: str, rack: str | None) -> AsyncIterator[Consumer]:
+    consumer = Consumer(
+        bootstrap_servers=leader.bootstrap, auto_offset_reset="earliest", client_rack=rack
+    )
+    consumer.assign([TopicPartition(topic, 0)])
+    async with consumer:
+        yield consumer
 
 
 async def test_a_follower_in_the_rack_is_read_from_as_long_as_it_is_there(
     cluster: list[KafkaServer], admin: AdminClient, topic: str
 ) -> None:
     leader, follower = cluster
-    partition = TopicPartition(topic, 0)
-    config = replace(EARLIEST, client_rack="b")
-    async with reading(leader.bootstrap, partition, config=config) as reader:
-        await produce(leader.bootstrap, {partition: RECORDS})
-        assert len(await reader.read(COUNT)) == COUNT
-        assert received(reader, follower) > COUNT * SIZE
-        assert received(reader, leader) < COUNT * SIZE // 10
+    topics = Topics(leader.bootstrap)
+    async with reading(leader, topic, "b") as consumer:
+        topics.fill(topic, RECORDS)
+        assert len(await read(consumer, COUNT)) == COUNT
+        assert received(consumer, follower) > COUNT * SIZE
+        assert received(consumer, leader) < COUNT * SIZE // 10
 
         follower.kill()
-        before = received(reader, leader)
-        await produce(leader.bootstrap, {partition: RECORDS})
-        assert [one.offset for one in await reader.read(COUNT)] == list(range(COUNT, 2 * COUNT))
-        assert received(reader, leader) > before + COUNT * SIZE
+        before = received(consumer, leader)
+        topics.fill(topic, RECORDS)
+        records = await read(consumer, COUNT)
+        assert [record.offset for record in records] == list(range(COUNT, 2 * COUNT))
+        assert received(consumer, leader) > before + COUNT * SIZE
 
         await asyncio.to_thread(follower.start)
         await asyncio.to_thread(wait_for_isr, admin, topic)
         await asyncio.sleep(LEADER_ALONE_MS / 1000)
-        before = max(0, received(reader, follower))
+        before = max(0, received(consumer, follower))
         async with asyncio.timeout(60):
             count = 2 * COUNT
-            while max(0, received(reader, follower)) < before + COUNT * SIZE:
-                await produce(leader.bootstrap, {partition: RECORDS})
+            while max(0, received(consumer, follower)) < before + COUNT * SIZE:
+                topics.fill(topic, RECORDS)
                 count += COUNT
-                assert (await reader.read(COUNT))[-1].offset == count - 1
+                assert (await read(consumer, COUNT))[-1].offset == count - 1
+    topics.delete_all()
 
 
 async def test_without_a_rack_of_its_own_it_is_the_leader_that_is_read_from(
     cluster: list[KafkaServer], topic: str
 ) -> None:
     leader, follower = cluster
-    partition = TopicPartition(topic, 0)
+    topics = Topics(leader.bootstrap)
     for rack in (None, "a", "c"):
-        config = replace(EARLIEST, client_rack=rack)
-        async with reading(leader.bootstrap, partition, config=config) as reader:
-            await produce(leader.bootstrap, {partition: RECORDS})
-            await reader.read(COUNT)
-            assert received(reader, leader) > COUNT * SIZE
-            assert received(reader, follower) <= COUNT * SIZE // 10
+        async with reading(leader, topic, rack) as consumer:
+            topics.fill(topic, RECORDS)
+            await read(consumer, COUNT)
+            assert received(consumer, leader) > COUNT * SIZE
+            assert received(consumer, follower) <= COUNT * SIZE // 10
+    topics.delete_all()

@@ -242,6 +242,20 @@ class TestUnload:
         s.step(lambda: s.group.unload(ErrorCode.NOT_COORDINATOR, s.now))
         assert parked_join.answer == JoinResult(ErrorCode.NOT_COORDINATOR, first)
 
+    def test_requests_of_a_dead_group_are_refused(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1)
+        s.step(lambda: s.group.unload(ErrorCode.NOT_COORDINATOR, s.now))
+        refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert s.join().answer.error is refused
+        assert s.join(member_id).answer.error is refused
+        assert s.sync(member_id).answer.error is refused
+        assert s.heartbeat(member_id) is refused
+        assert s.leave(member_id).error is refused
+        assert s.commit_error(member_id=member_id, generation=1) is refused
+        assert s.delete_offsets(("t", 0)).error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert s.delete() is ErrorCode.GROUP_ID_NOT_FOUND
+
     def test_what_waits_for_an_append_is_sent_away_too(self) -> None:
         s = Scenario()
         s.stable_static("a", "b")
