@@ -95,7 +95,7 @@ format: $(STAMPS)/test ## rewrite the sources in the house style
 unit: $(STAMPS)/test ## every module on its own, on all cores
 	$(PYTEST) -n logical tests/unit
 
-property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct, kio and Java; log and group against models
+property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct and Java; log and group against models
 	$(PYTEST) tests/property
 
 simulation: $(STAMPS)/test ## the whole broker and its clients on virtual time, from fixed seeds

@@ -315,40 +315,6 @@ async def test_timeline_draws_a_line_for_each_member_without_a_terminal(kohort: 
     assert [line for line in plain.out.splitlines()[1:4] if len(line) > 80] == []
 
 
-async def test_list_and_describe_tell_of_members_partitions_and_lag(kohort: Asking) -> None:
-    async with consuming(kohort.server.bootstrap, "lagging", "reader") as consumer:
-        await consumer.commit({TopicPartition(TOPIC, 0): 2, TopicPartition(TOPIC, 3): 5})
-        listed = await kohort.ask("list")
-        listed_json = await kohort.ask("list", "--json")
-        said = await kohort.ask("describe", "lagging")
-        data = (await kohort.ask("describe", "lagging", "--json")).json
-    row = [line.split() for line in listed.out.splitlines() if line.startswith("lagging ")]
-    cells = [cell.lower() for cell in row[0]]
-    assert cells[:5] == ["lagging", "stable", "classic", "1", "3"]
-    assert cells[-1] == "consumer"
-    assert [
-        (one["state"], one["protocol_type"])
-        for one in listed_json.json["groups"]
-        if one["group"] == "lagging"
-    ] == [("Stable", "consumer")]
-    head, _, _, member, _, _, *partitions = said.out.splitlines()
-    assert head.startswith("lagging: Stable, assignor roundrobin, 1 member, lag 3 and unknown")
-    member_id = member.split()[0]
-    assert member_id.startswith("reader-")
-    assert member.split()[1:] == ["-", "127.0.0.1", "orders:0-5"]
-    assert [line.split() for line in partitions] == [
-        ["orders", "0", "2", "5", "3", member_id],
-        ["orders", "1", "-", "5", "-", member_id],
-        ["orders", "2", "-", "5", "-", member_id],
-        ["orders", "3", "5", "5", "0", member_id],
-        ["orders", "4", "-", "5", "-", member_id],
-        ["orders", "5", "-", "5", "-", member_id],
-    ]
-    assert (data["state"], data["lag"], data["lag_unknown_partitions"]) == ("Stable", 3, 4)
-    assert data["members"][0]["assignment"] == {TOPIC: [0, 1, 2, 3, 4, 5]}
-    assert data["partitions"][0]["lag"] == 3
-
-
 async def test_a_group_of_any_name_can_be_asked_about(kohort: Asking) -> None:
     name = "a/b %41 ü?x#y"
     with RawClient(kohort.server.port) as client:

@@ -1,6 +1,5 @@
 """`kohort users`, on a running broker and on the data directory of one that is stopped."""
 
-import json
 import os
 import subprocess
 import sys
@@ -44,30 +43,6 @@ def is_authenticated(port: int, name: str, user: str, password: str) -> bool:
                 return False
             token = rules.answer(answer.auth_bytes)
         return True
-
-
-def test_users_of_a_running_broker_are_added_listed_changed_and_removed(
-    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
-    assert users_here("add", "alice", *where, password="secret") == 0
-    assert users_here("add", "alice", *where, password="secret") == 3
-    assert "secret" not in "".join(capsys.readouterr())
-    assert users_here("list", "--json", *where) == 0
-    listed = json.loads(capsys.readouterr().out)["users"]
-    assert listed == [
-        {
-            "name": "alice",
-            "iterations": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192},
-            "disabled": False,
-        }
-    ]
-    assert users_here("password", "alice", "--iterations", "4096", *where, password="other") == 0
-    assert users_here("list", *where) == 0
-    assert "4096" in capsys.readouterr().out
-    assert users_here("password", "nobody", *where, password="other") == 1
-    assert users_here("remove", "alice", *where) == 0
-    assert users_here("remove", "alice", *where) == 1
 
 
 @pytest.mark.parametrize("is_running", [False, True])

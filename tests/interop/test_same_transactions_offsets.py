@@ -10,7 +10,12 @@ from tests.interop.same_answers.groups import Group, plus
 from tests.interop.same_answers.offsets import commit, delete_request, fetch_request
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic
-from tests.interop.same_answers.transactions import Producer, producer, some_versions
+from tests.interop.same_answers.transactions import (
+    Producer,
+    commit_topic,
+    producer,
+    some_versions,
+)
 
 STATES = ("Empty", "Ongoing", "Offsets", "CompleteCommit", "CompleteAbort")
 STABLE_SINCE = 7
@@ -78,6 +83,9 @@ def test_offsets_that_cannot_be_committed(
     one.commit_offsets(group.id, transaction_topic, {0: 3}, version, metadata="x" * 4097)
     one.commit_offsets(group.id, transaction_topic, {0: 4}, version, metadata=None)
     one.commit_offsets(group.id, transaction_topic, {0: -1, 1: -2}, version)
+    places = (transaction_topic, {0: 5}), (transaction_topic, {}), (NOWHERE, {0: 5}), (NOWHERE, {})
+    topics = [commit_topic(*place) for place in (*places, (transaction_topic, {1: 5, 3: 5}))]
+    one.commit_offsets(group.id, transaction_topic, {}, version, topics=topics)
     look(group, transaction_topic)
     one.end(3)
     look(group, transaction_topic)

@@ -1,11 +1,10 @@
 """All declared messages, and Hypothesis strategies for their values, taken from the declarations.
 
-Used by every test that holds the codecs against something else: construct, kio or Java.
+Used by every test that holds the codecs against something else: construct or Java.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,8 +19,6 @@ from tests.support.suites.examples import examples
 
 T = TypeVar("T")
 Message = type[Any]
-Leaf = Callable[[Field], st.SearchStrategy[Any] | None]
-"""Replaces the strategy of a primitive field, where another implementation takes less than all."""
 
 EXAMPLES = examples(8)
 """Random values of each (message, version), of which there are hundreds."""
@@ -94,32 +91,21 @@ _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def values(message: Message, version: int, leaf: Leaf | None = None) -> st.SearchStrategy[Any]:
+@cache
+def values(message: Message, version: int) -> st.SearchStrategy[Any]:
     """Instances of ``message`` that ``version`` can express in full."""
-    key = (message, version, leaf)
-    if key not in _known:
-        _known[key] = _values(message, version, leaf)
-    return _known[key]
-
-
-_known: dict[tuple[Message, int, Leaf | None], st.SearchStrategy[Any]] = {}
-
-
-def _values(message: Message, version: int, leaf: Leaf | None) -> st.SearchStrategy[Any]:
     fields = [field for field in schema_of(message).fields if version in field.versions]
     names = [field.name for field in fields]
     # A tuple, as fixed_dictionaries would spend a draw per field on shuffling them.
-    chosen = st.tuples(*(_field_values(field, version, leaf) for field in fields))
+    chosen = st.tuples(*(_field_values(field, version) for field in fields))
     return chosen.map(lambda drawn: message(**dict(zip(names, drawn, strict=True))))
 
 
-def _field_values(field: Field, version: int, leaf: Leaf | None) -> st.SearchStrategy[Any]:
-    chosen = leaf(field) if leaf is not None else None
-    if chosen is None:
-        if isinstance(field.kind, WireType):
-            chosen = _PRIMITIVES[field.kind.name]
-        else:
-            chosen = values(field.kind, version, leaf)
+def _field_values(field: Field, version: int) -> st.SearchStrategy[Any]:
+    if isinstance(field.kind, WireType):
+        chosen = _PRIMITIVES[field.kind.name]
+    else:
+        chosen = values(field.kind, version)
     if field.is_array:
         chosen = st.lists(chosen, max_size=3)
     if version in field.nullable:

@@ -1,8 +1,6 @@
 """The states of a transactional id, and the moves between them."""
 
-import pytest
-
-from kohort.broker.core.transaction.states import STORED_STATES, TransactionState, is_legal
+from kohort.broker.core.transaction.states import STORED_STATES, is_legal
 from tests.support.transactions.driven_id import S
 
 NAMES = {
@@ -16,29 +14,6 @@ NAMES = {
     "PrepareEpochFence": 7,
 }
 
-LEGAL = {
-    (None, "Empty"),
-    ("Empty", "Empty"),
-    ("CompleteCommit", "Empty"),
-    ("CompleteAbort", "Empty"),
-    ("Empty", "Ongoing"),
-    ("Ongoing", "Ongoing"),
-    ("CompleteCommit", "Ongoing"),
-    ("CompleteAbort", "Ongoing"),
-    ("Ongoing", "PrepareCommit"),
-    ("Ongoing", "PrepareAbort"),
-    ("PrepareEpochFence", "PrepareAbort"),
-    ("Empty", "PrepareAbort"),
-    ("CompleteCommit", "PrepareAbort"),
-    ("CompleteAbort", "PrepareAbort"),
-    ("PrepareCommit", "CompleteCommit"),
-    ("PrepareAbort", "CompleteAbort"),
-    ("Empty", "Dead"),
-    ("CompleteCommit", "Dead"),
-    ("CompleteAbort", "Dead"),
-    ("Ongoing", "PrepareEpochFence"),
-}
-
 
 def test_names_and_codes_are_kafkas() -> None:
     assert {state.value: state.code for state in S} == NAMES
@@ -47,15 +22,6 @@ def test_names_and_codes_are_kafkas() -> None:
 def test_what_is_only_passing_is_never_stored() -> None:
     assert set(STORED_STATES) == {0, 1, 2, 3, 4, 5}
     assert all(STORED_STATES[code].code == code for code in STORED_STATES)
-
-
-@pytest.mark.parametrize("state", S)
-@pytest.mark.parametrize("previous", [None, *S])
-def test_every_pair_of_states_is_legal_or_not(
-    previous: TransactionState | None, state: TransactionState
-) -> None:
-    pair = (previous and previous.value, state.value)
-    assert is_legal(previous, state) is (pair in LEGAL)
 
 
 def test_an_intermediate_state_is_judged_on_both_sides() -> None:
