@@ -83,8 +83,11 @@ def test_offsets_that_cannot_be_committed(
     one.commit_offsets(group.id, transaction_topic, {0: 3}, version, metadata="x" * 4097)
     one.commit_offsets(group.id, transaction_topic, {0: 4}, version, metadata=None)
     one.commit_offsets(group.id, transaction_topic, {0: -1, 1: -2}, version)
-    places = (transaction_topic, {0: 5}), (transaction_topic, {}), (NOWHERE, {0: 5}), (NOWHERE, {})
-    topics = [commit_topic(*place) for place in (*places, (transaction_topic, {1: 5, 3: 5}))]
+    topics = [
+        commit_topic(place, dict.fromkeys(partitions, 5))
+        for place in (transaction_topic, NOWHERE, transaction_topic)
+        for partitions in ([0], [], [1, 3])
+    ]
     one.commit_offsets(group.id, transaction_topic, {}, version, topics=topics)
     look(group, transaction_topic)
     one.end(3)

@@ -91,9 +91,17 @@ _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@cache
 def values(message: Message, version: int) -> st.SearchStrategy[Any]:
     """Instances of ``message`` that ``version`` can express in full."""
+    if (message, version) not in _known:
+        _known[message, version] = _values(message, version)
+    return _known[message, version]
+
+
+_known: dict[tuple[Message, int], st.SearchStrategy[Any]] = {}
+
+
+def _values(message: Message, version: int) -> st.SearchStrategy[Any]:
     fields = [field for field in schema_of(message).fields if version in field.versions]
     names = [field.name for field in fields]
     # A tuple, as fixed_dictionaries would spend a draw per field on shuffling them.

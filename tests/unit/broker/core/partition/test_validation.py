@@ -17,13 +17,14 @@ from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import open_steps
 from kohort.protocol.records.record import Record
 from kohort.protocol.records.walk import HEADERS_MAX
-from tests.support.records.batches import one_record, with_block
+from tests.support.records.batches import one_record, with_block, with_header
 from tests.support.records.compressed_forms import FORMS, Form, Readers
 from tests.support.records.produced import (
     COMPACTED,
     DAY,
     HOUR,
     NOW,
+    OK,
     PLAIN,
     STAMPING,
     TERMS,
@@ -177,3 +178,11 @@ def test_an_ordinary_batch_is_validated_in_one_step() -> None:
     batch = encode_batch(records(1_000), codec=CompressionType.LZ4)
     with pytest.raises(StopIteration):
         next(validation_steps(batch, PLAIN, TERMS))
+
+
+def test_a_transactional_batch_needs_a_producer_and_a_transactional_id() -> None:
+    terms = TERMS._replace(has_transactional_id=True)
+    batch = with_header(OK, attributes=0x10, producer_id=5, producer_epoch=0, base_sequence=0)
+    accepted(validate(batch, PLAIN, terms))
+    assert code_of(batch) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert code_of(with_header(OK, attributes=0x10), terms=terms) is ErrorCode.INVALID_RECORD
