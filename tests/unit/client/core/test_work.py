@@ -33,50 +33,10 @@ def position(offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, "", 1)
 
 
-def test_records_of_one_lane_are_begun_one_after_the_other(work: Work) -> None:
-    work.feed(A, [entry(0, "k"), entry(1, "k"), entry(2, "other")])
-    first, other = begin_all(work)
-    assert (first.offset, other.offset) == (0, 2)
-    work.finish(first)
-    assert begin(work).offset == 1
-
-
 def test_equal_keys_of_two_partitions_do_not_wait_for_each_other(work: Work) -> None:
     work.feed(A, [entry(0, "k")])
     work.feed(B, [entry(0, "k")])
     assert [item.partition for item in begin_all(work)] == [A, B]
-
-
-def test_while_a_record_rests_its_lane_waits_and_others_go_on(work: Work) -> None:
-    work.feed(A, [entry(0, "k"), entry(1, "k"), entry(2, "other")])
-    first, other = begin_all(work)
-    work.rest(first, 500)
-    work.finish(other)
-    assert work.next(499) is None
-    assert work.due_ms() == 500
-    assert begin(work, 500) is first
-
-
-def test_nothing_behind_a_gap_is_committed(work: Work) -> None:
-    work.feed(A, [entry(0, 0), entry(1, 1), entry(2, 2)])
-    first, second, third = begin_all(work)
-    work.finish(first)
-    work.finish(third)
-    assert work.committable({A: position(3)}) == {A: position(1)}
-    work.finish(second)
-    assert work.committable({A: position(3)}) == {A: position(3)}
-
-
-def test_before_anything_is_done_the_position_is_that_of_the_first_record(work: Work) -> None:
-    work.feed(A, [entry(5)])
-    begin(work)
-    assert work.committable({A: position(6)}) == {A: OffsetAndMetadata(5)}
-
-
-def test_where_all_is_done_the_position_is_committed_past_markers(work: Work) -> None:
-    work.feed(A, [entry(5)])
-    work.finish(begin(work))
-    assert work.committable({A: position(8), B: position(3)}) == {A: position(8), B: position(3)}
 
 
 def test_what_was_committed_is_not_committed_again(work: Work) -> None:
@@ -85,16 +45,6 @@ def test_what_was_committed_is_not_committed_again(work: Work) -> None:
     work.drop([A])
     work.take_over([A])
     assert A in work.uncommitted({A: position(8)})
-
-
-def test_of_a_partition_that_is_gone_nothing_is_committed_until_it_is_owned_again(
-    work: Work,
-) -> None:
-    work.feed(A, [entry(5)])
-    work.drop([A])
-    assert work.committable({A: position(6)}) == {}
-    work.take_over([A])
-    assert work.committable({A: position(5)}) == {A: position(5)}
 
 
 def test_what_is_full_takes_no_records_before_a_quarter_is_free(work: Work) -> None:
@@ -126,31 +76,6 @@ def test_a_partition_with_a_gap_takes_no_more_than_its_share(work: Work) -> None
     assert work.has_room(A)
 
 
-def test_of_a_partition_that_is_about_to_go_nothing_is_begun(work: Work) -> None:
-    work.feed(A, [entry(0, 0), entry(1, 1)])
-    work.feed(B, [entry(0)])
-    running = begin(work)
-    work.hold([A])
-    assert [item.partition for item in begin_all(work)] == [B]
-    assert work.running_count([A]) == 1
-    work.finish(running)
-    assert work.running_count([A]) == 0
-    assert work.committable({A: position(2)}) == {A: position(1)}
-
-
-def test_what_ends_after_its_partition_is_gone_does_not_count(work: Work) -> None:
-    work.feed(A, [entry(0, 0), entry(1, 1), entry(2, 2)])
-    done, resting, _ = begin_all(work)
-    work.drop([A])
-    assert work.held_records == 3, "running, they are in memory"
-    work.feed(A, [entry(0, 0)])
-    work.finish(done)
-    work.rest(resting, 0)
-    assert work.committable({A: position(1)}) == {A: OffsetAndMetadata(0)}
-    assert begin(work).offset == 0
-    assert work.held_records == 2
-
-
 def test_a_record_that_was_cut_short_keeps_what_is_behind_it_from_being_committed(
     work: Work,
 ) -> None:
@@ -160,16 +85,6 @@ def test_a_record_that_was_cut_short_keeps_what_is_behind_it_from_being_committe
     work.abandon(first)
     work.finish(second)
     assert work.committable({A: position(2)}) == {A: OffsetAndMetadata(0)}
-
-
-def test_who_seeks_back_starts_again(work: Work) -> None:
-    work.feed(A, [entry(5, 5), entry(6, 6)])
-    first, _ = begin_all(work)
-    work.feed(A, [entry(2, 2)])
-    work.finish(first)
-    assert work.committable({A: position(3)}) == {A: OffsetAndMetadata(2)}
-    work.finish(begin(work))
-    assert work.committable({A: position(3)}) == {A: position(3)}
 
 
 def test_the_oldest_is_what_was_begun_first_and_is_not_done(work: Work) -> None:

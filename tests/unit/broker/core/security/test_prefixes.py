@@ -6,7 +6,7 @@ from operator import or_
 
 import pytest
 
-from kohort.broker.core.security.prefixes import FEW, LENGTHS, LONG, Prefixes, _shared
+from kohort.broker.core.security.prefixes import FEW, Prefixes, _shared
 
 
 def made_of(*prefixes: str) -> Prefixes:
@@ -16,39 +16,12 @@ def made_of(*prefixes: str) -> Prefixes:
     return made
 
 
-def test_a_name_begins_with_each_of_its_prefixes() -> None:
-    prefixes = made_of("a", "ab", "abcd", "b")
-    assert sorted(prefixes.matching("abc")) == ["a", "ab"]
-    assert sorted(prefixes.matching("abcd")) == ["a", "ab", "abcd"]
-    assert prefixes.matching("c") == prefixes.matching("") == made_of().matching("a") == []
-
-
-def test_what_is_removed_is_found_no_more_until_it_is_there_again() -> None:
-    names = ["a" * length for length in range(1, 2 * LENGTHS)]
-    prefixes = made_of(*names)
-    assert sorted(prefixes.matching(names[-1])) == names
-    for name in names[::2]:
-        prefixes[name] = 0
-    assert sorted(prefixes.matching(names[-1])) == names[1::2]
-    prefixes[names[0]] = 1
-    assert sorted(prefixes.matching(names[-1])) == [names[0], *names[1::2]]
-
-
 def test_prefixes_that_mislead_each_step_cost_no_answer() -> None:
     names = ["x" * length for length in range(1, 100)]
     traps = ["x" * length + "a" for length in range(100)]
     prefixes = made_of(*names, *traps)
     assert sorted(prefixes.matching("x" * 99 + "y")) == names
     assert sorted(prefixes.matching("xxab")) == ["x", "xx", "xxa"]
-
-
-@pytest.mark.parametrize("beyond", [False, True])
-def test_long_ones_are_found_too(beyond: bool) -> None:
-    long = "n" * (LONG + 1)
-    prefixes = made_of("n", long, *(["n" * length for length in range(2, 40)] if beyond else []))
-    assert long in prefixes.matching(long + "x")
-    assert long not in prefixes.matching("n" * LONG)
-    assert len(prefixes.matching(long)) == (40 if beyond else 2)
 
 
 def test_what_two_texts_share() -> None:
