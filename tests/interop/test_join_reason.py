@@ -22,7 +22,6 @@ from tests.support.clients.java_client import JavaMember
 from tests.support.clients.model import ANY_SEAT
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.groups.raw_members import (
-    NEWEST,
     PendingJoin,
     RawMember,
     bring_together,
@@ -81,10 +80,6 @@ class Scene:
         self.gather()
         settle(self.leader, self.follower)
 
-    def replacement(self, member: RawMember) -> RawMember:
-        """The same static member, started again."""
-        return self.member(member.instance_id)
-
     def last(self) -> dict[str, Any]:
         """The newest record; one that has just ended is there a moment after members know."""
         wait_until(lambda: bool(self.probe.records()), "a record of the group")
@@ -118,48 +113,6 @@ class Scene:
 @pytest.fixture
 def scene(place: Place, group: str) -> Scene:
     return Scene(place, group)
-
-
-@pytest.fixture
-def static_scene(place: Place, group: str) -> Scene:
-    scene = Scene(place, group)
-    scene.leader, scene.follower = scene.member("one"), scene.member("two")
-    return scene
-
-
-@pytest.mark.parametrize("version", [6, 7, 8, 9])
-def test_row_13_a_leader_that_has_restarted_rebalances_nothing_however_often(
-    scene: Scene, version: int
-) -> None:
-    scene.settle()
-    generation = scene.leader.generation
-    sequence = scene.probe.wait_told()["sequence"]
-
-    for _ in range(TIMES):
-        answer = scene.leader.join(JoinReason.RESTART, version=version).answer()
-        assert (answer.error_code, answer.generation_id) == (0, generation)
-        leads = version == NEWEST
-        assert answer.leader == (scene.leader.member_id if leads else "")
-        assert len(answer.members) == (2 if leads else 0)
-        assert bool(answer.skip_assignment) == leads
-
-    assert scene.leader.sync().assignment == share(TOPIC, 0)
-    news = scene.probe.wait_records(TIMES, after=sequence)
-    assert [(record["kind"], record["trigger"]["row"]) for record in news] == [
-        ("avoided", 13)
-    ] * TIMES
-
-
-@pytest.mark.parametrize("reason", [JoinReason.RESTART, JoinReason.UNKNOWN, 42])
-@pytest.mark.parametrize("leads", [True, False])
-def test_row_15_a_static_member_that_comes_back_rebalances_nothing(
-    static_scene: Scene, reason: int, leads: bool
-) -> None:
-    static_scene.settle()
-    member = static_scene.leader if leads else static_scene.follower
-    successor = static_scene.replacement(member)
-
-    static_scene.check_goes_on(successor.join(reason), successor, 15)
 
 
 # Payloads.

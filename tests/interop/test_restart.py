@@ -3,17 +3,12 @@
 Each starts a broker of its own.
 """
 
-import re
-
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.tools import Tools
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
-from tests.support.clients.java_client import JavaClient
 from tests.support.clients.model import Record, content
-from tests.support.processes.java_process import JavaProcess
 from tests.support.waiting import wait_until
 
 TOPIC = "survivor"
@@ -65,40 +60,3 @@ def test_a_group_outlives_the_restart_of_its_broker(own_broker: ServerProcess, t
 
         wait_until(lambda: len(member.records()) >= len(RECORDS), "the second part read")
     assert [record.value for record in member.records()] == [record.value for record in RECORDS]
-
-
-@pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_kafkas_dump_tool_reads_the_files_of_a_partition(
-    own_broker: ServerProcess,
-    topic: str,
-    java_clients: JavaProcess,
-    tool_process: JavaProcess,
-    codec: str,
-) -> None:
-    client = JavaClient(own_broker.bootstrap, java_clients)
-    values = [Record(b"%06d" % number + b"x" * 2000) for number in range(1200)]
-    client.produce(topic, values, codec="zstd" if codec == "zstd" else "none", idempotent=True)
-    assert own_broker.stop() == own_broker.clean_exit
-    directory = own_broker.data / f"{topic}-0"
-    logs, indexes, times = (
-        sorted(str(path) for path in directory.glob(pattern))
-        for pattern in ("*.log", "*.index", "*.timeindex")
-    )
-    tools = Tools(own_broker.bootstrap, tool_process)
-
-    def dump(files: list[str], *options: str) -> str:
-        name = "org.apache.kafka.tools.DumpLogSegments"
-        result = tools.offline(name, "--files", ",".join(files), *options)
-        assert result.exit == 0, result.err
-        return result.out + result.err  # Mismatches are told on standard error.
-
-    records = dump(logs, "--deep-iteration", "--print-data-log")
-    offsets = [int(found) for found in re.findall(r"^\| offset: (\d+) ", records, re.MULTILINE)]
-    assert offsets == list(range(1200))
-    assert "isvalid: false" not in records
-    assert records.count("payload: 0") == 1200
-    if codec == "none":
-        assert len(logs) > 1, "several segments are what makes this worth reading"
-    checked = dump(indexes, "--index-sanity-check") + dump(times, "--index-sanity-check")
-    assert "mismatch" not in checked.lower()
-    assert "mismatch" not in dump([*indexes, *times], "--verify-index-only").lower()

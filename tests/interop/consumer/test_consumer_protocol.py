@@ -126,19 +126,22 @@ async def test_a_member_that_is_not_polled_leaves_and_is_told_that_its_partition
     assert note.calls[-1] == ("assigned", numbers(first.assignment()))
 
 
+@pytest.mark.parametrize("settings", [CONSUMER, {"session_timeout_ms": 3_000}], ids=str)
 async def test_an_event_loop_that_is_blocked_does_not_stop_the_heartbeats(
-    topics: Topics, members: Members
+    topics: Topics, members: Members, settings: dict[str, Any]
 ) -> None:
     topic = topics.create(2)
-    first = await members.start(topic, **CONSUMER)
-    second = await members.start(topic, **CONSUMER)
+    first = await members.start(topic, **settings)
+    second = await members.start(topic, **settings)
     await settle(members, first, second, shares=[1, 1])
-    before = first.metrics()["heartbeat-total"]
-    time.sleep(2)  # noqa: ASYNC251 - blocks the loop on purpose.
+    before = first.metrics()["heartbeat-total"], first.group_metadata()
+    time.sleep(4.5)  # noqa: ASYNC251 - blocks the loop on purpose.
     after = first.metrics()["heartbeat-total"]
-    assert before is not None
+    assert before[0] is not None
     assert after is not None
-    assert after > before
+    assert after > before[0]
+    await members.poll_once(first, second)
+    assert first.group_metadata() == before[1]
 
 
 async def test_commits_follow_the_epoch_and_former_members_cannot_commit(

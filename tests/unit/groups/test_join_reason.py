@@ -6,12 +6,12 @@ import pytest
 
 from kohort.groups.classic.decisions import Decision, Joiner, decide
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.events import CauseAdded, RebalanceAvoided, TriggerKind
+from kohort.groups.events import RebalanceAvoided, TriggerKind
 from kohort.groups.reasons import FORCING
 from kohort.groups.requests import JoinResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.support.groups.scenario import SECOND, Scenario, subscription
+from tests.support.groups.scenario import SECOND, Scenario
 
 ANY = list(JoinReason)
 WEAK = [
@@ -21,31 +21,12 @@ WEAK = [
     JoinReason.MEMBERSHIP_LOST,
 ]
 """Neither forcing nor TOPIC_METADATA_CHANGE."""
-UNRECOGNISED = 77
-CHANGED = (("range", subscription("t", "u")),)
 COMPLETING, STABLE = ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE
 any_reason = pytest.mark.parametrize("reason", ANY)
 any_force = pytest.mark.parametrize("reason", sorted(FORCING))
 
 
 class TestRowByRow:
-    @any_reason
-    def test_row_1_errors_come_before_reasons(self, reason: JoinReason) -> None:
-        s = Scenario()
-        s.new_id()
-        assert s.join("gone", reason=reason).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
-        s.step(lambda: s.group.unload(ErrorCode.NOT_COORDINATOR, s.now))
-        assert s.join(reason=reason).answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    @any_reason
-    def test_row_2_an_empty_group_begins_with_the_initial_delay(self, reason: JoinReason) -> None:
-        s = Scenario()
-        s.join_dynamic(reason=reason)
-        assert s.state == "PreparingRebalance"
-        assert s.classic.data.initial is not None
-        assert s.trigger().kind is TriggerKind.MEMBER_ADDED
-        assert s.trigger().reason.decisive is reason
-
     @any_reason
     def test_row_3_a_first_join_gets_its_id_and_the_reason_is_kept(
         self, reason: JoinReason
@@ -57,62 +38,6 @@ class TestRowByRow:
         assert s.classic.roster.pending[member_id].reason.decisive is reason
         s.join(member_id)
         assert s.trigger().reason.decisive is reason
-
-    @any_reason
-    def test_row_4_a_running_rebalance_takes_part_of_it(self, reason: JoinReason) -> None:
-        s = Scenario()
-        first, _ = s.preparing(2)
-        ticket = s.join(first, reason=reason)
-        assert ticket.is_parked
-        s.join(instance="new", reason=reason)
-        added = s.told(CauseAdded)[-1].trigger
-        assert (added.kind, added.reason.decisive) == (TriggerKind.STATIC_ADDED, reason)
-
-    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
-    @any_reason
-    def test_row_5_somebody_new_outranks_every_reason(self, state: str, reason: JoinReason) -> None:
-        for changes in ({"requires_known_id": False}, {"instance": "new"}):
-            s = Scenario()
-            members = s.completing(2)
-            if state == "Stable":
-                s.settle(members)
-            assert s.join(reason=reason, **changes).is_parked
-            assert s.state == "PreparingRebalance"
-
-    @any_reason
-    def test_row_6_a_replacement_while_the_leader_assigns(self, reason: JoinReason) -> None:
-        s = Scenario()
-        for name in "ab":
-            s.join(instance=name)
-        s.advance(6 * SECOND)
-        assert s.join(instance="b", reason=reason).is_parked
-        assert (s.trigger().row, s.trigger().kind) == (6, TriggerKind.STATIC_REPLACED)
-
-    @any_reason
-    def test_row_7_a_changed_list_while_the_leader_assigns(self, reason: JoinReason) -> None:
-        s = Scenario()
-        members = s.completing(2)
-        assert s.join(members[1], protocols=CHANGED, reason=reason).is_parked
-        assert (s.trigger().row, s.trigger().kind) == (7, TriggerKind.PROTOCOLS_CHANGED)
-
-    @any_reason
-    def test_row_8_a_running_rebalance_is_not_doubled(self, reason: JoinReason) -> None:
-        s = Scenario()
-        for member_id in s.completing(2):
-            assert s.join(member_id, reason=reason).answer.generation == 1
-        assert s.state == "CompletingRebalance"
-
-    @any_reason
-    def test_row_9_a_changed_list_outranks_every_reason(self, reason: JoinReason) -> None:
-        s = Scenario()
-        members = s.stable(2)
-        assert s.join(members[0], protocols=CHANGED, reason=reason).is_parked
-        assert (s.trigger().row, s.trigger().kind) == (9, TriggerKind.PROTOCOLS_CHANGED)
-        s = Scenario()
-        both = (("range", b""), ("sticky", b""))
-        s.stable_static("a", "b", protocols=both)
-        assert s.join(instance="b", protocols=both[1:], reason=reason).is_parked
-        assert (s.trigger().row, s.trigger().kind) == (9, TriggerKind.STATIC_REPLACED)
 
     @any_force
     @pytest.mark.parametrize("index", [0, 1])
@@ -192,33 +117,6 @@ class TestRowByRow:
         assert s.join(leader, reason=JoinReason.RESTART).is_parked
         assert (s.trigger().row, s.trigger().kind) == (13, TriggerKind.LEADER_REJOINED)
         assert s.trigger().detail
-
-    @pytest.mark.parametrize("reason", [0, 7, 8, UNRECOGNISED, -1])
-    def test_row_14_a_leader_that_joins_again_rebalances_as_ever(self, reason: int) -> None:
-        s = Scenario()
-        leader, _ = s.stable(2)
-        assert s.join(leader, reason=reason).is_parked
-        assert (s.trigger().row, s.trigger().kind) == (14, TriggerKind.LEADER_REJOINED)
-
-    @pytest.mark.parametrize("reason", [0, 1, 7, 8, UNRECOGNISED])
-    @pytest.mark.parametrize("who", ["a", "b"])
-    def test_row_15_a_replacement_does_not(self, reason: int, who: str) -> None:
-        s = Scenario()
-        s.stable_static("a", "b")
-        assert s.join(instance=who, reason=reason).answer.generation == 1
-        (avoided,) = s.avoided()
-        assert (avoided.row, avoided.kind) == (15, TriggerKind.STATIC_REPLACED)
-        assert avoided.was_leader == (who == "a")
-
-    @pytest.mark.parametrize("reason", [0, 1, 7, 8, UNRECOGNISED])
-    def test_row_16_nor_does_a_follower(self, reason: int) -> None:
-        s = Scenario()
-        _, follower = s.stable(2)
-        assert s.join(follower, reason=reason).answer.generation == 1
-        assert s.state == "Stable"
-        # Worth a note only if there was a reason.
-        rows = [avoided.row for avoided in s.avoided()]
-        assert rows == ([16] if reason in {1, 7, 8} else [])
 
     def test_row_16_a_reason_in_words_is_noted_and_changes_nothing(self) -> None:
         s = Scenario()
