@@ -18,7 +18,6 @@ from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.handlers import load_handlers
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.message import RESPONSES, Struct, schema_of
 from tests.interop.same_answers.questions import questions
 from tests.interop.same_answers.scenes import Topic
 from tests.support import messages as m
@@ -47,10 +46,6 @@ EVERYTHING = [
 ]
 ABOUT_THE_CONNECTION = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 """APIs that do not look at rights."""
-OPEN_TO_ALL = {"DescribeCluster"}
-"""An API that no client is denied: it leaves out what is not to be seen."""
-NO_WORD_FOR_IT = {"DescribeLogDirs"}
-"""In version 1 an empty answer says it."""
 
 
 @pytest.fixture
@@ -143,65 +138,6 @@ def create(client: RawClient, *creations: m.AclCreation) -> list[int]:
     return [result.error_code for result in answer.results]
 
 
-def described(client: RawClient, **wanted: object) -> list[tuple[str, str]]:
-    """(Resource, principal) of the rules that a filter finds."""
-    values = {
-        "resource_type_filter": 1,
-        "resource_name_filter": None,
-        "pattern_type_filter": 1,
-        "principal_filter": None,
-        "host_filter": "*",
-        "operation": 1,
-        "permission_type": 1,
-        **wanted,
-    }
-    answer = client.call(m.DescribeAclsRequest(**values), 3, m.DescribeAclsResponse)  # type: ignore[arg-type]
-    assert answer.error_code == ErrorCode.NONE
-    return [
-        (resource.resource_name, acl.principal)
-        for resource in answer.resources
-        for acl in resource.acls
-    ]
-
-
-def test_rules_are_created_found_and_removed(broker: BrokerThread) -> None:
-    with RawClient(broker.port) as client:
-        good = creation("User:a", Operation.READ, "t")
-        prefixed = creation(
-            "User:b", Operation.READ, "t-", resource_pattern_type=PatternType.PREFIXED
-        )
-        bad = creation("nobody", Operation.READ, "t")
-        assert create(client, good, bad, prefixed, good) == [0, ErrorCode.INVALID_REQUEST, 0, 0]
-        assert described(client) == [("t", "User:a"), ("t-", "User:b")]
-        assert described(client, resource_name_filter="t-1", pattern_type_filter=2) == [
-            ("t-", "User:b")
-        ]
-        assert described(client, operation=99) == []
-        remove = m.DeleteAclsFilter(
-            resource_type_filter=2,
-            resource_name_filter="t",
-            pattern_type_filter=1,
-            principal_filter=None,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        unknown = m.DeleteAclsFilter(
-            resource_type_filter=99,
-            resource_name_filter="t",
-            pattern_type_filter=1,
-            principal_filter=None,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        request = m.DeleteAclsRequest(filters=[remove, unknown, remove])
-        results = client.call(request, 3, m.DeleteAclsResponse).filter_results
-        assert [one.error_code for one in results] == [0, ErrorCode.INVALID_REQUEST, 0]
-        assert [len(one.matching_acls) for one in results] == [1, 0, 1]
-        assert described(client) == [("t-", "User:b")]
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -272,19 +208,6 @@ def test_an_answer_that_is_kept_is_for_no_one_else_and_no_longer_than_the_rules(
         assert metadata(admin)[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def errors_in(answer: object) -> set[int]:
-    """All error codes of a message, zeros included."""
-    if isinstance(answer, list):
-        return {code for one in answer for code in errors_in(one)}
-    if not isinstance(answer, Struct):
-        return set()
-    found: set[int] = set()
-    for field in schema_of(type(answer)).fields:
-        value = getattr(answer, field.name)
-        found |= {value} if field.name.endswith("error_code") else errors_in(value)
-    return found
-
-
 def test_every_api_is_asked_about_in_its_lowest_and_highest_version() -> None:
     asked: dict[str, set[int]] = {}
     for question in questions([Topic("t", b"\x55" * 16)], ["g"], ["x"]):
@@ -292,30 +215,6 @@ def test_every_api_is_asked_about_in_its_lowest_and_highest_version() -> None:
     for api in load_handlers().values():
         if api.name not in ABOUT_THE_CONNECTION:
             assert {api.versions.low, api.versions.high} <= asked.get(api.name, set()), api.name
-
-
-def test_every_api_denies_who_may_do_nothing(broker: BrokerThread) -> None:
-    """Also where what is asked for does not exist, and with nothing but the denial."""
-    denials = {code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")}
-    denials.add(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    keys = {api.name: api.key for api in load_handlers().values()}
-    with RawClient(broker.port, source=NOBODY) as nobody:
-        for question in questions([Topic("missing", b"\x55" * 16)], ["g"], ["x"]):
-            refusals = set(denials)
-            if question.form == "by id":
-                refusals.add(ErrorCode.UNKNOWN_TOPIC_ID)
-            if question.form in {"of an unknown kind", "of all kinds"}:
-                refusals.add(ErrorCode.INVALID_REQUEST)
-            for version in question.versions:
-                answer: object = nobody.call(
-                    question.request, version, RESPONSES[keys[question.name]]
-                )
-                codes = errors_in(answer) - {0}
-                if question.is_of_all:
-                    assert not codes, (question, version)
-                elif question.name not in OPEN_TO_ALL | NO_WORD_FOR_IT:
-                    assert codes, (question, version)
-                assert codes <= refusals, (question, version, codes)
 
 
 def test_the_rebalance_history_is_shown_to_who_may_read_its_topic_and_to_no_one_else(

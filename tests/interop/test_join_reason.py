@@ -64,12 +64,8 @@ class Scene:
     def __init__(self, place: Place, group: str) -> None:
         self.group = group
         self.probe = GroupProbe(place.port, group, place.http_port)
-        self._port = place.port
-        self.leader = self.member()
-        self.follower = self.member()
-
-    def member(self, instance_id: str | None = None) -> RawMember:
-        return RawMember(self._port, self.group, topic=TOPIC, instance_id=instance_id)
+        self.leader = RawMember(place.port, group, topic=TOPIC)
+        self.follower = RawMember(place.port, group, topic=TOPIC)
 
     def gather(self) -> None:
         """CompletingRebalance."""

@@ -43,25 +43,12 @@ def test_the_join_phase_ends_when_kafka_ends_it(
     assert completion_s(rebalance_timeout_s, joins_s) == completes_s
 
 
-def test_the_total_is_at_most_the_rebalance_timeout() -> None:
-    joins_s = [index * 2.5 for index in range(8)]
-    assert completion_s(20, joins_s) == 20.0
-
-
 def test_without_a_delay_the_phase_ends_on_the_next_turn() -> None:
     s = Scenario(GroupConfig(initial_rebalance_delay_ms=0))
     _, ticket = s.join_dynamic()
     assert ticket.is_parked
     s.advance(0)
     assert ticket.answer.generation == 1
-
-
-def test_the_first_member_does_not_extend_the_delay() -> None:
-    s = Scenario()
-    s.join_dynamic()
-    s.advance(3 * SECOND)
-    assert s.state == "CompletingRebalance"
-    assert not s.told(InitialDelayExtended)
 
 
 def test_extensions_are_told_with_their_deadline() -> None:
@@ -106,15 +93,6 @@ def test_an_unused_id_does_not_hold_an_initial_rebalance_up() -> None:
     assert s.told(JoinPhaseEnded)[-1].pending == (unused,)
 
 
-def test_a_member_that_joins_again_does_not_extend_the_delay() -> None:
-    s = Scenario()
-    member_id, _ = s.join_dynamic()
-    s.advance(1 * SECOND)
-    again = s.join(member_id)
-    s.advance(2 * SECOND)
-    assert again.answer.generation == 1
-
-
 def test_if_everybody_leaves_the_group_becomes_empty_at_the_next_expiry() -> None:
     s = Scenario()
     member_id, _ = s.join_dynamic()
@@ -124,13 +102,3 @@ def test_if_everybody_leaves_the_group_becomes_empty_at_the_next_expiry() -> Non
     assert (s.state, s.classic.data.generation) == ("PreparingRebalance", 0)
     s.advance(1)
     assert (s.state, s.classic.data.generation) == ("Empty", 1)
-
-
-def test_a_group_that_emptied_waits_again() -> None:
-    s = Scenario()
-    s.leave(*s.stable(1))
-    _, ticket = s.join_dynamic()
-    s.advance(3 * SECOND - 1)
-    assert ticket.is_parked
-    s.advance(1)
-    assert ticket.answer.generation == 3
