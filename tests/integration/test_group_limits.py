@@ -1,16 +1,12 @@
 """What one client may make the coordinator hold is set by the operator."""
 
-import asyncio
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kohort.broker.app import Broker
-from kohort.broker.assembly import coordinators
 from kohort.broker.config import load
 from kohort.broker.coordinator.requests.classic import classic_membership
-from kohort.groups.classic.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
 from kohort.groups.requests import CommitRequest, JoinRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -70,22 +66,3 @@ async def test_the_oldest_unused_id_is_forgotten_beyond_the_limit(tmp_path: Path
 async def test_the_inbox_of_a_group_is_as_long_as_is_allowed(tmp_path: Path) -> None:
     async with broker_with(tmp_path, "kohort.group.inbox.max=7").running() as broker:
         assert broker.services.groups.host.inbox_max == 7
-
-
-async def test_the_oldest_unused_id_of_any_group_is_forgotten_beyond_the_brokers_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = partial(UnusedIds, 3 * (ID_BYTES + GROUP_BYTES + 1))
-    monkeypatch.setattr(coordinators, "UnusedIds", small)
-    async with broker_with(tmp_path).running() as broker:
-        groups, classic = broker.services.groups, broker.services.classic_groups
-        ids = {
-            name: (await classic.join(name, join_with(b""))).member_id
-            for name in ("a", "b", "c", "d", "e")
-        }
-        async with asyncio.timeout(30):
-            while len(groups.host.group_ids()) > 3:  # noqa: ASYNC110 - the append of a tombstone.
-                await asyncio.sleep(0.01)
-        assert groups.host.group_ids() == ["c", "d", "e"]
-        joined = await classic.join("a", join_with(b"")._replace(member_id=ids["a"]))
-        assert joined.error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -2,7 +2,6 @@
 operator.
 """
 
-import asyncio
 from pathlib import Path
 
 from kohort.broker.app import Broker
@@ -13,7 +12,6 @@ from kohort.broker.core.transaction.requests import (
     InitRequest,
     TopicPartition,
 )
-from kohort.broker.core.transaction.states import TransactionState
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode
 
@@ -61,23 +59,3 @@ async def test_an_id_that_is_idle_makes_room_for_a_new_one_and_none_with_a_trans
         again = await transactions_of(broker).init_producer_id("idle", InitRequest(60_000))
         assert again.error is ErrorCode.NONE
         assert again.producer_id not in {-1, idle.producer_id}
-
-
-async def test_a_transaction_is_aborted_when_its_time_is_up_and_waits_for_no_sweep(
-    tmp_path: Path,
-) -> None:
-    never = "transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000"
-    async with broker_with(tmp_path, never).running() as broker:
-        transactions = transactions_of(broker)
-        await broker.services.topics.changes.create_topic("orders", partition_count=1)
-        await begin(transactions, "slow", timeout_ms=50)
-
-        def is_aborted() -> bool:
-            one = transactions.host.transactional_id("slow")
-            assert one is not None
-            assert one.record is not None
-            return one.record.state is TransactionState.COMPLETE_ABORT
-
-        async with asyncio.timeout(60):
-            while not is_aborted():  # noqa: ASYNC110 - a look from outside, at what has no event.
-                await asyncio.sleep(0.01)

@@ -5,85 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.log.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.runtime.deferred import Deferred
-from kohort.groups.config import GroupConfig
 from kohort.groups.requests import (
-    DeleteOffsetsResult,
-    JoinResult,
-    LeaveEntry,
-    LeaveResult,
-    SyncRequest,
     SyncResult,
-    TopicPartition,
 )
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import running
-
-
-class TestAbsentGroups:
-    @virtual
-    async def test_there_is_nothing_to_find(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            unknown = ErrorCode.UNKNOWN_MEMBER_ID
-            assert h.ask_join(member_id="m") == JoinResult(unknown, "m")
-            assert h.ask_sync("m", 1) == SyncResult(unknown)
-            assert h.classic.heartbeat("g", "m", None, 1) is unknown
-            entries = [LeaveEntry("a"), LeaveEntry("b")]
-            assert await h.classic.leave("g", entries) == LeaveResult(entries=(unknown, unknown))
-            assert await h.groups.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
-            absent = DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
-            assert await h.groups.delete_offsets("g", []) == absent
-            assert h.groups.host.group("g") is None
-            assert h.offset() is None
-            assert h.groups.read_error("g") is ErrorCode.NONE
-            assert h.groups.host.stats()["groups"] == 0
-
-    @virtual
-    async def test_a_commit_of_a_member_is_told_by_version(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            result = h.ask_commit(member_id="m", generation=3)
-            assert not isinstance(result, Deferred)
-            assert result.errors == (ErrorCode.GROUP_ID_NOT_FOUND,)
-
-    @virtual
-    async def test_a_commit_from_outside_and_a_first_join_make_one(
-        self, clock: VirtualClock
-    ) -> None:
-        async with running(clock) as h:
-            await h.do_commit()
-            h.ask_join("other")
-            assert {group.group_id for group in h.groups.host.groups()} == {"g", "other"}
-            assert h.offset() == 42
-
-    @virtual
-    async def test_members_need_a_group_id_and_commits_do_not(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            invalid = ErrorCode.INVALID_GROUP_ID
-            assert h.ask_join("") == JoinResult(invalid)
-            sync = h.classic.sync("", SyncRequest("m", None, 1))
-            assert await sync == SyncResult(invalid)
-            assert h.classic.heartbeat("", "m", None, 1) is invalid
-            assert await h.classic.leave("", [LeaveEntry("m")]) == LeaveResult(invalid)
-            result = await h.groups.delete_offsets("", [TopicPartition("t", 0)])
-            assert result == DeleteOffsetsResult(invalid)
-            await h.do_commit(group_id="")
-            assert h.offset("") == 42
-            assert await h.groups.delete_group("") is ErrorCode.NONE
-
-    @virtual
-    async def test_a_session_timeout_out_of_bounds_makes_no_group(
-        self, clock: VirtualClock
-    ) -> None:
-        config = CoordinatorConfig(GroupConfig(min_session_timeout_ms=10_001))
-        async with running(clock, config=config) as h:
-            assert h.ask_join() == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT)
-            assert h.groups.host.group("g") is None
 
 
 class TestTime:

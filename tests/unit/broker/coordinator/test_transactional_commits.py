@@ -88,27 +88,6 @@ async def test_a_start_finds_what_is_still_open_and_whom_to_tell(clock: VirtualC
 
 
 @virtual
-async def test_an_abort_leaves_a_group_without_positions(clock: VirtualClock) -> None:
-    log = MemoryOffsetsLog()
-    async with running(clock, log) as h:
-        await committing(h)
-        assert h.state() == "Empty"
-        end(h, log, commit=False)
-        assert (h.offset(), is_unstable(h)) == (None, False)
-        await h.groups.host.sweep()
-        assert h.state() is None
-
-
-@virtual
-async def test_a_member_of_a_group_that_is_not_there_is_of_no_generation(
-    clock: VirtualClock,
-) -> None:
-    async with running(clock) as h:
-        assert (await committing(h, generation=0)).errors == (ErrorCode.ILLEGAL_GENERATION,)
-        assert h.state() is None
-
-
-@virtual
 async def test_an_end_tells_only_groups_of_that_partition_and_producer(
     clock: VirtualClock,
 ) -> None:

@@ -73,21 +73,6 @@ async def test_topics_of_one_request_succeed_and_fail_alone(tmp_path: Path) -> N
         assert {topic.name for topic in topics.all()} == {"a.b", "fine"}
 
 
-async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        (planned,) = await topics.changes.create_topics(
-            [NewTopic(name="orders")], validate_only=True
-        )
-        assert isinstance(planned, PlannedTopic)
-        assert topics.all() == []
-        topic = await topics.changes.create_topic("orders", partition_count=1)
-        await topics.changes.create_partitions(topic, 3, validate_only=True)
-        await topics.changes.alter_topic(topic, setting(retention_ms="5"), validate_only=True)
-        await topics.changes.alter_broker("", setting(log_retention_ms="5"), validate_only=True)
-        assert len(topic.partitions) == 1
-        assert topic.config.retention_ms == 604_800_000
-
-
 async def test_no_client_can_make_partitions_without_bound(tmp_path: Path) -> None:
     async with running_topics(tmp_path, "kohort.max.partitions=5") as topics:
         first = await topics.changes.create_topic("first", partition_count=4)

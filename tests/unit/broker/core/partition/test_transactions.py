@@ -60,17 +60,6 @@ class Log:
             timestamp=self.now_ms,
         )
 
-    def answer_to_marker(
-        self, producer_id: int, epoch: int, *, version: int, coordinator: int = 0
-    ) -> ErrorCode:
-        try:
-            self.state.check_marker(
-                producer_id, epoch, coordinator_epoch=coordinator, transaction_version=version
-            )
-        except KafkaError as error:
-            return error.code
-        return ErrorCode.NONE
-
     def stable(self, high_watermark: int | None = None, start: int = 0) -> int:
         reached = self.end_offset if high_watermark is None else high_watermark
         self.state.spans.settle(reached)
