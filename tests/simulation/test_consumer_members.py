@@ -51,14 +51,14 @@ class Process:
         self.membership = ConsumerMembership(
             config,
             subscription=self.subscription,
-            backoff=Backoff(100, 1000, lambda: 0.5),
+            backoff=Backoff(100, 1000, life.chance.random),
             topic_ids=life.topic_ids,
             new_id=lambda: f"{member_id}.{next(ids)}",
         )
         self.rules = ConsumerHeartbeatRules(
             HeartbeatConfig(SESSION_MS, 3_000, self.max_poll_ms, is_static=instance_id is not None),
             config,
-            Backoff(100, 1000, lambda: 0.5),
+            Backoff(100, 1000, life.chance.random),
         )
         self.is_blocked = False
         """Whether its event loop is, so that it does not learn what the heartbeats found."""

@@ -67,7 +67,7 @@ class PlannedProcess(Process):
             self.run()
         if self.wake_ms is None:
             return now_ms + 1_000
-        wake_ms = max(self.wake_ms, now_ms) + self.life.chance.randint(1, LATE_MS)
+        wake_ms = max(self.wake_ms + self.life.chance.randint(0, LATE_MS), now_ms + 1)
         return min(wake_ms, self._busy_until_ms) if self._busy_until_ms > now_ms else wake_ms
 
 
@@ -103,7 +103,7 @@ class PlannedLife(ConsumerGroup):
     def answer(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         if not self.setting.states_reasons:
             request.join_reason, request.reason = 0, None
-        name = request.member_id.partition("/")[0]
+        name = request.member_id.partition("/")[2].partition(".")[0]
         asked = core_request(request, request.member_id, client_id=name, client_host=f"/{name}")
         return response_for(self.heartbeat(asked))
 
@@ -137,7 +137,9 @@ class PlannedLife(ConsumerGroup):
             self.topics.by_name["watched"] = Topic(topic_id, 0)
         elif step.what == "start":
             name = f"billing-{step.slot}"
-            member_id = f"{name}/{self.chance.getrandbits(64):x}"
+            # By chance, as clients make them: their order decides between members that are equal
+            # otherwise.
+            member_id = f"{self.chance.getrandbits(64):016x}/{name}"
             instance_id = name if self.setting.static else None
             process = PlannedProcess(self, member_id, instance_id, self.plan.places[step.slot])
             self.processes[step.slot] = process
