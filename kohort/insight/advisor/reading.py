@@ -4,9 +4,7 @@ Fields may be missing: histories made from a stock broker's log contain little m
 `Trace.unknown` lists the missing facts.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
@@ -14,7 +12,8 @@ from typing import Any, Final
 from kohort.insight.advisor.heartbeat_times import LOOK_MS, look_ms
 from kohort.insight.advisor.member_lifetimes import Json, MemberLifetimes, causes_of
 from kohort.insight.advisor.member_slots import LOST, MemberSlots, find_member_slots
-from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
+from kohort.insight.advisor.recorded_setting import modes_seen, recorded_setting, settings_seen
+from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import (
     ANSWER_DEFAULT_MS,
     DELAY_DEFAULT_MS,
@@ -44,8 +43,6 @@ REJOINS: Final = frozenset(
 )
 FIRST_HEARTBEAT_SLACK_MS: Final = 20
 """Tolerance for a heartbeat to count as the first one after a join."""
-NOTICES_NEEDED: Final = 5
-"""Number of notifications needed to estimate the heartbeat interval from the longest delay."""
 JOIN_TIME_OF: Final = "the join time of"
 NAMES_MAX: Final = 5
 REVOKES_WITHIN_MS: Final = 60_000
@@ -141,7 +138,7 @@ def _doubts(
         yield Uncertainty.PAUSES
     if recorded.consumer:
         return  # What members take for joining and giving up is the same whatever the settings.
-    if not _modes(rebalances) and "cooperative" not in known:
+    if not modes_seen(rebalances) and "cooperative" not in known:
         yield Uncertainty.MODE
     has_revocation_times = [bool(slot.revoke.took_ms) for slot in member_slots.slots]
     if recorded.cooperative and not any(has_revocation_times):
@@ -168,11 +165,6 @@ def _waited_by_slot(rebalances: list[Json], member_slots: MemberSlots) -> tuple[
     return tuple(waited)
 
 
-def _modes(rebalances: list[Json]) -> set[Any]:
-    modes = {m.get("mode") for record in rebalances for m in record.get("members") or ()}
-    return modes - {None}
-
-
 def _quick(joins: list[int]) -> int:
     """Return the tenth percentile of the join times."""
     return sorted(joins)[len(joins) // 10] if joins else DELAY_DEFAULT_MS
@@ -189,133 +181,6 @@ def _median_of(delays: Iterable[Delays]) -> int | None:
 
 def _median(values: list[int], default: int) -> int:
     return round(median(values)) if values else default
-
-
-# The recorded settings.
-
-
-def settings_seen(rebalances: list[Json]) -> dict[str, int | None]:
-    """Return the durations of the setting by field; None if the history does not show them."""
-    return {
-        "session_timeout_ms": _session_ms(rebalances),
-        "heartbeat_interval_ms": _interval_ms(rebalances),
-        "rebalance_timeout_ms": _rebalance_timeout_ms(rebalances),
-        "initial_rebalance_delay_ms": _initial_delay_ms(rebalances),
-    }
-
-
-def recorded_setting(
-    rebalances: list[Json],
-    durations: Mapping[str, int | None],
-    known: dict[str, Any],
-    notes: list[str],
-) -> Setting:
-    """Return the setting shown by the history; assumed values are added to `notes`."""
-    seen: dict[str, Any] = dict(durations)
-    seen["consumer"] = rebalances[-1].get("group_type") == "consumer"
-    default = CONSUMER_DEFAULTS if seen["consumer"] else Setting()
-    for name, value in durations.items():
-        is_used = not (seen["consumer"] and name == "initial_rebalance_delay_ms")
-        if value is None and name not in known and is_used:
-            assumed = f"{getattr(default, name) / 1000:g} s"
-            notes.append(f"{_CONFIG_NAMES[name]} is not in the history; assumed to be {assumed}")
-    instances = {
-        bool(member.get("instance_id"))
-        for record in rebalances
-        for member in (*(record.get("members") or ()), *causes_of(record))
-        if member.get("member_id")
-    }
-    seen["static"] = instances == {True} if len(instances) == 1 else (None if instances else False)
-    modes = _modes(rebalances)
-    protocols = {record.get("protocol") for record in rebalances}
-    seen["cooperative"] = "cooperative" in modes or any("cooperative" in str(p) for p in protocols)
-    if not modes:
-        notes.append("whether members were eager or cooperative is not in the history")
-    seen["states_reasons"] = any(
-        cause.get("reason_source") == "tag" for record in rebalances for cause in causes_of(record)
-    )
-    chosen = {name: value for name, value in seen.items() if name == "static" or value is not None}
-    return replace(default, **(chosen | known))
-
-
-def _last_assignor(rebalances: Sequence[Json]) -> str | None:
-    """Return the protocol name of the last generation's assignor; None if it is unknown."""
-    names = (record.get("protocol") for record in reversed(rebalances))
-    return next((str(name) for name in names if name), None)
-
-
-_CONFIG_NAMES: Final = {
-    "session_timeout_ms": "session.timeout.ms",
-    "heartbeat_interval_ms": "heartbeat.interval.ms",
-    "rebalance_timeout_ms": "max.poll.interval.ms",
-    "initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
-}
-
-
-def _session_ms(rebalances: list[Json]) -> int | None:
-    seen = Counter(
-        cause["session_timeout_ms"]
-        for record in rebalances
-        for cause in causes_of(record)
-        if cause.get("session_timeout_ms")
-    ) or _requested(rebalances, "session_timeout_ms")
-    return int(seen.most_common(1)[0][0]) if seen else None
-
-
-def _interval_ms(rebalances: list[Json]) -> int | None:
-    """Return the heartbeat interval: members are notified by their next heartbeat, so the longest
-    delay is close to it.
-    """
-    notice_ms = [
-        member["told_ms"] - ((record.get("timeline") or {}).get("assigned_ms") or 0)
-        for record in rebalances
-        for member in record.get("members") or ()
-        if member.get("told_ms") is not None and member.get("fate") == "kept"
-    ]
-    if len(notice_ms) < NOTICES_NEEDED:
-        return None
-    notice_ms.sort()
-    usual = int(notice_ms[int(len(notice_ms) * 0.95)])
-    # Configured intervals are usually whole or half seconds.
-    return max(int(usual / 500 + 0.7) * 500, 500)
-
-
-def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:
-    for record in rebalances:
-        timeline = record.get("timeline") or {}
-        stalled = timeline.get("stalled_ms")
-        if timeline.get("join_phase_end") == "timeout" and not stalled:
-            return _round(int(timeline["join_phase_ms"]))
-        for cause in causes_of(record):
-            if cause.get("rebalance_timeout_ms"):
-                return int(cause["rebalance_timeout_ms"])
-    # The group waits for the largest timeout of any member.
-    return max(_requested(rebalances, "rebalance_timeout_ms"), default=None)
-
-
-def _requested(rebalances: list[Json], name: str) -> Counter[int]:
-    """Count the values that members' joins requested."""
-    return Counter(
-        member[name]
-        for record in rebalances
-        for member in record.get("members") or ()
-        if member.get(name)
-    )
-
-
-def _initial_delay_ms(rebalances: list[Json]) -> int | None:
-    for record in rebalances:
-        timeline = record.get("timeline") or {}
-        took = timeline.get("join_phase_ms")
-        if record.get("initial") and took is not None:
-            return _round(int(took) // (len(timeline.get("extensions_ms") or ()) + 1))
-    return None
-
-
-def _round(value: int) -> int:
-    """Round to 100 ms, because timers are slightly late."""
-    nearest = round(value / 100) * 100
-    return nearest if abs(value - nearest) <= 30 else value
 
 
 # Actions on a member's own initiative.
@@ -376,6 +241,12 @@ def _rejoin(
 
 
 # Aggregates.
+
+
+def _last_assignor(rebalances: Sequence[Json]) -> str | None:
+    """Return the protocol name of the last generation's assignor; None if it is unknown."""
+    names = (record.get("protocol") for record in reversed(rebalances))
+    return next((str(name) for name in names if name), None)
 
 
 def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:

@@ -1,0 +1,134 @@
+"""Reads from a group's history records which settings were in force."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from kohort.insight.advisor.member_lifetimes import Json, causes_of
+from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
+
+NOTICES_NEEDED: Final = 5
+"""Number of notifications needed to estimate the heartbeat interval from the longest delay."""
+_CONFIG_NAMES: Final = {
+    "session_timeout_ms": "session.timeout.ms",
+    "heartbeat_interval_ms": "heartbeat.interval.ms",
+    "rebalance_timeout_ms": "max.poll.interval.ms",
+    "initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
+}
+
+
+def settings_seen(rebalances: list[Json]) -> dict[str, int | None]:
+    """Return the durations of the setting by field; None if the history does not show them."""
+    return {
+        "session_timeout_ms": _session_ms(rebalances),
+        "heartbeat_interval_ms": _interval_ms(rebalances),
+        "rebalance_timeout_ms": _rebalance_timeout_ms(rebalances),
+        "initial_rebalance_delay_ms": _initial_delay_ms(rebalances),
+    }
+
+
+def recorded_setting(
+    rebalances: list[Json],
+    durations: Mapping[str, int | None],
+    known: dict[str, Any],
+    notes: list[str],
+) -> Setting:
+    """Return the setting shown by the history; assumed values are added to `notes`."""
+    seen: dict[str, Any] = dict(durations)
+    seen["consumer"] = rebalances[-1].get("group_type") == "consumer"
+    default = CONSUMER_DEFAULTS if seen["consumer"] else Setting()
+    for name, value in durations.items():
+        is_used = not (seen["consumer"] and name == "initial_rebalance_delay_ms")
+        if value is None and name not in known and is_used:
+            assumed = f"{getattr(default, name) / 1000:g} s"
+            notes.append(f"{_CONFIG_NAMES[name]} is not in the history; assumed to be {assumed}")
+    instances = {
+        bool(member.get("instance_id"))
+        for record in rebalances
+        for member in (*(record.get("members") or ()), *causes_of(record))
+        if member.get("member_id")
+    }
+    seen["static"] = instances == {True} if len(instances) == 1 else (None if instances else False)
+    modes = modes_seen(rebalances)
+    protocols = {record.get("protocol") for record in rebalances}
+    seen["cooperative"] = "cooperative" in modes or any("cooperative" in str(p) for p in protocols)
+    if not modes:
+        notes.append("whether members were eager or cooperative is not in the history")
+    seen["states_reasons"] = any(
+        cause.get("reason_source") == "tag" for record in rebalances for cause in causes_of(record)
+    )
+    chosen = {name: value for name, value in seen.items() if name == "static" or value is not None}
+    return replace(default, **(chosen | known))
+
+
+def _session_ms(rebalances: list[Json]) -> int | None:
+    seen = Counter(
+        cause["session_timeout_ms"]
+        for record in rebalances
+        for cause in causes_of(record)
+        if cause.get("session_timeout_ms")
+    ) or _requested(rebalances, "session_timeout_ms")
+    return int(seen.most_common(1)[0][0]) if seen else None
+
+
+def _interval_ms(rebalances: list[Json]) -> int | None:
+    """Return the heartbeat interval: members are notified by their next heartbeat, so the longest
+    delay is close to it.
+    """
+    notice_ms = [
+        member["told_ms"] - ((record.get("timeline") or {}).get("assigned_ms") or 0)
+        for record in rebalances
+        for member in record.get("members") or ()
+        if member.get("told_ms") is not None and member.get("fate") == "kept"
+    ]
+    if len(notice_ms) < NOTICES_NEEDED:
+        return None
+    notice_ms.sort()
+    usual = int(notice_ms[int(len(notice_ms) * 0.95)])
+    # Configured intervals are usually whole or half seconds.
+    return max(int(usual / 500 + 0.7) * 500, 500)
+
+
+def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:
+    for record in rebalances:
+        timeline = record.get("timeline") or {}
+        stalled = timeline.get("stalled_ms")
+        if timeline.get("join_phase_end") == "timeout" and not stalled:
+            return _round(int(timeline["join_phase_ms"]))
+        for cause in causes_of(record):
+            if cause.get("rebalance_timeout_ms"):
+                return int(cause["rebalance_timeout_ms"])
+    # The group waits for the largest timeout of any member.
+    return max(_requested(rebalances, "rebalance_timeout_ms"), default=None)
+
+
+def _requested(rebalances: list[Json], name: str) -> Counter[int]:
+    """Count the values that members' joins requested."""
+    return Counter(
+        member[name]
+        for record in rebalances
+        for member in record.get("members") or ()
+        if member.get(name)
+    )
+
+
+def _initial_delay_ms(rebalances: list[Json]) -> int | None:
+    for record in rebalances:
+        timeline = record.get("timeline") or {}
+        took = timeline.get("join_phase_ms")
+        if record.get("initial") and took is not None:
+            return _round(int(took) // (len(timeline.get("extensions_ms") or ()) + 1))
+    return None
+
+
+def _round(value: int) -> int:
+    """Round to 100 ms, because timers are slightly late."""
+    nearest = round(value / 100) * 100
+    return nearest if abs(value - nearest) <= 30 else value
+
+
+def modes_seen(rebalances: list[Json]) -> set[Any]:
+    """Return the modes of the members: eager, cooperative, consumer."""
+    modes = {m.get("mode") for record in rebalances for m in record.get("members") or ()}
+    return modes - {None}
