@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 TOPIC: Final = "replayed"
 TOPIC_ID: Final = b"\xff" * 16
 WATCHED: Final = "watched"
-RETRY_MS: Final = 1_000
-"""Delay until a process whose instance id is not released yet tries again. Stock clients take the
-error for fatal and are started again by whatever supervises them."""
+RETRY_MS: Final = (800, 1_200)
+"""Range of the delay until a process whose instance id is not released yet tries again: the longest
+backoff of a client, with its jitter. Stock clients take the error for fatal and are started again
+by whatever supervises them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +48,8 @@ class ConsumerMember:
     on_end: Callable[[], None] | None = None
     _subscription: int = 0
     """Number of its changes of subscription."""
+    _assigned: Share = NOTHING
+    """The last assignment in a response."""
     _target: Share | None = None
     """The assignment that is being applied."""
     number: int = 0
@@ -104,9 +107,10 @@ class ConsumerMember:
             self._on_error(body.error)
             return
         self.epoch, self.reason = body.epoch, JoinReason.UNKNOWN
-        assigned = self.owned if body.assigned is None else {number for _, number in body.assigned}
-        if self._target is None and assigned != self.owned:
-            self._apply_later(frozenset(assigned))
+        if body.assigned is not None:
+            self._assigned = frozenset(number for _, number in body.assigned)
+        if self._target is None and self._assigned != self.owned:
+            self._apply_later(self._assigned)
         elif not self.replay.is_reconciled(self):
             self.replay.schedule_heartbeat(self)
 
@@ -114,10 +118,12 @@ class ConsumerMember:
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.replay.end_process(self)
         elif error is ErrorCode.UNRELEASED_INSTANCE_ID:
-            self.replay.after(RETRY_MS, lambda: self.replay.run_when_awake(self, self._join_again))
+            delay_ms = self.replay.random.randint(*RETRY_MS)
+            self.replay.after(delay_ms, lambda: self.replay.run_when_awake(self, self._join_again))
         else:
             self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
-            self.epoch, self.owned, self.reason = 0, NOTHING, JoinReason.MEMBERSHIP_LOST
+            self.epoch, self.reason = 0, JoinReason.MEMBERSHIP_LOST
+            self.owned = self._assigned = NOTHING
             if self._target is None:
                 self.join()
 
@@ -144,13 +150,18 @@ class ConsumerMember:
             return
         self.owned = target
         self.replay.meter.start_reading(target, self.replay.now_ms)
-        self._send(owned=target)
+        if self._assigned != target:
+            self._apply_later(self._assigned)
+        else:
+            self._send(owned=target)
 
     def _time_to_notice_ms(self) -> int:
         """Return the time until the application polls, with nothing to give up."""
         replay, trace = self.replay, self.replay.trace
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
-        return min(took_ms, trace.quick_join_ms)
+        # Any moment may be the one of the next poll. With the same delay for all, heartbeats would
+        # stay in the order in which they were sent.
+        return replay.random.randint(1, 2 * min(took_ms, trace.quick_join_ms) + 1)
 
     def _time_to_give_up_ms(self) -> int:
         """Return the time from the notification until partitions are given up: an eager member does
@@ -162,7 +173,9 @@ class ConsumerMember:
         if not delays.took_ms:
             replay.meter.count_guess(replay.now_ms)
         default_ms = trace.default_join_ms if is_eager else trace.revoke_ms
-        return max(delays.near(replay.now_ms, default_ms, replay.random), ANSWER_DEFAULT_MS)
+        # Not the delay recorded at this time: whether partitions are given up before or after the
+        # next heartbeat of their new owner would then be the same in all replays.
+        return max(delays.drawn(replay.now_ms, default_ms, replay.random), ANSWER_DEFAULT_MS)
 
     # The process.
 

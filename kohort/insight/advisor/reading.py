@@ -4,6 +4,7 @@ Fields may be missing: histories made from a stock broker's log contain little m
 `Trace.unknown` lists the missing facts.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
@@ -250,13 +251,14 @@ def _last_assignor(rebalances: Sequence[Json]) -> str | None:
 
 
 def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
-    counts = [
-        parts["kept"] + parts["gained"]
+    counts = Counter(
+        int(parts["kept"] + parts["gained"])
         for record in rebalances
         if (parts := record.get("partitions") or {}).get("known")
-    ]
+    )
     if counts:
-        return int(max(counts))
+        # Fewer while some have no owner; more if a consumer gained some and lost them again.
+        return max(counts, key=lambda count: (counts[count], count))
     notes.append("the members' partitions are not in the history: partition figures are 0")
     return slots * PARTITIONS_EACH
 

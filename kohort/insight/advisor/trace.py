@@ -74,15 +74,21 @@ class Delays:
         return cls(moments, durations, neighbours)
 
     def near(self, at_ms: int, default_ms: int, chance: Random) -> int:
-        """Return the delay recorded at this time; else draw one of the nearest samples.
+        """Return the delay recorded at this time; else draw one of the nearest samples."""
+        if self.at_ms:
+            first, _ = self._around(at_ms, 1)
+            if abs(self.at_ms[first] - at_ms) <= SAME_MS:
+                return self.took_ms[first]
+        return self.drawn(at_ms, default_ms, chance)
+
+    def drawn(self, at_ms: int, default_ms: int, chance: Random) -> int:
+        """Draw one of the nearest samples.
 
         Always taking the nearest one would make all replays agree more than real runs do.
         """
         if not self.at_ms:
             return default_ms
-        first, last = self._around(at_ms, 1)
-        if abs(self.at_ms[first] - at_ms) > SAME_MS:
-            first, last = self._around(at_ms, self.neighbours)
+        first, last = self._around(at_ms, self.neighbours)
         return self.took_ms[first if last - first == 1 else chance.randrange(first, last)]
 
     def _around(self, at_ms: int, count: int) -> tuple[int, int]:
