@@ -44,7 +44,7 @@ class HeartbeatTimes:
         """Return the time of the first heartbeat after `now_ms`."""
         since_ms = now_ms - self.origin_ms
         if since_ms < self.interval_ms:
-            return self.origin_ms + self.interval_ms + self.random.randint(0, self.look_ms)
+            return self.origin_ms + self.interval_ms + self.random.randrange(self.look_ms)
         return now_ms + max(self.interval_ms + self.look_ms // 2 - self._phase(since_ms), 1)
 
     def _phase(self, since_ms: int) -> int:
