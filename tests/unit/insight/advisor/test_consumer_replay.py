@@ -126,7 +126,9 @@ def test_members_that_come_within_the_assignment_interval_are_assigned_together(
     assert counts == [6, 2]
 
 
-def test_all_partitions_have_a_reader_in_the_end_whatever_happens() -> None:
+@pytest.mark.parametrize("quick_ms", [50, 8_000])
+def test_all_partitions_have_a_reader_in_the_end_whatever_happens(quick_ms: int) -> None:
+    """Also if members get another assignment before the application has polled."""
     slots: list[Slot] = []
     ends = (End.LEFT, End.SILENT, End.REMOVED)
     for number in range(6):
@@ -135,9 +137,10 @@ def test_all_partitions_have_a_reader_in_the_end_whatever_happens() -> None:
             Run(at, at + (90 + 17 * number + 5 * i) * SECOND, ends[(number + i) % 3])
             for i, at in enumerate(starts)
         ]
-        slots.append(replace(slot(number, *runs, Run(40 * MINUTE)), join=Delays((0,), (900,))))
+        slots.append(replace(slot(number, *runs, Run(40 * MINUTE)), join=Delays((0,), (8_000,))))
+    given = replace(trace(*slots), quick_join_ms=quick_ms)
     for setting in (DYNAMIC, STATIC, replace(STATIC, states_reasons=True)):
-        replay = ConsumerReplay(trace(*slots), setting)
+        replay = ConsumerReplay(given, setting)
         outcome = replay.run()
         assert outcome.rebalances > 20 if setting == DYNAMIC else outcome.rebalances > 5
         owned = [number for member in replay.alive.values() for number in member.owned]

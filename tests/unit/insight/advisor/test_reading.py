@@ -77,6 +77,16 @@ def test_who_comes_leaves_and_comes_back_under_its_client_id_is_one_process() ->
     assert runs_of(found, "a") == [(0, 60 * S, End.LEFT), (70 * S, None, None)]
 
 
+def test_partitions_that_a_rebalance_moved_twice_are_not_more_partitions() -> None:
+    moves = [(0, 6), (1, 6), (5, 1), (4, 1), (6, 0)]  # Twice one, and one not assigned yet.
+    found = read(
+        rebalance(number, number * S, cause("member_added", f"a-{number}"))
+        | {"partitions": {"known": True, "kept": kept, "gained": gained}}
+        for number, (kept, gained) in enumerate(moves, 1)
+    )
+    assert found.partition_count == 6
+
+
 def test_a_crash_was_when_the_session_began_that_expired() -> None:
     expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
     found = read(
