@@ -263,6 +263,10 @@ class SyncAnswered(NamedTuple):
     member_id: str
 
 
+AT_ONCE: Final = "at_once"
+"""How a target came about that did not wait for the assignment interval."""
+
+
 class TargetAssigned(NamedTuple):
     """A new target assignment of a consumer group is durable, and members begin to move to it."""
 
@@ -272,8 +276,8 @@ class TargetAssigned(NamedTuple):
     computed_at_ms: int
     """Wall-clock time."""
     assigned_by: str
-    """at_once (by the heartbeat that began the rebalance), heartbeat (by a later one) or interval
-    (by the timer of the assignment interval)."""
+    """at_once (when the rebalance began: the assignment interval was over), heartbeat (by a later
+    heartbeat) or interval (at the end of the assignment interval)."""
 
 
 class MemberReconciled(NamedTuple):

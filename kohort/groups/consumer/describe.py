@@ -57,14 +57,16 @@ def _first_pending(data: ConsumerData, members: Iterable[Member]) -> tuple[tuple
 
 def describe_waiting(data: ConsumerData) -> WaitingFor | None:
     """Return what the rebalance waits for, the most serious first: members that keep revoked
-    partitions, members that have sent no heartbeat since the target was computed, members that need
-    only come for partitions that are free. None if no rebalance is running.
+    partitions, classic members that were asked to join again, members that have sent no heartbeat
+    since the target was computed, members that need only come for partitions that are free. None if
+    no rebalance is running.
     """
     if data.epoch > data.target_epoch and data.members:
         return WaitingFor("assign", data.since_ms, data.deadlines.get(ASSIGN_TIMER), ())
     if not data.unreconciled_count:
         return None
     revoking: list[Member] = []
+    joining: list[Member] = []
     untold: list[Member] = []
     waiting: list[Member] = []
     for member in data.members.values():
@@ -72,6 +74,8 @@ def describe_waiting(data: ConsumerData) -> WaitingFor | None:
             continue
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             revoking.append(member)
+        elif TimerKey(sessions.JOIN, member.member_id) in data.deadlines:
+            joining.append(member)
         elif member.epoch != data.target_epoch:
             untold.append(member)
         else:
@@ -89,6 +93,9 @@ def describe_waiting(data: ConsumerData) -> WaitingFor | None:
             partitions=_first_pending(data, revoking),
             blocked_count=len(waiting),
         )
+    if joining:
+        until = [data.deadlines[TimerKey(sessions.JOIN, m.member_id)] for m in joining]
+        return WaitingFor("join", data.since_ms, max(until), tuple([m.ref for m in joining]))
     phase, members = ("tell", untold) if untold else ("give", waiting)
     ends = [data.sessions[m.member_id].deadline_ms for m in members if m.member_id in data.sessions]
     return WaitingFor(

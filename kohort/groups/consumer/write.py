@@ -14,6 +14,7 @@ from kohort.groups.consumer.member import Member, Partition
 from kohort.groups.consumer.target import ms_left
 from kohort.groups.effects import Cancel, Schedule, TimerKey
 from kohort.groups.events import (
+    AT_ONCE,
     CauseAdded,
     MemberReconciled,
     RebalanceEnd,
@@ -78,6 +79,7 @@ def apply(draft: Draft, now: Now) -> None:
     outbox = data.outbox
     state = data.state
     was_assigned = data.epoch == data.target_epoch
+    assigned_by = _assigned_by(draft)
     begins = started(draft, draft.causes[0], state) if draft.causes and was_assigned else None
     before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
     draft.apply()
@@ -86,15 +88,9 @@ def apply(draft: Draft, now: Now) -> None:
     for number, cause in enumerate(draft.causes):
         outbox.note(CauseAdded(cause) if number or begins is None else begins)
     if draft.is_target_computed:
-        by_heartbeat = "heartbeat" if draft.heartbeat_of is not None else "interval"
-        outbox.note(
-            TargetAssigned(
-                data.target_epoch,
-                preferred_assignor(draft, data.votes),
-                draft.target_computed_ms,
-                by_heartbeat if begins is None else "at_once",
-            )
-        )
+        assignor = preferred_assignor(draft, data.votes)
+        computed_ms = draft.target_computed_ms
+        outbox.note(TargetAssigned(data.target_epoch, assignor, computed_ms, assigned_by))
     # A static member that returns has the partitions of its previous process, and gains none.
     gone = [old for old in before.values() if old and old.member_id not in data.members]
     taken_over = {partition for old in gone for partition in old.assigned}
@@ -105,6 +101,18 @@ def apply(draft: Draft, now: Now) -> None:
     if draft.classic_joined is not None:
         bridge.note_joined(data, data.members[draft.classic_joined], now)
     _follow_state(data, state, draft, now)
+
+
+def _assigned_by(draft: Draft) -> str:
+    """Return what a target waited for, if the draft has one; see `TargetAssigned`."""
+    data = draft.data
+    if data.epoch == data.target_epoch:
+        return AT_ONCE
+    if draft.heartbeat_of is not None:
+        return "heartbeat"
+    # If the interval was over when the rebalance began, the timer fired at once.
+    over_ms = data.target_computed_ms + data.settings.assignment_interval_ms
+    return AT_ONCE if over_ms <= data.since_ms else "interval"
 
 
 def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:

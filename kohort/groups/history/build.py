@@ -130,9 +130,10 @@ class _Builder:
         return consumer_waits.waited_for(
             facts.consumers,
             (row.member.member_id for row in self._rows if row.gone is None),
+            facts.started.classic_ids,
             facts.began.ms,
             end_ms,
-            is_over=facts.outcome is not None,
+            is_over=facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY},
         )
 
     def let_go(self) -> Iterator[None]:

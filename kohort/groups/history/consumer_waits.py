@@ -1,7 +1,8 @@
 """What the record of a consumer group's rebalance says of its partitions and of its waits."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
+from kohort.groups.events import AT_ONCE
 from kohort.groups.history.consumers import ConsumerFacts, Partition, Progress
 from kohort.groups.history.limits import PARTITIONS_LISTED, cut_id, cut_ids
 from kohort.groups.history.model import MemberPartitions, PartitionCounts, WaitedFor
@@ -43,39 +44,49 @@ def partition_counts(facts: ConsumerFacts) -> PartitionCounts:
 
 
 def waited_for(
-    facts: ConsumerFacts, present: Iterable[str], began_ms: int, end_ms: int, *, is_over: bool
+    facts: ConsumerFacts,
+    present: Iterable[str],
+    classic_ids: Container[str],
+    began_ms: int,
+    end_ms: int,
+    *,
+    is_over: bool,
 ) -> WaitedFor:
     """Return the longest wait: for the assignment interval, for the disk, for a member to give up
-    partitions, for a member's next heartbeat, or for a member to get partitions that were free.
+    partitions, for a member's next heartbeat or, if it is a classic one, its next join, or for a
+    member to get partitions that were free.
 
     Args:
         facts: the facts.
         present: ids of the members that belong to the group.
+        classic_ids: ids of members that used the classic protocol when it began.
         began_ms: when the rebalance began.
-        end_ms: when it ended, or now.
-        is_over: whether it has ended.
+        end_ms: when it ended or was superseded, or now.
+        is_over: whether it has ended because there was nothing left to wait for.
     """
     if facts.assigned_ms is None or facts.durable_ms is None:
         waited_ms = end_ms - began_ms
         return WaitedFor(phase="assign", ms=waited_ms) if waited_ms else WaitedFor()
     waits = [
-        WaitedFor(phase="assign", ms=facts.assigned_ms - began_ms),
         WaitedFor(phase="store", ms=facts.durable_ms - facts.assigned_ms),
         *_of_members(facts, end_ms, is_over=is_over),
     ]
+    if facts.assigned_by != AT_ONCE:
+        waits.append(WaitedFor(phase="assign", ms=facts.assigned_ms - began_ms))
     times = sorted(
-        (member.told_ms, member_id)
+        (at_ms, member_id)
         for member_id, member in facts.members.items()
-        if member.told_ms is not None
+        if (at_ms := member.gone_ms if member.told_ms is None else member.told_ms) is not None
     )
-    untold = [] if is_over else [member_id for member_id in present if _is_untold(facts, member_id)]
-    if untold:
-        since_ms = max([facts.durable_ms, *(at_ms for at_ms, _ in times[-1:])])
-        waits.append(WaitedFor(phase="tell", member_ids=cut_ids(untold), ms=end_ms - since_ms))
-    elif times:
-        last_ms, last_id = times[-1]
-        since_ms = max([facts.durable_ms, *(at_ms for at_ms, _ in times[-2:-1])])
-        waits.append(WaitedFor(phase="tell", member_ids=(cut_id(last_id),), ms=last_ms - since_ms))
+    ids = [] if is_over else [member_id for member_id in present if _is_untold(facts, member_id)]
+    times_ms = [facts.durable_ms, *(max(at_ms, facts.durable_ms) for at_ms, _ in times)]
+    if not ids and times:
+        ids = [times[-1][1]]
+        end_ms = times_ms.pop()
+    if ids:
+        is_classic = all(_is_classic(facts, member_id, classic_ids) for member_id in ids)
+        phase = "join" if is_classic else "tell"
+        waits.append(WaitedFor(phase=phase, member_ids=cut_ids(ids), ms=end_ms - times_ms[-1]))
     longest = max(waits, key=lambda wait: wait.ms)
     return longest if longest.ms > 0 else WaitedFor()
 
@@ -86,7 +97,9 @@ def _of_members(facts: ConsumerFacts, end_ms: int, *, is_over: bool) -> Iterator
         if told_ms is None:
             continue
         ids = (cut_id(member_id),)
-        revoked_ms = end_ms if member.pending and not is_over else member.revoked_ms
+        revoked_ms = member.revoked_ms
+        if member.is_revoking and not is_over:
+            revoked_ms = end_ms if member.gone_ms is None else member.gone_ms
         if revoked_ms is not None:
             yield WaitedFor(phase="revoke", member_ids=ids, ms=revoked_ms - told_ms)
         if member.completed_ms is not None and member.freed_ms is not None:
@@ -96,4 +109,11 @@ def _of_members(facts: ConsumerFacts, end_ms: int, *, is_over: bool) -> Iterator
 
 def _is_untold(facts: ConsumerFacts, member_id: str) -> bool:
     member = facts.members.get(member_id)
-    return member is None or member.told_ms is None
+    return member is None or (member.told_ms is None and member.gone_ms is None)
+
+
+def _is_classic(facts: ConsumerFacts, member_id: str, classic_ids: Container[str]) -> bool:
+    member = facts.members.get(member_id)
+    if member is None or member.is_classic is None:
+        return member_id in classic_ids
+    return member.is_classic

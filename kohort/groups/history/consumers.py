@@ -14,6 +14,7 @@ CONSUMER_MODE: Final = "consumer"
 """`mode` of the members, beside eager and cooperative."""
 
 _STABLE: Final = "STABLE"
+_UNREVOKED: Final = "UNREVOKED_PARTITIONS"
 
 Partition = tuple[str, int]
 
@@ -35,7 +36,11 @@ class Progress:
     completed_ms: int | None = None
     """When it had its whole target."""
     pending: tuple[Partition, ...] = ()
-    """What it still has to give up."""
+    """What it still has to give up, of topics that exist."""
+    is_revoking: bool = False
+    """Whether it still has to give up partitions."""
+    gone_ms: int | None = None
+    """When it was removed."""
     taken: dict[Partition, None] = field(default_factory=dict)
     """What was taken from it, given up or not."""
     gained: list[Partition] = field(default_factory=list)
@@ -81,12 +86,13 @@ class ConsumerFacts:
         member.epoch = event.epoch
         member.assigned_count = event.assigned_count
         is_at_target = self.epoch is not None and event.epoch >= self.epoch
-        if member.told_ms is None and (event.revoking or is_at_target):
+        is_revoking = event.state == _UNREVOKED
+        if member.told_ms is None and (is_revoking or is_at_target):
             member.told_ms = now_ms
         self.release(set(member.pending).difference(event.revoking), now_ms)
-        if member.pending and not event.revoking:
+        if member.is_revoking and not is_revoking:
             member.revoked_ms = now_ms
-        member.pending = event.revoking
+        member.pending, member.is_revoking = event.revoking, is_revoking
         member.taken.update(dict.fromkeys(event.revoking))
         for partition in event.gained:
             member.gained.append(partition)
@@ -111,6 +117,7 @@ class ConsumerFacts:
         progress.taken.update(dict.fromkeys(held))
         self.release((*progress.pending, *held), now_ms)
         progress.pending, progress.assigned_count = (), 0
+        progress.gone_ms = now_ms
 
     def next(self, now_ms: int) -> "ConsumerFacts":
         """Return the facts with which a rebalance begins that supersedes this one: partitions
@@ -124,11 +131,12 @@ class ConsumerFacts:
                     member.epoch,
                     told_ms=now_ms,
                     pending=member.pending,
+                    is_revoking=True,
                     taken=dict.fromkeys(member.pending),
                     assigned_count=member.assigned_count,
                 )
                 for member_id, member in self.members.items()
-                if member.pending
+                if member.is_revoking and member.gone_ms is None
             },
             unowned=self.unowned.copy(),
         )

@@ -125,6 +125,8 @@ def _waited(record: RebalanceRecord) -> str:
     noun = "member" if len(waited.member_ids) == 1 else "members"
     ids = _listed(record, waited.member_ids)
     text = what.format(members=f"{noun} {ids}", leader=ids)
+    if waited.phase == "join" and _is_of_consumers(record):
+        text += " to join again"
     end = _end_of_wait(record) if waited.phase == "join" and waited.member_ids else ""
     return f"{duration(waited.ms)} {text}{end}"
 

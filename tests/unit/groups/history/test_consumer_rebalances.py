@@ -5,7 +5,7 @@ from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.history.model import MemberTimeline, RebalanceRecord
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
 from kohort.groups.history.sentence import evidence, sentence
-from kohort.groups.requests import JoinRequest
+from kohort.groups.requests import JoinRequest, SyncRequest
 from kohort.groups.steps import at_once
 from kohort.groups.views import waiting_json
 from tests.support.groups.chronicle import owning
@@ -221,3 +221,70 @@ def test_the_sentence_speaks_of_partitions_and_not_of_members_that_stop() -> Non
     assert "it waited 4 s for member b (client.id app-2) to get partitions that were free" in text
     assert "stopped" not in "\n".join([text, *evidence(world.rebalances[0])])
     assert "the last member had its partitions 4 s later" in evidence(world.rebalances[0])
+
+
+def running(world: ConsumerGroup) -> RebalanceRecord:
+    assert world.fold.open is not None
+    return world.record_of(world.fold.open)
+
+
+def test_a_rebalance_that_another_took_over_says_who_kept_partitions() -> None:
+    world, (first,) = group_of("a")
+    beat(world, Client("b", None, ("t",)))
+    first.take(world.heartbeat(first.request(states_owned=True)))
+    world.pass_time(REVOCATION_MS)
+
+    (record,) = world.rebalances
+    assert record.outcome is RebalanceOutcome.SUPERSEDED
+    waited = record.waited_for
+    assert (waited.phase, waited.member_ids, waited.ms) == ("revoke", ("a",), REVOCATION_MS)
+
+
+def test_a_classic_member_is_waited_for_to_join_again_until_its_rebalance_timeout() -> None:
+    world, (first,) = group_of("a")
+    membership = world.group.membership
+    assert isinstance(membership, ConsumerMembership)
+    join = JoinRequest("old", None, "", "", 45_000, REVOCATION_MS, "consumer", owning())
+    at_once(membership.join(join, "ticket", world.now))
+    world.run()
+    epoch = membership.data.members["old"].epoch
+    membership.sync(SyncRequest("old", None, epoch), "ticket", world.now)
+    world.run()
+    second = Client("b", None, ("t",))
+    beat(world, second)
+    world.pass_time(INTERVAL_MS)
+    world.rebalances.clear()
+    membership.heartbeat_of_classic("old", None, epoch, world.now.ms)
+    world.run()
+    until_ms = world.now.ms + REVOCATION_MS
+    for client in (first, first, second):
+        beat(world, client)
+    world.pass_time(2 * INTERVAL_MS)
+
+    waiting = world.group.describe_waiting()
+    assert waiting is not None
+    assert (waiting.phase, [member.member_id for member in waiting.members]) == ("join", ["old"])
+    assert waiting.until_ms == until_ms
+    assert running(world).waited_for.phase == "join"
+    world.pass_time(REVOCATION_MS - 2 * INTERVAL_MS)
+    waited = world.rebalances[-1].waited_for
+    assert (waited.phase, waited.member_ids, waited.ms) == ("join", ("old",), REVOCATION_MS)
+
+
+def test_partitions_of_a_deleted_topic_are_waited_for_too() -> None:
+    world, (first,) = group_of("a")
+    world.topics.change("t", 0)
+    first.take(world.heartbeat(first.request(states_owned=True)))
+    world.pass_time(700)
+    waited = running(world).waited_for
+    assert (waited.phase, waited.ms) == ("revoke", 700)
+
+
+def test_a_target_after_the_interval_did_not_wait_for_it() -> None:
+    world, (_, second) = group_of("a", "b")
+    world.pass_time(INTERVAL_MS)
+    world.heartbeat(HeartbeatRequest(second.member_id, -1))
+    world.pass_time(1)
+    record = running(world)
+    assert record.timeline.assigned_by == "at_once"
+    assert record.waited_for.phase != "assign"
