@@ -85,6 +85,10 @@ class Evidence:
     """How long before the event it was."""
 
 
+UNDER_OLD_ID: Final = "under its old member id"
+"""Beginning of the detail of STATIC_REPLACED if the member has the id that it had."""
+
+
 class RemovalReason(Enum):
     """How a member was removed."""
 

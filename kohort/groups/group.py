@@ -28,7 +28,7 @@ from typing import Any, Final, TypeAlias
 from kohort.groups.config import GroupConfig
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Effect, TimerKey
-from kohort.groups.events import CommitFenced, GroupRestored
+from kohort.groups.events import CommitFenced, Event, GroupRestored
 from kohort.groups.kinds import DEAD, EMPTY, GroupKind
 from kohort.groups.membership import Membership
 from kohort.groups.offsets import commit as offsets
@@ -216,6 +216,7 @@ class Group:
         membership: Membership | None,
         records: Sequence[DurableRecord],
         answers: Answers | None = None,
+        events: Sequence[Event] = (),
     ) -> None:
         """Replace the membership, or with None leave the group its offsets alone: in the log by one
         append, in memory when that is durable. If it fails, nothing has changed. To be called in a
@@ -225,9 +226,10 @@ class Group:
             membership: the membership once `records` are durable; not started.
             records: records from which `membership` can be restored.
             answers: the request that caused it.
+            events: reported when `records` are durable.
         """
         assert not self.outbox.is_writing
-        self.outbox.stage_alone(ConversionWrite(self, membership, tuple(records), answers))
+        self.outbox.stage_alone(ConversionWrite(self, membership, tuple(records), answers, events))
 
     # Reports from the shell.
 
@@ -364,6 +366,7 @@ class ConversionWrite:
     membership: Membership | None
     records: tuple[DurableRecord, ...]
     answers: Answers | None
+    events: Sequence[Event]
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         """Return the tombstones of the previous membership, then the records of the new one."""
@@ -377,6 +380,8 @@ class ConversionWrite:
         previous, self.group.membership = self.group.membership, self.membership
         if previous is not None:
             previous.close()
+        for event in self.events:
+            self.group.outbox.note(event)
         if self.membership is not None:
             self.membership.start(now)
         self._answer(NO_ERROR)

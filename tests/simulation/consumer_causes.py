@@ -338,7 +338,7 @@ class Injection:
         process.regex = f"{self.chance.choice(TOPICS)}|none-{self._numbers}"
         self._numbers += 1
         process.beat(process.assigned, subscribed_topic_regex=process.regex)
-        self._inject(K.REGEX_RESOLVED, None, 10_000 + HEARTBEAT_MS)
+        self._inject(K.REGEX_RESOLVED, process, 10_000 + HEARTBEAT_MS)
         await self.world.pass_time(10_000 + HEARTBEAT_MS)
 
     async def _a_vote_changes(self) -> None:

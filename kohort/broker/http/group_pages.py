@@ -21,6 +21,7 @@ from kohort.broker.http.rebalance_json import with_sentence, without_members
 from kohort.broker.http.requesters import requester_of, sees_cluster
 from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice, run
+from kohort.groups.events import TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.history.names import AVOIDED, REBALANCE, SCHEMA
 from kohort.groups.views import group_json, member_json, waiting_json
@@ -29,6 +30,16 @@ from kohort.protocol.errors import ErrorCode
 RECORD_BYTES_MAX: Final = 64 * 1024
 """The largest record whose members are filtered, which takes half a millisecond; a larger one is
 shown without its members."""
+
+
+_TOPIC_CAUSES: Final = frozenset(
+    {
+        TriggerKind.SUBSCRIPTION_CHANGED.value,
+        TriggerKind.REGEX_RESOLVED.value,
+        TriggerKind.TOPICS_CHANGED.value,
+    }
+)
+"""Causes whose `old_protocols` and `new_protocols` are topics."""
 
 
 class SeenTopics:
@@ -60,13 +71,22 @@ class SeenTopics:
             text = without_members(text)
         record = json.loads(text)
         for cause in (record.get("trigger"), *record.get("further_causes", ())):
-            if cause and cause.get("grown_topics"):
-                cause["grown_topics"] = list(filter(self.includes, cause["grown_topics"]))
+            if cause:
+                self._filter_cause(cause)
         for member in record.get("members", ()):
             partitions = member["partitions"]
             for moved in ("given_up", "gained"):
                 partitions[moved] = self._of_partitions(partitions[moved])
         return dump(record)
+
+    def _filter_cause(self, cause: dict[str, Any]) -> None:
+        fields = ["grown_topics"]
+        if cause.get("kind") in _TOPIC_CAUSES:
+            fields += ["old_protocols", "new_protocols"]
+            cause["detail"] = None  # It names topics.
+        for name in fields:
+            if cause.get(name):
+                cause[name] = list(filter(self.includes, cause[name]))
 
     def _of_partitions(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if self.includes(name.rpartition("-")[0])]

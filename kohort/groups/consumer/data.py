@@ -7,7 +7,7 @@ are exclusive: none begins before the previous one is durable.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ from kohort.groups.consumer.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topics
+from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topic, Topics
 from kohort.groups.effects import TimerKey
 from kohort.groups.kinds import DEAD, EMPTY
 from kohort.groups.outbox import Outbox
@@ -113,6 +113,8 @@ class ConsumerData:
     """When each member in UNREVOKED_PARTITIONS was told what to give up; wall-clock time."""
     checked_version: int = -1
     """`Topics.version` when the metadata hash was last computed; -1 to compute it again."""
+    known_topics: Mapping[str, Topic] | None = None
+    """The subscribed topics that existed then; None if unknown."""
     since_ms: int = -1
     """Wall-clock time at which the group entered its present state."""
     is_dead: bool = False

@@ -26,6 +26,7 @@ from kohort.groups.consumer.records import (
     TargetRecord,
     TargetTombstone,
 )
+from kohort.groups.consumer.settings import Topic
 from kohort.groups.events import Event, MemberRemoved, RemovalReason, Trigger
 from kohort.groups.records import DurableRecord
 
@@ -61,6 +62,7 @@ class Draft:
     target_epoch: int = 0
     target_computed_ms: int = 0
     checked_version: int = -1
+    known_topics: Mapping[str, Topic] | None = None
     is_target_computed: bool = False
     begun: bytes | None = None
 
@@ -71,6 +73,7 @@ class Draft:
         self.target_epoch = data.target_epoch
         self.target_computed_ms = data.target_computed_ms
         self.checked_version = data.checked_version
+        self.known_topics = data.known_topics
         self.begun = data.begun
 
     # Reads.
@@ -246,6 +249,7 @@ class Draft:
         data.target_epoch = self.target_epoch
         data.target_computed_ms = self.target_computed_ms
         data.checked_version = self.checked_version
+        data.known_topics = self.known_topics
         data.begun = self.begun if self.epoch > self.target_epoch else None
         # Partitions go from member to member: those that lose some come first.
         for member_id, member in self._members.items():

@@ -3,14 +3,16 @@
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from kohort.formats.text import counted, listed
 from kohort.groups.consumer.data import ResolvedRegex
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
-from kohort.groups.events import Trigger, TriggerKind
+from kohort.groups.consumer.settings import Topic
+from kohort.groups.events import UNDER_OLD_ID, Trigger, TriggerKind
 from kohort.groups.reasons import StatedReason
 
 try:
@@ -32,6 +34,9 @@ _UNSIGNED_64: Final = struct.Struct("<Q")
 
 _UUID_HALVES: Final = struct.Struct(">qq")
 
+KNOWN_TOPICS_MAX: Final = 1_000
+"""A group with more topics does not remember them, and its history does not name what changed."""
+
 
 def note_member_change(
     draft: Draft, old: Member | None, new: Member, kind: TriggerKind, reason: StatedReason
@@ -46,15 +51,19 @@ def note_member_change(
         reason: what the client states.
     """
     cause = _cause(draft, old, new, kind)
-    changed_topics = check_topics(draft, always=cause is not None)
-    if cause is None and changed_topics is not None:
-        cause = topics_changed(changed_topics)
+    topics_changed = check_topics(draft, always=cause is not None)
+    if cause is None and topics_changed is not None:
+        cause = topics_changed
+        if kind is TriggerKind.UPGRADED:
+            # A group that was a classic one has no hash of its topics yet.
+            cause = Trigger(kind, new.ref)
+        elif old is not None and _is_dropped(draft, old.topic_regex):
+            cause = _subscription_cause(old, new, kind)
     if cause is not None:
         draft.bump(cause._replace(reason=reason) if cause.member is not None else cause)
 
 
 def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> Trigger | None:
-    is_new = old is None
     old_names = () if old is None else old.topic_names
     old_regex = "" if old is None else old.topic_regex
     if new.topic_regex != old_regex:
@@ -64,36 +73,76 @@ def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> 
         regex_counts = not new.topic_regex or draft.regex(new.topic_regex) is not None
     else:
         regex_counts = False
+    assignors = _assignors(draft, old, new)
     if new.topic_names != old_names or regex_counts:
-        if is_new or kind is TriggerKind.STATIC_REPLACED or kind is TriggerKind.UPGRADED:
-            return Trigger(kind, new.ref)
-        detail = ""
-        if new.topic_regex != old_regex:
-            detail = f"expression {old_regex!r} -> {new.topic_regex!r}"
-        return Trigger(
-            TriggerKind.SUBSCRIPTION_CHANGED,
-            new.ref,
-            old_protocols=old_names,
-            new_protocols=new.topic_names,
-            detail=detail,
-        )
+        cause = _subscription_cause(old, new, kind)
+        if assignors is None:
+            return cause
+        before, after = assignors
+        also = f"and changed the group's assignor from {before} to {after}"
+        return cause._replace(detail=f"{cause.detail}, {also}" if cause.detail else also)
+    if assignors is None:
+        return None
+    before, after = assignors
+    return Trigger(
+        TriggerKind.ASSIGNOR_CHANGED, new.ref, old_protocols=(before,), new_protocols=(after,)
+    )
+
+
+def _is_dropped(draft: Draft, regex: str) -> bool:
+    """Whether the draft forgets what an expression has matched."""
+    return regex in draft.data.regexes and draft.regex(regex) is None
+
+
+def _subscription_cause(old: Member | None, new: Member, kind: TriggerKind) -> Trigger:
+    """Return the cause if a member's subscription is not that of `old`."""
+    if old is None or kind is TriggerKind.UPGRADED:
+        return Trigger(kind, new.ref)
+    if kind is TriggerKind.STATIC_REPLACED:
+        return Trigger(kind, new.ref, detail=returned(old, new, "with another subscription"))
+    return Trigger(
+        TriggerKind.SUBSCRIPTION_CHANGED,
+        new.ref,
+        old_protocols=old.topic_names,
+        new_protocols=new.topic_names,
+        detail=", ".join(_subscription_changes(old, new)),
+    )
+
+
+def returned(old: Member | None, new: Member, how: str = "") -> str:
+    """Return how a static member returned: `how`, and whether under its old id."""
+    if old is None or old.member_id != new.member_id:
+        return how
+    return f"{UNDER_OLD_ID}, {how}" if how else UNDER_OLD_ID
+
+
+def _subscription_changes(old: Member, new: Member) -> Iterator[str]:
+    """Yield what a member has added to its subscription and removed from it."""
+    added = sorted(set(new.topic_names).difference(old.topic_names))
+    removed = sorted(set(old.topic_names).difference(new.topic_names))
+    if added:
+        yield f"added {listed(added)}"
+    if removed:
+        yield f"removed {listed(removed)}"
+    if new.topic_regex != old.topic_regex:
+        if old.topic_regex:
+            yield f"removed the regular expression {old.topic_regex}"
+        if new.topic_regex:
+            yield f"added the regular expression {new.topic_regex}"
+
+
+def _assignors(draft: Draft, old: Member | None, new: Member) -> tuple[str, str] | None:
+    """Return the group's assignors before and after a member's vote, None if it is the same."""
     if new.server_assignor == (None if old is None else old.server_assignor):
         return None
     before = preferred_assignor(draft, draft.data.votes)
     after = preferred_assignor(draft, votes(draft))
-    if before != after:
-        return Trigger(
-            TriggerKind.ASSIGNOR_CHANGED,
-            new.ref,
-            old_protocols=(before,),
-            new_protocols=(after,),
-        )
-    return None
+    return None if before == after else (before, after)
 
 
-def check_topics(draft: Draft, *, always: bool = False) -> tuple[str, ...] | None:
+def check_topics(draft: Draft, *, always: bool = False) -> Trigger | None:
     """Compute the hash of the subscribed topics if topics have changed since it was last computed,
-    or `always`; return names of subscribed topics if it differs, None if it does not.
+    or `always`; return the cause for a bump if it differs, None if it does not.
     """
     topics = draft.data.topics
     version = topics.version
@@ -102,18 +151,44 @@ def check_topics(draft: Draft, *, always: bool = False) -> tuple[str, ...] | Non
     draft.checked_version = version
     names = subscribed_topics(draft)
     existing = {name: topic for name in names if (topic := topics.get(name)) is not None}
+    known = draft.known_topics
+    draft.known_topics = existing if len(existing) <= KNOWN_TOPICS_MAX else None
     new_hash = metadata_hash(existing)
     if new_hash == draft.metadata_hash:
         return None
     draft.metadata_hash = new_hash
-    return tuple(sorted(names))
+    return topics_changed(known, existing)
 
 
-def topics_changed(names: tuple[str, ...]) -> Trigger:
+def topics_changed(before: Mapping[str, Topic] | None, after: Mapping[str, Topic]) -> Trigger:
     """Return the cause of a bump because subscribed topics were created, have grown or were
-    deleted. `names` are the subscribed topics.
+    deleted.
+
+    Args:
+        before: the existing topics when the hash was last computed; None if unknown.
+        after: those that exist now.
     """
-    return Trigger(TriggerKind.TOPICS_CHANGED, grown_topics=names)
+    if before is None:
+        return Trigger(TriggerKind.TOPICS_CHANGED)
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    changes = [_change(name, before.get(name), after.get(name)) for name in names]
+    return Trigger(
+        TriggerKind.TOPICS_CHANGED,
+        old_protocols=tuple([name for name in names if name in before]),
+        new_protocols=tuple([name for name in names if name in after]),
+        detail=listed(changes),
+    )
+
+
+def _change(name: str, old: Topic | None, new: Topic | None) -> str:
+    if new is None:
+        return f"{name} was deleted"
+    partitions = counted(new.partition_count, "partition")
+    if old is None:
+        return f"{name} was created with {partitions}"
+    if old.topic_id != new.topic_id:
+        return f"{name} was deleted and created again with {partitions}"
+    return f"{name} grew from {old.partition_count} to {partitions}"
 
 
 def note_removals(draft: Draft, causes: Sequence[Trigger]) -> None:
@@ -134,16 +209,53 @@ def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> bool:
     """Take over what all expressions of the group match now; bump the epoch if some have other
     topics than before. Returns whether it has.
     """
-    changed: list[str] = []
+    changes: list[tuple[str, frozenset[str], frozenset[str]]] = []
+    is_known = False
     for regex, result in resolved.items():
-        if draft.regex_topics(regex) != result.topics:
-            changed.append(regex)
+        before = draft.regex_topics(regex)
+        if before != result.topics:
+            changes.append((regex, before, result.topics))
+            is_known |= draft.regex(regex) is not None
         draft.set_regex(regex, result)
-    if not changed:
+    if not changes:
         return False
     check_topics(draft, always=True)
-    draft.bump(Trigger(TriggerKind.REGEX_RESOLVED, detail=", ".join(changed)))
+    subscriber: Member | None = None
+    detail = listed([_matches(*change) for change in changes])
+    if len(changes) == 1 and not is_known:
+        ((regex, _, topics),) = changes
+        subscriber = _subscriber(draft, regex)
+        if subscriber is not None:
+            detail = f"{regex}, which matches {listed(sorted(topics))}"
+    removed = {name for _, before, after in changes for name in before - after}
+    added = {name for _, before, after in changes for name in after - before}
+    draft.bump(
+        Trigger(
+            TriggerKind.REGEX_RESOLVED,
+            None if subscriber is None else subscriber.ref,
+            old_protocols=tuple(sorted(removed)),
+            new_protocols=tuple(sorted(added)),
+            detail=detail,
+        )
+    )
     return True
+
+
+def _matches(regex: str, before: frozenset[str], after: frozenset[str]) -> str:
+    """Return what an expression matches now and did not before, and the reverse."""
+    verbs = (
+        ("also matches" if before else "matches", after - before),
+        ("no longer matches", before - after),
+    )
+    changes = [f"{verb} {listed(sorted(names))}" for verb, names in verbs if names]
+    return f"{regex} {' and '.join(changes)}"
+
+
+def _subscriber(draft: Draft, regex: str) -> Member | None:
+    """Return the only member that subscribes to an expression, None if there are several."""
+    if draft.data.regex_subscribers[regex] != 1:
+        return None
+    return next(m for m in draft.data.members.values() if m.topic_regex == regex)
 
 
 def votes(draft: Draft) -> Counter[str]:

@@ -80,8 +80,11 @@ def heartbeat_steps(
     epochs.note_member_change(draft, old, member, _kind(sender, request, joined_as), reason)
     is_forced = _note_forced(draft, sender, request)
     if not draft.causes and sender.replaces is not None:
+        detail = epochs.returned(old, member)
         draft.events.append(
-            RebalanceAvoided(Trigger(TriggerKind.STATIC_REPLACED, member.ref, reason=reason))
+            RebalanceAvoided(
+                Trigger(TriggerKind.STATIC_REPLACED, member.ref, reason=reason, detail=detail)
+            )
         )
     before = member
     member = yield from move_on(draft, old, member, request.owned, now, is_forced=is_forced)
@@ -230,7 +233,8 @@ def _note_forced(draft: Draft, sender: Sender, request: HeartbeatRequest) -> boo
     if draft.causes or data.epoch > data.target_epoch:
         return True
     if data.unreconciled_count:
-        draft.events.append(RebalanceAvoided(trigger))
+        detail = "while a rebalance was in progress"
+        draft.events.append(RebalanceAvoided(trigger._replace(detail=detail)))
         return False
     draft.bump(trigger)
     return True

@@ -45,7 +45,11 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
     else:
         draft.dismiss(member, RemovalReason.LEFT)
         cause = Trigger(
-            TriggerKind.MEMBER_LEFT, member.ref, reason=request.reason, removed=(member_id,)
+            TriggerKind.MEMBER_LEFT,
+            member.ref,
+            reason=request.reason,
+            removed=(member_id,),
+            detail=request.reason.text or "",
         )
         epochs.note_removals(draft, [cause])
     return HeartbeatResult(member_id=member_id, epoch=request.epoch)

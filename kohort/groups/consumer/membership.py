@@ -26,7 +26,12 @@ from kohort.groups.consumer.epochs import note_resolved, preferred_assignor
 from kohort.groups.consumer.heartbeat import changes_nothing, heartbeat_steps
 from kohort.groups.consumer.leave import leave, leave_steps
 from kohort.groups.consumer.member import NOTHING, Member
-from kohort.groups.consumer.migrate import downgraded, is_last_consumer_gone, upgrade
+from kohort.groups.consumer.migrate import (
+    downgrade_cause,
+    downgraded,
+    is_last_consumer_gone,
+    upgrade,
+)
 from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.consumer.regexes import match_steps
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
@@ -172,9 +177,8 @@ class ConsumerMembership:
         if group is not None and is_last_consumer_gone(draft, group.config.max_size):
             classic, record = downgraded(draft, lambda: self._new_classic(group), now)
             if draft.causes:
-                cause = draft.causes[0]._replace(kind=TriggerKind.DOWNGRADED)
-                classic.rebalances_because = cause
-            group.convert(classic, (record,), answers)
+                classic.rebalances_because = downgrade_cause(draft)
+            group.convert(classic, (record,), answers, draft.events)
             return
         if not draft.is_empty:
             outbox.stage(ConsumerWrite(draft, answers))
@@ -182,6 +186,7 @@ class ConsumerMembership:
         for event in draft.events:
             outbox.note(event)
         data.checked_version = draft.checked_version
+        data.known_topics = draft.known_topics
         if draft.heartbeat_of is not None:
             sessions.restart(data, data.members[draft.heartbeat_of], now.ms)
         if draft.classic_joined is not None:

@@ -6,6 +6,7 @@ Either is one append, after which the group has its other membership. Members an
 
 from collections.abc import Callable
 
+from kohort.formats.text import duration
 from kohort.groups.classic import durable
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.protocols import choose_protocol
@@ -24,6 +25,7 @@ from kohort.groups.consumer.records import (
     TargetRecord,
 )
 from kohort.groups.consumer.validation import Rejected
+from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
 from kohort.groups.requests import CONSUMER, Now
 from kohort.protocol.errors import DecodeError, ErrorCode
@@ -102,6 +104,36 @@ def is_last_consumer_gone(draft: Draft, classic_max_size: int) -> bool:
         and len(data.members) > data.classic_count
         and data.settings.allows_downgrade
     )
+
+
+def downgrade_cause(draft: Draft) -> Trigger:
+    """Return the cause of the rebalance that follows a downgrade: how the last consumer went. The
+    draft has causes.
+    """
+    members = draft.data.members
+    cause = draft.causes[0]
+    for other in draft.causes:
+        member = None if other.member is None else members.get(other.member.member_id)
+        if member is not None and member.classic is None:
+            cause = other
+            break
+    timeout = duration(cause.timeout_ms or 0)
+    reason, detail = cause.reason, cause.detail
+    match cause.kind:
+        case TriggerKind.MEMBER_LEFT:
+            how = "left"
+        case TriggerKind.REMOVED_BY_ADMIN:
+            how = "was removed by an administrator"
+            reason = reason._replace(text=detail or None)
+        case TriggerKind.SESSION_EXPIRED if detail:
+            how = f"{detail} within its session timeout of {timeout}"
+        case TriggerKind.SESSION_EXPIRED:
+            how = f"missed its session timeout of {timeout}"
+        case TriggerKind.REBALANCE_EXPIRED:
+            how = f"did not give up partitions within its rebalance timeout of {timeout}"
+        case _:
+            how = "came back with the classic protocol"
+    return cause._replace(kind=TriggerKind.DOWNGRADED, reason=reason, detail=how)
 
 
 def downgraded(

@@ -21,7 +21,12 @@ from kohort.groups.history.model import (
     RebalanceRecord,
     TriggerRecord,
 )
-from kohort.groups.history.wording import ClockText, cause_text, member_text
+from kohort.groups.history.wording import (
+    ClockText,
+    begins_with_client_id,
+    cause_text,
+    member_text,
+)
 from kohort.groups.kinds import GroupKind
 
 _CAUSES_SHOWN = 10
@@ -111,7 +116,12 @@ def _listed(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
         return listed(member_ids)
     clients = {member.member_id: member.client_id for member in record.members}
     names = {member_id: clients.get(member_id) for member_id in member_ids}
-    return listed([f"{key} (client.id {name})" if name else key for key, name in names.items()])
+    return listed(
+        [
+            f"{key} (client.id {name})" if name and not begins_with_client_id(key, name) else key
+            for key, name in names.items()
+        ]
+    )
 
 
 def _waited(record: RebalanceRecord) -> str:

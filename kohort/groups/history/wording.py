@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.formats.text import counted, duration, listed, shown
-from kohort.groups.events import Certainty, TriggerKind
+from kohort.groups.events import UNDER_OLD_ID, Certainty, TriggerKind
 from kohort.groups.requests import CONSUMER
 
 if TYPE_CHECKING:
@@ -17,16 +17,23 @@ ClockText: TypeAlias = Callable[[int], str]
 """Formats a moment, given in milliseconds since 1970."""
 
 
+def begins_with_client_id(member_id: str, client_id: str) -> bool:
+    """Whether an id contains the client.id, as those of classic dynamic members do. Consumers
+    (KIP-848) choose theirs at random.
+    """
+    return member_id.startswith(f"{client_id}-")
+
+
 def member_text(
     member_id: str, instance_id: str | None, host: str | None, client_id: str | None = None
 ) -> str:
-    """Format a member: member X (static id y, host z). The ids of dynamic members begin with the
-    client.id, except those that consumers (KIP-848) choose at random, which get it as a detail.
+    """Format a member: member X (static id y, host z). The client.id is a detail of members whose
+    ids do not contain it.
     """
     details = []
     if instance_id is not None:
         details.append(f"static id {shown(instance_id)}")
-    elif client_id and not member_id.startswith(client_id):
+    elif client_id and not begins_with_client_id(member_id, client_id):
         details.append(f"client.id {shown(client_id)}")
     if host:
         details.append(f"host {shown(host.removeprefix('/'))}")
@@ -68,17 +75,25 @@ _HAPPENED: Final = {
     TriggerKind.SIZE_REFUSED: "{who} was turned away from a full group",
     TriggerKind.SUBSCRIPTION_CHANGED: "{who} changed its subscription",
     TriggerKind.REGEX_RESOLVED: "a regular expression matches other topics than before",
-    TriggerKind.ASSIGNOR_CHANGED: "{who} changed the group's assignor from {old} to {new}",
+    TriggerKind.ASSIGNOR_CHANGED: "{who} changed the group's assignor",
     TriggerKind.TOPICS_CHANGED: "topics of the group were created, deleted or got partitions",
     TriggerKind.REBALANCE_EXPIRED: (
         "{who} did not give up partitions within its rebalance timeout{rebalance}"
     ),
     TriggerKind.JOIN_EXPIRED: ("{who} did not join again within its rebalance timeout{rebalance}"),
     TriggerKind.UPGRADED: "{who} joined, which made it a consumer group",
-    TriggerKind.DOWNGRADED: "its last consumer, {who}, left, which made it a classic group",
+    TriggerKind.DOWNGRADED: "its last consumer, {who}, is gone, which made it a classic group",
     TriggerKind.UNKNOWN: "of a cause that left no trace",
 }
 
+_HAPPENED_SO: Final = {
+    TriggerKind.SESSION_EXPIRED: "{who} {detail} within its session timeout{session}",
+    TriggerKind.SUBSCRIPTION_CHANGED: "{who} changed its subscription: {detail}",
+    TriggerKind.REGEX_RESOLVED: "a regular expression matches other topics than before: {detail}",
+    TriggerKind.TOPICS_CHANGED: "topics of the group have changed: {detail}",
+    TriggerKind.DOWNGRADED: "its last consumer, {who}, {detail}, which made it a classic group",
+}
+"""Texts that contain the detail; the others are followed by it."""
 
 _REJOINED: Final = frozenset(
     {
@@ -93,8 +108,7 @@ ENFORCED: Final = "ENFORCED"
 
 
 def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
-    is_enforced = trigger.kind in _REJOINED and trigger.reason == ENFORCED
-    words = "{who} enforced a rebalance" if is_enforced else _HAPPENED[trigger.kind]
+    words = _words(trigger)
     text = words.format(
         who=_who(trigger),
         changed=_changed(trigger, protocol_type),
@@ -103,8 +117,9 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
         error=trigger.error,
         old=listed(trigger.old_protocols),
         new=listed(trigger.new_protocols),
+        detail=shown(trigger.detail or ""),
     )
-    if trigger.detail:
+    if trigger.detail and "{detail}" not in words:
         text += f", {shown(trigger.detail)}"
     if trigger.silent_ms is not None:
         text += f", {duration(trigger.silent_ms)} after it was last heard of"
@@ -116,6 +131,20 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
         ago = duration(trigger.grown_ms or 0)
         text += f", {ago} after {topics} {were} given more partitions"
     return text
+
+
+def _words(trigger: TriggerRecord) -> str:
+    kind = trigger.kind
+    detail = trigger.detail or ""
+    if kind in _REJOINED and trigger.reason == ENFORCED:
+        return "{who} enforced a rebalance"
+    if kind is TriggerKind.STATIC_REPLACED and detail.startswith(UNDER_OLD_ID):
+        return "{who} came back {detail}"
+    if kind is TriggerKind.ASSIGNOR_CHANGED and trigger.old_protocols:
+        return f"{_HAPPENED[kind]} from {{old}} to {{new}}"
+    if kind is TriggerKind.REGEX_RESOLVED and detail and trigger.member_id is not None:
+        return "{who} subscribed to the regular expression {detail}"
+    return _HAPPENED_SO.get(kind, _HAPPENED[kind]) if detail else _HAPPENED[kind]
 
 
 def _of(timeout_ms: int | None) -> str:

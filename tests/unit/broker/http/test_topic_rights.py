@@ -97,6 +97,15 @@ def test_topics_that_grew_are_told_to_those_who_see_them() -> None:
     assert shown(record(), OPERATOR) == record()
 
 
+@pytest.mark.parametrize("kind", ["topics_changed", "subscription_changed", "regex_resolved"])
+def test_topics_in_causes_of_consumer_groups_are_told_to_those_who_see_them(kind: str) -> None:
+    topics = {"old_protocols": ["mine", "theirs"], "new_protocols": ["theirs"]}
+    cause = {"kind": kind, "detail": "theirs was deleted", **topics}
+    seen = shown({"trigger": cause, "members": []}, TENANT)["trigger"]
+    assert (seen["old_protocols"], seen["new_protocols"], seen["detail"]) == (["mine"], [], None)
+    assert shown({"trigger": cause}, OPERATOR)["trigger"] == cause
+
+
 def test_a_record_of_very_many_members_is_shown_without_them() -> None:
     large = record(RECORD_BYTES_MAX // 100)
     assert "members" not in shown(large, TENANT)
