@@ -228,7 +228,9 @@ class GroupPages:
         if text is None:
             kept = reversed(self._history.stored_records(group_id))
             text = next((packed.text for packed in kept if not _is_avoided(packed)), None)
-        return b"null" if text is None else with_sentence(topics.of_record(without_members(text)))
+        if text is None:
+            return b"null"
+        return without_members(with_sentence(topics.of_record(text)))
 
     # The history of a group.
 
