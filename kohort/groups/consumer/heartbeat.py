@@ -233,7 +233,7 @@ def _note_forced(draft: Draft, sender: Sender, request: HeartbeatRequest) -> boo
     if draft.causes or data.epoch > data.target_epoch:
         return True
     if data.unreconciled_count:
-        detail = "while a rebalance was in progress"
+        detail = "while another was in progress"
         draft.events.append(RebalanceAvoided(trigger._replace(detail=detail)))
         return False
     draft.bump(trigger)

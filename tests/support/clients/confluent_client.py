@@ -207,10 +207,15 @@ class ConfluentMember(ThreadMember):
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": seat.strategy,
-            "heartbeat.interval.ms": 300,
-            "session.timeout.ms": seat.session_timeout_ms,
         }
+        if seat.uses_consumer_protocol:
+            self._config["group.protocol"] = "consumer"
+        else:
+            self._config |= {
+                "partition.assignment.strategy": seat.strategy,
+                "heartbeat.interval.ms": 300,
+                "session.timeout.ms": seat.session_timeout_ms,
+            }
         if seat.client_id is not None:
             self._config["client.id"] = seat.client_id
         if seat.instance_id is not None:

@@ -78,6 +78,16 @@ class JavaClient(Client):
         return JavaMember(self._process, self.bootstrap, group, topic, seat)
 
 
+def _protocol(seat: Seat) -> dict[str, str | int]:
+    if seat.uses_consumer_protocol:
+        return {"group.protocol": "consumer"}
+    return {
+        "partition.assignment.strategy": _ASSIGNORS[seat.strategy],
+        "heartbeat.interval.ms": 300,
+        "session.timeout.ms": seat.session_timeout_ms,
+    }
+
+
 class JavaMember(RemoteMember):
     def __init__(
         self, process: JavaProcess, bootstrap: str, group: str, topic: str, seat: Seat
@@ -97,9 +107,7 @@ class JavaMember(RemoteMember):
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": "false",
-                "partition.assignment.strategy": _ASSIGNORS[seat.strategy],
-                "heartbeat.interval.ms": 300,
-                "session.timeout.ms": seat.session_timeout_ms,
+                **_protocol(seat),
                 **names,
             },
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 from kohort import Consumer, RebalanceListener
 from kohort.client.group.listener import Partitions
@@ -14,6 +15,13 @@ class KohortMember(ThreadMember, RebalanceListener):
 
     def __init__(self, bootstrap: str, group: str, topic: str, seat: Seat) -> None:
         self._topic = topic
+        protocol: dict[str, Any] = {"group_protocol": "consumer"}
+        if not seat.uses_consumer_protocol:
+            protocol = {
+                "partition_assignment_strategy": seat.strategy,
+                "heartbeat_interval_ms": 300,
+                "session_timeout_ms": seat.session_timeout_ms,
+            }
         self._consumer = Consumer(
             bootstrap_servers=bootstrap,
             group_id=group,
@@ -21,9 +29,7 @@ class KohortMember(ThreadMember, RebalanceListener):
             client_id=seat.client_id or "kohort",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            partition_assignment_strategy=seat.strategy,
-            heartbeat_interval_ms=300,
-            session_timeout_ms=seat.session_timeout_ms,
+            **protocol,
         )
         super().__init__()
 

@@ -71,6 +71,8 @@ class Seat:
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     strategy: str = "range"
     """partition.assignment.strategy, by its name in the protocol; not every adapter has others."""
+    uses_consumer_protocol: bool = False
+    """KIP-848, in which the broker has the timeouts and the strategy; not every adapter has it."""
 
 
 ANY_SEAT = Seat()

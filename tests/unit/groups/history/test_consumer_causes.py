@@ -270,3 +270,16 @@ def test_a_static_member_that_returns_as_a_consumer_upgrades_the_group() -> None
     world.causes.clear()
     beat(world, Client("s2", "s", ("t",)))
     assert world.text() == "member s2 (static id s) joined, which made it a consumer group"
+
+
+def test_a_forced_rebalance_is_avoided_because_one_is_in_progress() -> None:
+    client, other = Client("a", None, ("t",)), Client("b", None, ("t",))
+    world = world_of(client, other)
+    world.heartbeat(HeartbeatRequest("b", -1))
+    world.pass_time(1)
+    world.causes.clear()
+    reason = state_reason(JoinReason.ENFORCED, None)
+    world.heartbeat(HeartbeatRequest("a", client.epoch, reason=reason))
+    assert world.text() == (
+        "member a enforced a rebalance, while another was in progress, stating ENFORCED"
+    )
