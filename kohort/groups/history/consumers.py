@@ -119,6 +119,14 @@ class ConsumerFacts:
         progress.pending, progress.assigned_count = (), 0
         progress.gone_ms = now_ms
 
+    def replace(self, member: MemberRef, now_ms: int) -> None:
+        """Note that a static member has a new id. What it had to give up is free."""
+        progress = self.members.setdefault(member.member_id, Progress(member))
+        self.release(progress.pending, now_ms)
+        if progress.is_revoking:
+            progress.is_revoking, progress.revoked_ms = False, now_ms
+        progress.pending, progress.assigned_count = (), 0
+
     def next(self, now_ms: int) -> "ConsumerFacts":
         """Return the facts with which a rebalance begins that supersedes this one: partitions
         without an owner, and members that have been told what to give up and have not.

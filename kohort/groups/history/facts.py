@@ -153,8 +153,10 @@ class RebalanceFacts:
     def add_departure(self, departure: Departure) -> None:
         """Add the departure of a member."""
         member_id = departure.member.member_id
-        if self.consumers is not None:
+        if self.consumers is not None and departure.replaced_by is None:
             self.consumers.remove(departure.member, departure.held, departure.at_ms)
+        elif self.consumers is not None:
+            self.consumers.replace(departure.member, departure.at_ms)
         if len(self.gone) < GONE_KEPT:
             self.gone[member_id] = departure
         else:

@@ -223,6 +223,25 @@ def test_the_sentence_speaks_of_partitions_and_not_of_members_that_stop() -> Non
     assert "the last member had its partitions 4 s later" in evidence(world.rebalances[0])
 
 
+def test_a_static_member_that_restarts_meanwhile_is_waited_for_under_its_new_id() -> None:
+    world, (first,) = group_of("a")
+    for client in (static := Client("s1", "s", ("t",)), first, first, static):
+        beat(world, client)
+    world.pass_time(INTERVAL_MS)
+    world.rebalances.clear()
+    world.heartbeat(HeartbeatRequest("s1", -2, "s"))
+    second = Client("b", None, ("t",))
+    for client in (second, first, first, second):
+        beat(world, client)
+    world.pass_time(3_000)
+    for client in (returned := Client("s2", "s", ("t",)), returned, second):
+        beat(world, client)
+
+    (record,) = world.rebalances
+    waited = record.waited_for
+    assert (waited.phase, waited.member_ids, waited.ms) == ("tell", ("s2",), 3_000)
+
+
 def running(world: ConsumerGroup) -> RebalanceRecord:
     assert world.fold.open is not None
     return world.record_of(world.fold.open)
