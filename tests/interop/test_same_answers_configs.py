@@ -177,6 +177,7 @@ def with_bounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     """Twins in which a session timeout can be as short as a heartbeat interval."""
     settings = {
         "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.max.session.timeout.ms": "60000",
         "group.consumer.session.timeout.ms": "50000",
     }
     with start_twins(tmp_path_factory.mktemp("bounds"), settings) as twins:

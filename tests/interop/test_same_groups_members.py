@@ -379,7 +379,7 @@ def test_reasons_as_text_change_nothing(pair: Pair, reason: str | None) -> None:
 
 def test_session_timeouts_out_of_bounds(pair: Pair) -> None:
     for version in range(10):
-        for session_ms in (-1, 0, 499, 500, 60_000, 60_001, (1 << 31) - 1):
+        for session_ms in (-1, 0, 499, 500, 1_800_000, 1_800_001, (1 << 31) - 1):
             group = Group(pair, NEWEST._replace(join=version))
             member = group.member("member", session_ms=session_ms)
             member.join().answers()

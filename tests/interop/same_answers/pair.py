@@ -24,8 +24,11 @@ TWIN_SETTINGS: Final = {
     # Groups settle at once, silent members are soon missed, and groups are soon full.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
-    "group.max.session.timeout.ms": "60000",
     "group.max.size": "4",
+    # As in classic groups: a group may keep members that a busy machine leaves silent.
+    "group.consumer.max.session.timeout.ms": "1800000",
+    # After 5 s, which a write may take on a busy machine, it would be answered with an error.
+    "offsets.commit.timeout.ms": "60000",
     # A real Kafka takes a second for fifty partitions.
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
