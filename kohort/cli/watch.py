@@ -3,10 +3,12 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from time import monotonic, time
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
-from kohort.admin.cluster import RefusedError
+from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.groups import describe_state
 from kohort.cli.commands import run
 from kohort.cli.errors import (
@@ -14,32 +16,38 @@ from kohort.cli.errors import (
     NotFoundError,
     RefusedCommandError,
     UnavailableError,
+    UsageError,
 )
 from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
-from kohort.formats.text import counted
+from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
+from kohort.groups.history.record_text import record_sentence
 from kohort.protocol.errors import DecodeError, ErrorCode
-from kohort.watch.once import TOPIC, History, Progress, read_history
+from kohort.watch.follow import Follower
+from kohort.watch.history_file import HistoryFile
+from kohort.watch.once import History, read_history
+from kohort.watch.reader import TOPIC
 
 Json: TypeAlias = dict[str, Any]
 
 _EPILOG: Final = """\
 Reads __consumer_offsets, where every Kafka broker keeps its groups, and asks for the partitions of
-topics and the settings of groups. It joins no group and writes nothing. It needs READ and DESCRIBE
-on the topic __consumer_offsets, and DESCRIBE on other topics for their names.
+topics and the settings of groups. It joins no group and writes nothing to the cluster. It needs
+READ on the topic __consumer_offsets, and DESCRIBE on other topics for their names.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.description = "Explain the rebalances of groups on any Kafka cluster."
+    parser.description = (
+        "Explain the rebalances of groups on any Kafka cluster, as they happen or afterwards."
+    )
     parser.epilog = _EPILOG
     parser.set_defaults(run=run, handler=_watch)
     parser.add_argument(
         "--once",
         action="store_true",
-        required=True,
         help="print what the topic still contains, and exit",
     )
     parser.add_argument("--group", metavar="GROUP", help="only this group (all)")
@@ -48,40 +56,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=1,
         metavar="N",
-        help="number of rebalances of each group, the newest last (%(default)s)",
+        help="with --once: number of rebalances of each group, the newest last (%(default)s)",
     )
     parser.add_argument(
         "--avoided", action="store_true", help="include rebalances that were avoided"
+    )
+    parser.add_argument(
+        "--history",
+        type=Path,
+        metavar="FILE",
+        help="append the records of all rebalances, past ones included, to this file of JSON lines;"
+        " a later run continues it",
     )
     add_kafka(parser)
 
 
 def _watch(options: argparse.Namespace) -> None:
-    report = _Bar() if sys.stderr.isatty() else _ignore
-    with cluster_of(options) as cluster:
+    with ExitStack() as stack:
+        store = None if options.history is None else stack.enter_context(_opened(options.history))
+        cluster = stack.enter_context(cluster_of(options))
         try:
-            history = read_history(cluster, options.group, report)
+            if options.once:
+                _print_past(cluster, options, store)
+            else:
+                _print_news(cluster, options, store)
         except DecodeError as error:
             raise UnavailableError(f"{TOPIC} cannot be read: {error}") from error
         except RefusedError as error:
             raise _refusal(error, options.bootstrap_server) from error
-        finally:
-            if isinstance(report, _Bar):
-                report.clear()
-        answers = [
-            _answer(group, history, options) | {"state": describe_state(cluster, group)}
-            for group in sorted(history.since_ms)
-        ]
-    if options.group is not None and not answers:
-        raise NotFoundError(
-            f"{TOPIC} has no records of a group {options.group!r};"
-            " `kohort groups list` lists all groups"
-        )
-    if options.json:
-        print_json(answers if options.group is None else answers[0])
-        return
-    for line in _lines(answers, history):
-        print(line)
+
+
+def _opened(path: Path) -> HistoryFile:
+    try:
+        return HistoryFile(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--history {path}: {error}") from error
 
 
 def _refusal(error: RefusedError, server: str) -> CommandError:
@@ -95,6 +104,31 @@ def _refusal(error: RefusedError, server: str) -> CommandError:
         f" --operation Read --topic {TOPIC}\n"
         f"or, on Kohort:\n  kohort acl add NAME read topic:{TOPIC}"
     )
+
+
+# Afterwards.
+
+
+def _print_past(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
+    with _Bar() as bar:
+        history = read_history(cluster, options.group, bar.show)
+    if store is not None:
+        for record in history.records:
+            store.add(record)
+    answers = [
+        _answer(group, history, options) | {"state": describe_state(cluster, group)}
+        for group in sorted(history.since_ms)
+    ]
+    if options.group is not None and not answers:
+        raise NotFoundError(
+            f"{TOPIC} has no records of a group {options.group!r};"
+            " `kohort groups list` lists all groups"
+        )
+    if options.json:
+        print_json(answers if options.group is None else answers[0])
+        return
+    for line in _lines(answers, history):
+        print(line)
 
 
 def _answer(group: str, history: History, options: argparse.Namespace) -> Json:
@@ -125,23 +159,58 @@ def _lines(answers: list[Json], history: History) -> Iterator[str]:
         yield f"{counted(history.unread_count, 'record')} could not be decoded"
 
 
-def _ignore(progress: Progress) -> None:
-    del progress
+# As they happen.
+
+
+def _print_news(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
+    follower = Follower(cluster, options.group)
+    with _Bar() as bar:
+        for record in follower.catch_up():
+            if record is not None and store is not None:
+                store.add(record)
+            bar.show(follower.share_read)
+    print(
+        f"Watching {counted(follower.group_count, 'group')} of {options.bootstrap_server};"
+        " Ctrl-C ends it.",
+        file=sys.stderr,
+    )
+    trouble: str | None = None
+    for record in follower.follow():
+        if follower.trouble != trouble:
+            trouble = follower.trouble
+            print(f"kohort: {trouble or 'connected again'}", file=sys.stderr)
+        if record is not None and (store is None or store.add(record)):
+            _print_new(record, options)
+
+
+def _print_new(record: Json, options: argparse.Namespace) -> None:
+    if record["kind"] == AVOIDED and not options.avoided:
+        return
+    if options.json:
+        print_json(record)
+    else:
+        clock = local_clock(int(time() * 1000))
+        print(f"Group {shown(record['group'])} {record_sentence(record, clock)}.", flush=True)
 
 
 class _Bar:
-    """Prints progress on a terminal, at most four times a second."""
+    """Shows progress on a terminal, at most four times a second."""
 
     def __init__(self) -> None:
         self._next_s = monotonic() + 0.5
+        self._is_shown = sys.stderr.isatty()
 
-    def __call__(self, progress: Progress) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def show(self, share: float) -> None:
+        """Show which share has been read."""
         now_s = monotonic()
-        if now_s >= self._next_s:
+        if self._is_shown and now_s >= self._next_s:
             self._next_s = now_s + 0.25
-            share = 100 * progress.read // max(progress.total, 1)
-            print(f"\rReading __consumer_offsets: {share} %", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the line."""
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+            text = f"\rReading {TOPIC}: {share:.0%}"
+            print(text, end="", file=sys.stderr, flush=True)

@@ -72,6 +72,16 @@ class Lab:
 
         wait_until(is_so, f"a group of {size}")
 
+    @contextmanager
+    def watcher(self, history: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Follow the groups, and write what happens to a file."""
+        command = [sys.executable, "-m", "kohort.cli", "watch", "--history", str(history)]
+        with subprocess.Popen([*command, "--bootstrap-server", self.server.bootstrap]) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     def watch(self) -> list[dict[str, Any]]:
         """Return the history of the group, as the command prints it."""
         command = ["watch", "--once", "--json", "--last", "100"]
@@ -86,6 +96,18 @@ class Lab:
         return rebalances
 
 
+def identities(history: Path) -> list[tuple[int, int, str]]:
+    """Return what must not depend on when the watcher ran: number, offset and cause."""
+    if not history.exists():
+        return []
+    records = [json.loads(line) for line in history.read_text().splitlines()]
+    return [
+        (record["sequence"], record["observed"]["offset"], record["trigger"]["kind"])
+        for record in records
+        if record["group"] == GROUP
+    ]
+
+
 @pytest.mark.parametrize("kind", [KafkaServer, KohortServer])
 def test_it_names_who_joined_who_was_killed_and_who_left(
     kind: type[KafkaServer | KohortServer], tmp_path: Path
@@ -94,12 +116,17 @@ def test_it_names_who_joined_who_was_killed_and_who_left(
         lab = Lab(server)
         with lab.member("a"):
             lab.wait_for(1)
-            with lab.member("b") as doomed:
-                lab.wait_for(2)
-                doomed.kill()
-            lab.wait_for(1)
-        wait_until(lambda: lab.watch()[-1]["outcome"] == "empty", "the end")
+            with lab.watcher(tmp_path / "whole"):
+                with lab.watcher(tmp_path / "cut"), lab.member("b") as doomed:
+                    lab.wait_for(2)
+                    doomed.kill()
+                lab.wait_for(1)
+                with lab.watcher(tmp_path / "cut"):
+                    wait_until(lambda: len(identities(tmp_path / "cut")) == 3, "b's end")
+        wait_until(lambda: lab.watch()[-1]["outcome"] == "empty", "a's end")
         history = lab.watch()
+    whole = identities(tmp_path / "whole")
+    assert identities(tmp_path / "cut")[: len(whole)] == whole[:3]
     told = [
         (record["trigger"]["kind"], record["trigger"]["client_id"], record["members_after"])
         for record in history

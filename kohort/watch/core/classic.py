@@ -1,5 +1,6 @@
 """Follows one classic group: from its stored generations, commits and polls to events."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -39,6 +40,9 @@ STABLE: Final = "Stable"
 
 _POLLS_KEPT: Final = 1_000
 _ON_TIME_MS: Final = 1_000
+_RESTS_KEPT: Final = 32
+_RESTS_APART_MS: Final = 1_000
+_UNSURE_MS: Final = 5_000
 
 
 class ClassicGroup:
@@ -50,7 +54,7 @@ class ClassicGroup:
         "_offset",
         "_owners",
         "_polls",
-        "_rested_ms",
+        "_rested",
         "_signs",
         "_value",
         "fates",
@@ -65,8 +69,8 @@ class ClassicGroup:
         self._signs: dict[str, Signs] = {}
         self._converted: Cause | None = None
         self._polls: list[Poll] = []
-        self._rested_ms = 0
-        """When a poll last showed that it was not rebalancing."""
+        self._rested: deque[int] = deque(maxlen=_RESTS_KEPT)
+        """When polls showed that it was not rebalancing."""
         self.fates: dict[str, Fate] = {}
         """How the members that were gone after the last rebalance went."""
         self.waited: WaitedFor | None = None
@@ -96,7 +100,8 @@ class ClassicGroup:
 
     def rest(self, at_ms: int) -> None:
         """Note that a poll showed no rebalance."""
-        self._rested_ms = at_ms
+        if not self._rested or at_ms >= self._rested[-1] + _RESTS_APART_MS:
+            self._rested.append(at_ms)
 
     def restart(self, at_ms: int) -> None:
         """Note that another coordinator took over, where all sessions began anew."""
@@ -200,12 +205,18 @@ class ClassicGroup:
         timeouts = [one.rebalance_timeout_ms for one in (*old.members, *record.members)]
         early = [signs.early_ms for signs in kept if signs.early_ms is not None]
         return Phase(
-            earliest_ms=min(max(self._at_ms, self._rested_ms), end_ms),
+            earliest_ms=max([self._at_ms, *self._rests_before(end_ms)]),
             end_ms=end_ms,
             timeouts_ms=(min(timeouts, default=0), max(timeouts, default=0)),
             is_sole=record.generation == old.generation + 1,
             revoked_ms=min(early, default=None),
         )
+
+    def _rests_before(self, end_ms: int) -> list[int]:
+        """Return when it was seen at rest before a join phase. A poll shortly before the end may in
+        truth have been after it, as clocks differ.
+        """
+        return [at_ms for at_ms in self._rested if at_ms <= end_ms - _UNSURE_MS]
 
     def _gone_ms(self, member: StoredMember, end_ms: int) -> int:
         """Return the earliest time at which it is known to have been gone."""

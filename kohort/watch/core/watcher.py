@@ -91,6 +91,11 @@ class GroupWatch:
         if isinstance(self._followed, ClassicGroup):
             self._followed.rest(at_ms)
 
+    @property
+    def last_ms(self) -> int:
+        """Time of the records that are not processed yet; 0 without any."""
+        return self._batch[0].at_ms if self._batch else 0
+
     def flush(self) -> Iterator[Json]:
         """Process the records taken last: no more with their timestamp will follow."""
         batch, self._batch = self._batch, []
@@ -261,7 +266,8 @@ class Watcher:
             if group_id not in busy:
                 group.rest(at_ms)
 
-    def flush(self) -> Iterator[Json]:
-        """Yield what the last records of all groups complete."""
+    def flush(self, before_ms: int | None = None) -> Iterator[Json]:
+        """Yield what the last records of all groups complete; only those from before a time."""
         for group in self._groups.values():
-            yield from group.flush()
+            if before_ms is None or group.last_ms < before_ms:
+                yield from group.flush()

@@ -55,6 +55,7 @@ UNSEEN = {"ck-classic-boot", "aio-classic-boot", "ck-new-boot"}
 """Groups during a restart of the broker: this recording has no leader epochs."""
 
 _NEAR_MS = 3_000
+_POLL_MS = 1_000
 _REBALANCING = {"PreparingRebalance", "CompletingRebalance"}
 _CONSUMER_FATE = re.compile(
     r"^\[(\S+ [\d:,]+)\].*\[GroupId (\S+)\] Member (\S+) "
@@ -71,6 +72,7 @@ def watch_lab(*, dump: str = "dump", polls: bool = False) -> list[Json]:
     for at_ms, row in _rows(dump, polls=polls):
         if "groups" in row:
             busy = {group for group, _, state, _ in row["groups"] if state in _REBALANCING}
+            history += watcher.flush(at_ms - _POLL_MS)
             watcher.rest(at_ms, busy)
         elif "state" in row:
             ids = frozenset([member[0] for member in row["members"]])
@@ -86,8 +88,21 @@ def watch_lab(*, dump: str = "dump", polls: bool = False) -> list[Json]:
 def _rows(dump: str, *, polls: bool) -> list[tuple[int, Json]]:
     rows = [(row["ts"], row) for row in _lines(dump) if _is_of_lab(row)]
     if polls:
-        rows += [(row["at"], row) for row in _lines("poll") if "err" not in row]
+        rows += _polls()
     return sorted(rows, key=lambda row: (row[0], "p" in row[1]))
+
+
+def _polls() -> Iterator[tuple[int, Json]]:
+    """Yield the answers; those of ListGroups are recorded only if they differ from the last."""
+    last: Json | None = None
+    for row in _lines("poll"):
+        if "err" in row:
+            continue
+        if row["g"] == "_all":
+            if last is not None:
+                yield from ((at_ms, last) for at_ms in range(last["at"], row["at"], _POLL_MS))
+            last = row
+        yield row["at"], row
 
 
 def _is_of_lab(row: Json) -> bool:

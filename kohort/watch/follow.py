@@ -1,0 +1,100 @@
+"""``kohort watch``: follows the groups of a cluster, and yields each rebalance when it is known."""
+
+from collections.abc import Iterator
+from time import sleep, time
+from typing import Final
+
+from kohort.admin.cluster import Cluster
+from kohort.client.net.errors import DisconnectedError
+from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
+from kohort.protocol.messages.list_groups import ListGroupsRequest
+from kohort.watch.core.seen import Poll
+from kohort.watch.reader import Json, OffsetsReader
+
+POLL_S: Final = 1.0
+
+_REBALANCING: Final = ["PreparingRebalance", "CompletingRebalance"]
+_STATES_SINCE: Final = 4
+"""First version of ListGroups that filters by state (KIP-518)."""
+
+_LATER_MS: Final = 1_000
+"""After so long no more records of the same step of a coordinator follow."""
+
+
+class Follower:
+    """Reads what is new, and asks which groups are rebalancing, every `POLL_S` seconds."""
+
+    def __init__(self, cluster: Cluster, group: str | None) -> None:
+        """Raises as `OffsetsReader` does."""
+        self._cluster = cluster
+        self._reader = OffsetsReader(cluster, group)
+        self._can_poll = True
+        self._total = 1
+        self._left = 0
+        self.trouble: str | None = None
+        """Why the cluster cannot be read at present."""
+
+    @property
+    def group_count(self) -> int:
+        """Number of groups seen so far."""
+        return len(self._reader.watcher.since_ms)
+
+    @property
+    def share_read(self) -> float:
+        """The share of the past that has been read."""
+        return 1 - self._left / self._total
+
+    def catch_up(self) -> Iterator[Json | None]:
+        """Read the past: yield its records, and None after each batch."""
+        ends = self._reader.ends()
+        self._total = max(self._reader.left(ends), 1)
+        for record in self._reader.read(ends):
+            if record is None:
+                self._left = self._reader.left(ends)
+            yield record
+        yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
+
+    def follow(self) -> Iterator[Json | None]:
+        """Yield the records of rebalances as they are known, and None after each poll; never ends.
+
+        While no broker answers, it tries again. Otherwise raises as `OffsetsReader` does.
+        """
+        while True:
+            try:
+                yield from self._step()
+                self.trouble = None
+            except DisconnectedError as error:
+                self.trouble = str(error)
+            yield None
+            sleep(POLL_S)
+
+    def _step(self) -> Iterator[Json]:
+        ends = self._reader.ends()
+        if self._can_poll:
+            self._poll()
+        for record in self._reader.read(ends):
+            if record is not None:
+                yield record
+        yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
+
+    def _now_ms(self) -> int:
+        """Return the time by the clock of the coordinators, or a little less."""
+        return int(time() * 1000) - (self._reader.ahead_ms or 0)
+
+    def _poll(self) -> None:
+        """Ask the brokers which groups are rebalancing, and for their members."""
+        busy: set[str] = set()
+        for broker in self._cluster.brokers():
+            if broker.versions.best(ListGroupsRequest) < _STATES_SINCE:
+                self._can_poll = False
+                return
+            listed = self._cluster.ask(broker, ListGroupsRequest(states_filter=_REBALANCING))
+            groups = [group.group_id for group in listed.groups]
+            if groups:
+                described = self._cluster.ask(broker, DescribeGroupsRequest(groups=groups))
+                for group in described.groups:
+                    ids = frozenset([member.member_id for member in group.members])
+                    poll = Poll(self._now_ms(), group.group_state, ids)
+                    self._reader.watcher.poll(group.group_id, poll)
+                    busy.add(group.group_id)
+        self._reader.watcher.rest(self._now_ms(), busy)

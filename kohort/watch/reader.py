@@ -1,0 +1,158 @@
+"""Reads __consumer_offsets of a cluster into the core, without joining a group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import time
+from typing import Any, Final, TypeAlias
+
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.configs import Kind, Resource, described
+from kohort.admin.history import read_batches
+from kohort.admin.offsets import END, START, checked_offsets
+from kohort.broker.core.coordinator_partitions import partition_of
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.record import decode_records
+from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.seen import Place
+from kohort.watch.core.watcher import Watcher
+
+Json: TypeAlias = dict[str, Any]
+
+TOPIC: Final = "__consumer_offsets"
+
+_SESSION: Final = "consumer.session.timeout.ms"
+_HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+_TYPE_BYTES: Final = 2
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far a partition has been read."""
+
+    next_offset: int
+    gap_offset: int = -1
+    """See `Place.gap_offset`."""
+
+
+class OffsetsReader:
+    """Reads the partition of a group, or all partitions, from their beginning.
+
+    Its methods raise RefusedError if the topic does not exist or cannot be read, DisconnectedError,
+    and DecodeError for damaged batches.
+    """
+
+    def __init__(self, cluster: Cluster, group: str | None) -> None:
+        """`group` is None for all groups."""
+        self._cluster = cluster
+        topic = cluster.metadata([TOPIC]).topics[0]
+        if topic.error_code:
+            raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")
+        count = len(topic.partitions)
+        self._partitions = range(count) if group is None else [partition_of(group, count)]
+        self._prefix = None if group is None else _prefix(group)
+        starts = checked_offsets(cluster, {(TOPIC, index): START for index in self._partitions})
+        self._positions = {index: _Position(offset) for (_, index), offset in starts.items()}
+        self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of)
+        self.ahead_ms: int | None = None
+        """At least by how much this clock is ahead of the coordinators', and at most by how much
+        including the time that records take until they are read; None until one is read live."""
+
+    def ends(self) -> dict[int, int]:
+        """Return the present end of each partition."""
+        ends = checked_offsets(self._cluster, {(TOPIC, index): END for index in self._partitions})
+        return {index: offset for (_, index), offset in ends.items()}
+
+    def left(self, ends: dict[int, int]) -> int:
+        """Return the number of offsets to read up to `ends`."""
+        return sum(
+            ends[index] - position.next_offset for index, position in self._positions.items()
+        )
+
+    def read(self, ends: dict[int, int]) -> Iterator[Json | None]:
+        """Read up to `ends`; yield records of the history, and None after each batch."""
+        for index, position in self._positions.items():
+            yield from self._read(index, position, ends[index])
+
+    def _read(self, index: int, position: _Position, end: int) -> Iterator[Json | None]:
+        start = position.next_offset
+        for header, batch in read_batches(self._cluster, TOPIC, index, start, end):
+            is_whole = header.record_count == header.last_offset_delta + 1
+            if header.base_offset > position.next_offset or not is_whole:
+                position.gap_offset = header.base_offset
+            for record in () if header.is_control else decode_records(batch, header):
+                key = record.key
+                if key is None or not self._is_wanted(key):
+                    continue
+                place = Place(
+                    index,
+                    record.offset,
+                    header.partition_leader_epoch,
+                    header.is_transactional,
+                    position.gap_offset,
+                )
+                yield from self.watcher.take(
+                    key, record.value, record.headers, record.timestamp, place
+                )
+            position.next_offset = header.next_offset
+            yield None
+            self._compare_clocks(header.max_timestamp)
+        # Records at the end may have been deleted meanwhile.
+        position.next_offset = max(position.next_offset, end)
+
+    def _compare_clocks(self, stored_ms: int) -> None:
+        ahead_ms = int(time() * 1000) - stored_ms
+        self.ahead_ms = ahead_ms if self.ahead_ms is None else min(self.ahead_ms, ahead_ms)
+
+    def _is_wanted(self, key: bytes) -> bool:
+        return self._prefix is None or key.startswith(self._prefix, _TYPE_BYTES)
+
+
+def _prefix(group: str) -> bytes:
+    """Return what follows the type in the keys of all records of a group."""
+    encoded = group.encode("utf-8", "surrogatepass")
+    return len(encoded).to_bytes(_TYPE_BYTES, "big") + encoded
+
+
+def _topic_names(cluster: Cluster) -> dict[bytes, str]:
+    return {
+        topic.topic_id: topic.name or ""
+        for topic in cluster.metadata(None).topics
+        if any(topic.topic_id)
+    }
+
+
+class _Configs:
+    """Settings of consumer groups, requested when the first record of one is read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def timeouts_of(self, group: str) -> Timeouts:
+        """Return Kafka's defaults if the cluster does not say."""
+        try:
+            configs = described(
+                self._cluster,
+                self._cluster.controller(),
+                Resource(Kind.GROUP, group),
+                [_SESSION, _HEARTBEAT],
+                f"the configs of group {group} cannot be read",
+            )
+        except RefusedError as error:
+            if error.error not in _WITHOUT_CONFIGS:
+                raise
+            return Timeouts()
+        values = {config.name: int(config.value) for config in configs if config.value}
+        default = Timeouts()
+        return Timeouts(
+            values.get(_SESSION, default.session_ms), values.get(_HEARTBEAT, default.heartbeat_ms)
+        )
+
+
+_WITHOUT_CONFIGS: Final = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)

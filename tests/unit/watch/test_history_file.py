@@ -1,0 +1,45 @@
+"""The file of a watcher: it continues where an earlier run ended, however that ended."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.watch.history_file import HistoryFile
+
+
+def record(partition: int, offset: int) -> dict[str, Any]:
+    return {"group": "g", "observed": {"by": [], "partition": partition, "offset": offset}}
+
+
+def test_a_later_run_adds_only_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    with HistoryFile(path) as file:
+        assert file.add(record(0, 5))
+        assert file.add(record(1, 2))
+    with HistoryFile(path) as file:
+        assert not file.add(record(0, 4))
+        assert not file.add(record(0, 5))
+        assert file.add(record(1, 3))
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_line_that_was_cut_short_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    with HistoryFile(path) as file:
+        file.add(record(0, 5))
+        file.add(record(0, 6))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    with HistoryFile(path) as file:
+        assert file.add(record(0, 6))
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("line", ["{}", "[1]", "plain text"])
+def test_another_file_is_left_alone(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "history"
+    path.write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"history|Expecting"):
+        HistoryFile(path)
+    assert path.read_text() == f"{line}\n"
