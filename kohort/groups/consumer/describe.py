@@ -7,7 +7,7 @@ from typing import Final
 from kohort.groups.consumer import sessions
 from kohort.groups.consumer.consumer_protocol import encode_share
 from kohort.groups.consumer.data import ConsumerData
-from kohort.groups.consumer.member import Member, MemberState
+from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member, MemberState
 from kohort.groups.consumer.write import ASSIGN_TIMER
 from kohort.groups.description import PARTITIONS_LISTED, DescribedMember, WaitingFor
 from kohort.groups.effects import TimerKey
@@ -57,9 +57,9 @@ def _first_pending(data: ConsumerData, members: Iterable[Member]) -> tuple[tuple
 
 def describe_waiting(data: ConsumerData) -> WaitingFor | None:
     """Return what the rebalance waits for, the most serious first: members that keep revoked
-    partitions, classic members that were asked to join again, members that have sent no heartbeat
-    since the target was computed, members that need only come for partitions that are free. None if
-    no rebalance is running.
+    partitions, classic members that were asked to join again, static members that left for a
+    restart, members that have sent no heartbeat since the target was computed, members that need
+    only come for partitions that are free. None if no rebalance is running.
     """
     if data.epoch > data.target_epoch and data.members:
         return WaitingFor("assign", data.since_ms, data.deadlines.get(ASSIGN_TIMER), ())
@@ -67,6 +67,7 @@ def describe_waiting(data: ConsumerData) -> WaitingFor | None:
         return None
     revoking: list[Member] = []
     joining: list[Member] = []
+    restarting: list[Member] = []
     untold: list[Member] = []
     waiting: list[Member] = []
     for member in data.members.values():
@@ -76,6 +77,8 @@ def describe_waiting(data: ConsumerData) -> WaitingFor | None:
             revoking.append(member)
         elif TimerKey(sessions.JOIN, member.member_id) in data.deadlines:
             joining.append(member)
+        elif member.epoch == LEFT_FOR_RESTART:
+            restarting.append(member)
         elif member.epoch != data.target_epoch:
             untold.append(member)
         else:
@@ -97,6 +100,8 @@ def describe_waiting(data: ConsumerData) -> WaitingFor | None:
         until = [data.deadlines[TimerKey(sessions.JOIN, m.member_id)] for m in joining]
         return WaitingFor("join", data.since_ms, max(until), tuple([m.ref for m in joining]))
     phase, members = ("tell", untold) if untold else ("give", waiting)
+    if restarting:
+        phase, members = "return", restarting
     ends = [data.sessions[m.member_id].deadline_ms for m in members if m.member_id in data.sessions]
     return WaitingFor(
         phase, data.since_ms, max(ends, default=None), tuple([m.ref for m in members])

@@ -14,6 +14,7 @@ _TO_DO: Final = {
     "join": " to join again",
     "sync": " to fetch the assignment",
     "revoke": " to give up {partitions}",
+    "return": " to return from a restart",
     "tell": " to send a heartbeat and learn of the assignment",
     "give": " to send a heartbeat and get partitions that are free",
 }

@@ -233,6 +233,9 @@ def test_a_static_member_that_restarts_meanwhile_is_waited_for_under_its_new_id(
     second = Client("b", None, ("t",))
     for client in (second, first, first, second):
         beat(world, client)
+    waiting = world.group.describe_waiting()
+    assert waiting is not None
+    assert (waiting.phase, [member.member_id for member in waiting.members]) == ("return", ["s1"])
     world.pass_time(3_000)
     for client in (returned := Client("s2", "s", ("t",)), returned, second):
         beat(world, client)
