@@ -86,7 +86,7 @@ _HAPPENED: Final = {
     TriggerKind.UNKNOWN: "of a cause that left no trace",
 }
 
-_HAPPENED_SO: Final = {
+_WITH_DETAIL: Final = {
     TriggerKind.SESSION_EXPIRED: "{who} {detail} within its session timeout{session}",
     TriggerKind.SUBSCRIPTION_CHANGED: "{who} changed its subscription: {detail}",
     TriggerKind.REGEX_RESOLVED: "a regular expression matches other topics than before: {detail}",
@@ -144,7 +144,7 @@ def _words(trigger: TriggerRecord) -> str:
         return f"{_HAPPENED[kind]} from {{old}} to {{new}}"
     if kind is TriggerKind.REGEX_RESOLVED and detail and trigger.member_id is not None:
         return "{who} subscribed to the regular expression {detail}"
-    return _HAPPENED_SO.get(kind, _HAPPENED[kind]) if detail else _HAPPENED[kind]
+    return _WITH_DETAIL.get(kind, _HAPPENED[kind]) if detail else _HAPPENED[kind]
 
 
 def _of(timeout_ms: int | None) -> str:
