@@ -7,7 +7,7 @@ No answer depends on time: targets are computed at once, no session ends, and a 
 both brokers know of a changed topic.
 
 Ties between members are decided by their order, which is that of a hash map in Kafka and of ids
-here: member ids are chosen so that both are the same. No step is taken that leads to a deliberate
+here: member ids are chosen so that both are the same. So are the numbers of partitions. No step is taken that leads to a deliberate
 difference, such as a tie of votes for assignors.
 """
 
@@ -41,6 +41,9 @@ MEMBERS_MAX: Final = 4
 BUCKETS: Final = 16
 """Of a small hash map of Java. Members are fewer: MEMBERS_MAX, and classic ones that became
 consumers."""
+PARTITIONS_MAX: Final = BUCKETS
+"""Of a topic. A member that has to give up some of its partitions keeps those that come first: in
+Kafka that is the order of a hash set of Java, which begins with 0, 16, 1 if there are more."""
 TIMEOUT_MS: Final = 1_800_000
 """Of sessions and rebalances: no timer removes a member, which both would do at different steps."""
 GROUP: Final = 32
@@ -263,10 +266,11 @@ class Walk:
             return
         request: object
         if self.is_homogeneous or self.chance.random() < 0.7:
-            self.counts[topic] += self.chance.randint(1, 3)
-            grown = m.CreatePartitionsTopic(name=topic, count=self.counts[topic], assignments=None)
+            grown = self.counts[topic] + self.chance.randint(1, 3)
+            self.counts[topic] = min(grown, PARTITIONS_MAX)
+            wanted = m.CreatePartitionsTopic(name=topic, count=self.counts[topic], assignments=None)
             request = m.CreatePartitionsRequest(
-                topics=[grown], timeout_ms=10_000, validate_only=False
+                topics=[wanted], timeout_ms=10_000, validate_only=False
             )
             for side in self.sides:
                 self.call(side, request, 3, m.CreatePartitionsResponse)
