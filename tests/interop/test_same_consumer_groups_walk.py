@@ -7,8 +7,8 @@ No answer depends on time: targets are computed at once, no session ends, and a 
 both brokers know of a changed topic.
 
 Ties between members are decided by their order, which is that of a hash map in Kafka and of ids
-here: member ids are chosen so that both are the same. So are the numbers of partitions. No step is taken that leads to a deliberate
-difference, such as a tie of votes for assignors.
+here: member ids and numbers of partitions are chosen so that both are the same. No step is taken
+that leads to a deliberate difference, such as a tie of votes for assignors.
 """
 
 import random
