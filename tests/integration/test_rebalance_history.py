@@ -26,7 +26,6 @@ from kohort.groups.history.model import (
     RebalanceRecord,
 )
 from tests.support import messages as m
-from tests.support.groups.chronicle import share
 from tests.support.network.wire import RawClient
 from tests.support.waiting import until
 
@@ -156,62 +155,6 @@ async def test_the_history_outlives_a_restart_and_goes_on_with_its_numbers(tmp_p
     assert after[:2] == before
     assert [record.sequence for record in after] == [1, 2, 3, 4]
     assert after[2].previous_generation == 2
-
-
-async def test_what_members_held_before_a_restart_counts_in_the_first_rebalance_after_it(
-    tmp_path: Path,
-) -> None:
-    """The coordinator says what it has restored, so that nothing seems to be new."""
-    short = {"group_min_session_timeout_ms": "1000"}
-    async with running(tmp_path, **short) as broker:
-        await asyncio.to_thread(join_and_sync, broker.endpoint.port, share(0, 1, 2, 3))
-        await until_closed(broker, 1)
-    async with running(tmp_path, **short) as broker:
-        _, last = await until_closed(broker, 2)
-    assert last.trigger.kind is TriggerKind.SESSION_EXPIRED
-    assert last.trigger.session_timeout_ms == 1_000
-    assert (last.partitions.known, last.partitions.given_up) == (True, 4)
-
-
-def join_and_sync(port: int, assignment: bytes) -> None:
-    """The only member of "readers", which is never heard of again."""
-    with RawClient(port) as client:
-        join = m.JoinGroupRequest(
-            group_id="readers",
-            session_timeout_ms=1_000,
-            rebalance_timeout_ms=10_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
-        )
-        joined = client.call(join, 3, m.JoinGroupResponse)
-        mine = m.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
-        sync = m.SyncGroupRequest(
-            group_id="readers",
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
-            assignments=[mine],
-        )
-        assert client.call(sync, 3, m.SyncGroupResponse).assignment == assignment
-
-
-async def test_a_rebalance_that_a_stop_cuts_short_is_unfinished(tmp_path: Path) -> None:
-    async with running(tmp_path, group_initial_rebalance_delay_ms="60000") as broker:
-        await create_topic(broker)
-        consumer = AIOKafkaConsumer("t", bootstrap_servers=address(broker), group_id="readers")
-        starting = asyncio.create_task(consumer.start())
-        await until(lambda: bool(broker.history.records("readers")))
-        (running_now,) = broker.history.records("readers")
-        assert isinstance(running_now, RebalanceRecord)
-        assert running_now.outcome is RebalanceOutcome.RUNNING
-        starting.cancel()
-        await asyncio.wait([starting])
-    await consumer.stop()
-    async with running(tmp_path) as broker:
-        (record,) = broker.history.records("readers")
-    assert isinstance(record, RebalanceRecord)
-    assert record.outcome is RebalanceOutcome.UNFINISHED
-    assert record.trigger.kind is TriggerKind.MEMBER_ADDED
 
 
 async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:

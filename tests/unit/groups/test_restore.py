@@ -94,16 +94,6 @@ class TestWritten:
 
 
 class TestRestored:
-    def test_members_come_back_stable_with_their_assignments(self) -> None:
-        s = Scenario()
-        leader, follower = s.stable(2)
-        s.restart()
-        assert (s.state, s.classic.data.generation) == ("Stable", 1)
-        assert s.classic.roster.leader_id == leader
-        assert s.heartbeat(follower) is ErrorCode.NONE
-        expected = SyncResult(ErrorCode.NONE, "consumer", "range", f"of {follower}".encode())
-        assert s.sync(follower).answer == expected
-
     def test_all_sessions_start_again_and_end(self) -> None:
         s = Scenario()
         s.stable(2)
@@ -112,14 +102,6 @@ class TestRestored:
         assert s.state == "Stable"
         s.advance(1)
         assert s.state == "Empty"
-
-    def test_offsets_come_back(self) -> None:
-        s = Scenario()
-        s.commit(OffsetToCommit("t", 0, 42, 7, "note"))
-        before = s.group.committed("t", 0)
-        s.restart()
-        assert s.group.committed("t", 0) == before
-        assert s.classic.data.protocol_type is None
 
     def test_a_member_with_one_protocol_that_joins_again_is_no_follower_of_change(self) -> None:
         s = Scenario()
@@ -143,40 +125,11 @@ class TestRestored:
         s.restart()
         assert s.join(instance="b", protocols=both).answer.generation == 1
 
-    def test_a_group_that_was_preparing_comes_back_in_its_previous_generation(self) -> None:
-        s = Scenario()
-        first, _ = s.preparing(2)
-        s.join(first)
-        s.restart()
-        assert (s.state, s.classic.data.generation) == ("Stable", 1)
-        assert len(s.classic.roster) == 3
-
-    def test_a_group_that_was_completing_comes_back_in_its_previous_generation(self) -> None:
-        s = Scenario()
-        for member_id in s.preparing(2):
-            s.join(member_id)
-        assert (s.state, s.classic.data.generation) == ("CompletingRebalance", 2)
-        s.restart()
-        assert (s.state, s.classic.data.generation) == ("Stable", 1)
-
     def test_a_group_that_had_never_synced_comes_back_empty_in_generation_zero(self) -> None:
         s = Scenario()
         s.completing(2)
         s.restart()
         assert (s.state, s.classic.data.generation) == ("Empty", 0)
-
-    def test_unused_ids_are_lost(self) -> None:
-        s = Scenario()
-        unused = s.new_id()
-        s.restart()
-        answer = s.join(unused).answer
-        assert answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, unused)
-
-    def test_an_emptied_group_keeps_its_generation(self) -> None:
-        s = Scenario()
-        s.leave(*s.stable(2))
-        s.restart()
-        assert (s.state, s.classic.data.generation) == ("Empty", 2)
 
     def test_a_missing_rebalance_timeout_is_the_session_timeout(self) -> None:
         s = Scenario()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kohort.client.config import ConsumerConfig
-from kohort.client.core.errors import AuthorizationError, LogTruncatedError
+from kohort.client.core.errors import AuthorizationError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from tests.support.virtual_time import virtual
@@ -27,13 +27,6 @@ async def scene_after_a_change(config: ConsumerConfig | None = None, *, end: int
     scene.cluster.lead(2, epoch=6)
     scene.fetcher.wake()
     return scene
-
-
-@virtual
-async def test_reading_goes_on_when_the_new_leader_has_it_all() -> None:
-    scene = await scene_after_a_change()
-    assert await scene.values(2) == [b"10", b"11"]
-    assert scene.two.asked_epochs == [(6, 5)]
 
 
 @virtual
@@ -63,31 +56,6 @@ async def test_a_leader_that_is_down_is_waited_for() -> None:
     assert 4 <= scene.metadata_wanted <= 20
     scene.two.is_down = False
     assert await scene.values(2) == [b"10", b"11"]
-
-
-@virtual
-async def test_without_a_policy_the_user_is_told_until_he_seeks() -> None:
-    config = ConsumerConfig(auto_offset_reset="none")
-    scene = await scene_after_a_change(config, end=8)
-    for _ in range(2):
-        with pytest.raises(LogTruncatedError, match="t-0"):
-            await scene.read(1)
-    assert (len(scene.two.asked_epochs), scene.metadata_wanted) == (1, 0), "it will not change"
-    scene.positions.seek(A, 8)
-    scene.fetcher.wake()
-    assert await scene.values(4) == [b"8", b"9", b"10", b"11"]
-
-
-@virtual
-async def test_another_leader_is_asked_about_what_the_one_before_it_had_lost() -> None:
-    config = ConsumerConfig(auto_offset_reset="none")
-    scene = await scene_after_a_change(config, end=8)
-    with pytest.raises(LogTruncatedError):
-        await scene.read(1)
-    scene.one.append(0, b"10")
-    scene.cluster.lead(1, epoch=7)
-    scene.fetcher.wake()
-    assert await scene.values(1) == [b"10"]
 
 
 @virtual
