@@ -54,7 +54,7 @@ GROUPS: Final[Mapping[str, str]] = {
     r"tests/interop/test_(denials_tell_nothing|rights_of_kafka|same_answers_access)\.py": "secured",
     r"tests/interop/test_same_(answers|consumer|groups|transactions|users)": "twins",
     r"tests/interop/test_(consumer_errors|java_transactions)\.py": "twins",
-    r"tests/interop/test_(pending_offsets|transactions_tool)\.py": "twins",
+    r"tests/interop/test_transactions_tool\.py": "twins",
     r"tests/interop/test_(cluster|console|group|topic)_tools\.py": "bootstrap",
     r"tests/interop/test_(admin_clients|consumer_groups|cross_matrix|groups)\.py": "bootstrap",
     r"tests/interop/test_produce_consume\.py": "bootstrap",

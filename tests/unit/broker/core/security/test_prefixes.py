@@ -6,7 +6,7 @@ from operator import or_
 
 import pytest
 
-from kohort.broker.core.security.prefixes import FEW, Prefixes, _shared
+from kohort.broker.core.security.prefixes import FEW, LENGTHS, Prefixes, _shared
 
 
 def made_of(*prefixes: str) -> Prefixes:
@@ -14,6 +14,17 @@ def made_of(*prefixes: str) -> Prefixes:
     for one in prefixes:
         made[one] = 1
     return made
+
+
+def test_what_is_removed_is_found_no_more_until_it_is_there_again() -> None:
+    names = ["a" * length for length in range(1, 2 * LENGTHS)]
+    prefixes = made_of(*names)
+    assert sorted(prefixes.matching(names[-1])) == names
+    for name in names[::2]:
+        prefixes[name] = 0
+    assert sorted(prefixes.matching(names[-1])) == names[1::2]
+    prefixes[names[0]] = 1
+    assert sorted(prefixes.matching(names[-1])) == [names[0], *names[1::2]]
 
 
 def test_prefixes_that_mislead_each_step_cost_no_answer() -> None:
