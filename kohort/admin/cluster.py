@@ -142,7 +142,6 @@ class Cluster:
         return answer
 
     def brokers(self) -> list[BlockingConnection]:
-        """All live brokers."""
         listed = self.metadata([]).brokers
         return [self.connection(broker.host, broker.port) for broker in listed]
 

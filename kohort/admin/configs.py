@@ -52,7 +52,6 @@ class Operation(IntEnum):
 
 
 def change(name: str, operation: Operation, value: str | None = None) -> AlterableConfig:
-    """A change of a config."""
     return AlterableConfig(name=name, config_operation=operation, value=value)
 
 

@@ -36,7 +36,6 @@ from kohort.protocol.messages.offset_fetch import (
 T = TypeVar("T")
 
 AT_ONCE: Final = 100
-"""Groups per request."""
 PARTITIONS_AT_ONCE: Final = 5_000
 RECENT_S: Final = 3_600
 

@@ -70,8 +70,6 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group, with its members and positions."""
-
     group_id: str
     state: str
     protocol_type: str

@@ -86,7 +86,6 @@ class Producer:
         self.sent_records = 0
         """Records that a broker has appended."""
         self.sent_bytes = 0
-        """Bytes of their keys and values."""
         # A broker that has just started may not have producer ids yet.
         self._producer_id, self._producer_epoch = cluster.retrying(self._find_id)
 

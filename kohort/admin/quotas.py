@@ -21,8 +21,6 @@ Parts = tuple[tuple[str, str | None], ...]
 
 
 class Limits(NamedTuple):
-    """An entity and its limits by key."""
-
     entity: Parts
     values: dict[str, float]
 

@@ -56,19 +56,14 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """An effective config of a topic."""
-
     name: str
     value: str | None
     """None if it is not set, or a secret."""
     is_set_here: bool
-    """Whether it is an override of this topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic."""
-
     name: str
     topic_id: str
     """The UUID in base64url, as Kafka formats it."""

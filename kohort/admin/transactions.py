@@ -39,8 +39,6 @@ _TRANSACTION_VERSION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A transactional id."""
-
     transactional_id: str
     state: str
     producer_id: int

@@ -52,7 +52,6 @@ class Password(NamedTuple):
 
 
 def hashed(password: str, mechanisms: Iterable[str], iterations: int) -> list[Password]:
-    """Salt and hash a password for each mechanism."""
     passwords = []
     for mechanism in mechanisms:
         characters = (_SALT_CHARACTERS[byte % 36] for byte in os.urandom(_SALT_LENGTH))

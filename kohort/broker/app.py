@@ -109,7 +109,6 @@ class Broker:
         self._environment = environment or Environment()
         self._clock = self._environment.clock
         self.background_tasks = BackgroundTasks(self._clock)
-        """The background tasks of all components."""
         self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
         self.history = self._make_history()
         """Why the groups rebalanced."""

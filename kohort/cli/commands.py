@@ -39,7 +39,6 @@ class Commands:
     def add(
         self, name: str, summary: str, handler: Handler, *, description: str | None = None
     ) -> argparse.ArgumentParser:
-        """Add a subcommand and return its parser."""
         parser = self._parsers.add_parser(
             name, help=summary, description=description, epilog=self._epilog
         )

@@ -55,7 +55,6 @@ P = TypeVar("P", bound=Plan)
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``kohort export-kafka``."""
     _add_arguments(parser)
     parser.add_argument(
         "--node-id",
@@ -82,7 +81,6 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``kohort import-kafka``."""
     _add_arguments(parser)
     parser.add_argument(
         "--metadata-log-dir",

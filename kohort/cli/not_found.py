@@ -7,12 +7,10 @@ from kohort.cli.errors import NotFoundError
 
 
 def no_topic(name: str) -> NotFoundError:
-    """The error for an unknown topic."""
     return NotFoundError(f"there is no topic {name!r}; `kohort topics list` lists all topics")
 
 
 def no_group(group_id: str) -> NotFoundError:
-    """The error for an unknown group."""
     return NotFoundError(f"there is no group {group_id!r}; `kohort groups list` lists all groups")
 
 

@@ -62,7 +62,6 @@ class _Command(Parser):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the parser of each command."""
     parser.epilog = (
         "Exit codes: 0; 1 the job failed; 2 usage; 3 a broker, Java or disk space is missing."
     )

@@ -224,7 +224,6 @@ class _Progress:
         self._is_wanted = sys.stderr.isatty() and not sys.stdin.isatty()
 
     def print_if_due(self) -> None:
-        """Print the progress, at most every PROGRESS_S."""
         now_s = time.monotonic()
         if self._is_wanted and now_s - self._printed_s >= PROGRESS_S:
             self._printed_s = now_s

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kohort.client.core.records import AnyRecord
 
 Form: TypeAlias = "Callable[[AnyRecord], bytes]"
-"""Formats a record."""
 
 NULL: Final = b"null"
 """Text of a missing key, value or header value."""
@@ -95,4 +94,3 @@ _FIELDS: Final[dict[str, Form]] = {
     "S": lambda record: b"%d" % record.serialized_value_size,
     "K": lambda record: b"%d" % record.serialized_key_size,
 }
-"""Formats of the placeholders."""

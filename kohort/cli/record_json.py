@@ -25,7 +25,6 @@ class RecordError(ValueError):
 
 
 def as_line(record: AnyRecord) -> bytes:
-    """Return a record as a line."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,

@@ -38,9 +38,7 @@ _STATES: Final = {True: "disabled", False: "enabled", None: None}
 class UserStore(Protocol):
     """The users of a running broker, or of a stopped one's data directory."""
 
-    def users(self, names: Sequence[str] = ()) -> list[User]:
-        """All users, or those of `names` that exist."""
-        ...
+    def users(self, names: Sequence[str] = ()) -> list[User]: ...
 
     def set_password(self, name: str, passwords: Sequence[Password]) -> None: ...
 
@@ -52,9 +50,7 @@ class UserStore(Protocol):
 
     def disable(self, name: str, *, disconnects: bool) -> None: ...
 
-    def enable(self, name: str) -> bool:
-        """Returns whether the user was disabled."""
-        ...
+    def enable(self, name: str) -> bool: ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -291,8 +287,6 @@ def _store_of(options: argparse.Namespace, *, creates: bool = False) -> Iterator
 
 
 class _RunningBroker:
-    """The users of a running broker."""
-
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 

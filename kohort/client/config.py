@@ -248,7 +248,6 @@ class ConsumerConfig(SecuritySettings):
 
     @property
     def isolation(self) -> IsolationLevel:
-        """The `isolation_level` as the protocol's value."""
         return _ISOLATION[self.isolation_level]
 
     @property

@@ -33,8 +33,6 @@ class GroupDescription(NamedTuple):
 
 
 class DescribedMember(NamedTuple):
-    """One member of a group."""
-
     member_id: str
     instance_id: str | None
     client_id: str

@@ -63,7 +63,6 @@ def encode_headers(record: DurableRecord) -> RecordHeaders:
 
 
 def value_steps(record: DurableRecord) -> Steps[bytes | None]:
-    """Encode as `encode_value` does, a large value in steps."""
     codec = _BY_TYPE[record.__class__]
     if codec.value_steps is None:
         return codec.encode_value(record)
@@ -132,7 +131,6 @@ def has_many_bytes(records: Sequence[DurableRecord]) -> bool:
 
 
 def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[SealedBatch]:
-    """Encode a batch as `encode_as_batch` does, in steps."""
     encoded: list[Record] = []
     try:
         for count, record in enumerate(records, start=1):

@@ -22,8 +22,6 @@ NO_EPOCHS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class MemberRef(NamedTuple):
-    """The identity of a member."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -160,7 +158,6 @@ class RebalanceStarted(NamedTuple):
     previous_state: str
     """Name of the state that the group leaves."""
     generation: int
-    """The generation that ends."""
     members: tuple[MemberRef, ...]
     """The members before a joining one is added, and after leaving ones are removed."""
     kind: GroupKind
@@ -212,8 +209,6 @@ class MemberTold(NamedTuple):
 
 
 class JoinReceived(NamedTuple):
-    """A member's join was parked."""
-
     member: MemberRef
     reason: StatedReason
     protocols: tuple[tuple[str, bytes], ...]
@@ -275,7 +270,6 @@ class TargetAssigned(NamedTuple):
     """A new target assignment of a consumer group is durable, and members begin to move to it."""
 
     epoch: int
-    """The group epoch that it was computed for."""
     assignor: str
     computed_at_ms: int
     """Wall-clock time."""
@@ -407,4 +401,3 @@ Event: TypeAlias = (
 )
 
 EVENTS: Final[frozenset[type[Event]]] = frozenset(get_args(Event))
-"""The classes of all events."""

@@ -258,7 +258,6 @@ class Group:
 
     @property
     def has_effects(self) -> bool:
-        """Whether there are effects to take."""
         return self.outbox.has_effects
 
     def take_effects(self) -> list[Effect]:
@@ -350,7 +349,6 @@ class Group:
         return GroupDescription(self.group_id, GroupKind.CLASSIC, DEAD if self.is_dead else EMPTY)
 
     def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
-        """Return the first `count_max` members, or all."""
         return () if self.membership is None else self.membership.describe_members(count_max)
 
     def describe_waiting(self) -> WaitingFor | None:

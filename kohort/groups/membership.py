@@ -114,9 +114,7 @@ class Membership(Protocol):
         """Return the group without its members; takes the same time for any number of them."""
         ...
 
-    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
-        """Return the first `count_max` members, or all."""
-        ...
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]: ...
 
     def describe_waiting(self) -> WaitingFor | None:
         """Return what a running rebalance waits for; None if no rebalance is running."""

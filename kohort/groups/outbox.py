@@ -110,7 +110,6 @@ class Outbox:
 
     @property
     def has_effects(self) -> bool:
-        """Whether there are effects to collect."""
         return self.has_ready_effects or bool(self._staged)
 
     @property

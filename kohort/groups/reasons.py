@@ -32,8 +32,6 @@ class ReasonSource(Enum):
 
 
 class StatedReason(NamedTuple):
-    """The reason of a join."""
-
     reason: JoinReason = JoinReason.UNKNOWN
     source: ReasonSource = ReasonSource.NONE
     raw: int = 0
@@ -43,7 +41,6 @@ class StatedReason(NamedTuple):
 
     @property
     def decisive(self) -> JoinReason:
-        """The reason for decisions: from the tag, or none."""
         return self.reason if self.source is ReasonSource.TAG else JoinReason.UNKNOWN
 
 

@@ -18,10 +18,7 @@ def _no_headers(record: Any) -> RecordHeaders:  # noqa: ANN401 - see RecordCodec
 
 
 class RecordCodec(NamedTuple):
-    """The codec of a record class, and of its tombstone, which has the same key and no value."""
-
     record_types: tuple[type[Any], ...]
-    """The classes of records with a value."""
     tombstone_types: tuple[type[Any], ...]
     """The classes of records without one, which delete the key. The functions take all classes."""
     key_versions: tuple[int, ...]

@@ -30,8 +30,6 @@ class Generation(DurableRecord, Protocol):
 
 
 class StoredMember(NamedTuple):
-    """A member of a stored generation."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -66,8 +64,6 @@ class GroupTombstone(NamedTuple):
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset."""
-
     group_id: str
     topic: str
     partition: int
@@ -89,8 +85,6 @@ class PendingOffset(NamedTuple):
 
 
 class OffsetTombstone(NamedTuple):
-    """An offset was removed."""
-
     group_id: str
     topic: str
     partition: int

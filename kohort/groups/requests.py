@@ -94,8 +94,6 @@ class SyncRequest(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """An error or an assignment."""
-
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -120,15 +118,11 @@ class LeaveResult(NamedTuple):
 
 
 class TopicPartition(NamedTuple):
-    """A partition, by the name of its topic."""
-
     topic: str
     partition: int
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset as stored."""
-
     offset: int
     leader_epoch: int
     metadata: str
@@ -148,8 +142,6 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetToCommit:
-    """One partition of a commit."""
-
     topic: str
     partition: int
     offset: int

@@ -83,7 +83,6 @@ def rebalance(event: Event) -> Row:
 
 
 def members(event: Event) -> Iterator[Row]:
-    """Return the rows of `members`."""
     started_at = moment(event.get("started_at_ms"))
     for ordinal, member in enumerate(event.get("members") or ()):
         yield _member(member or _NOTHING) | {

@@ -16,7 +16,6 @@ _AS_GIVEN: Final = pa.timestamp("ms", "UTC")
 
 
 def schema_of(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
-    """Return the schema of a table, or of the named columns."""
     types = {column.name: column.type for column in table.columns}
     return pa.schema(
         [

@@ -31,7 +31,6 @@ class Namespace:
 
     @property
     def quoted(self) -> str:
-        """The namespace, quoted for SQL."""
         return quoted(self.catalog, *self.levels)
 
     def table_name(self, name: str) -> str:

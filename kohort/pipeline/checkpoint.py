@@ -45,8 +45,6 @@ class CheckpointOwner:
 
 
 class Checkpoint:
-    """A checkpoint directory."""
-
     def __init__(self, files: "Files", path: str) -> None:
         self._files = files
         self.path = path
@@ -147,7 +145,6 @@ class Files:
         self._jvm = jvm.packages(spark)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory exists."""
         with explained(path):
             files, place = self._at(path)
             return bool(files.exists(place))

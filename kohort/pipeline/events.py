@@ -38,8 +38,6 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A record with a valid event."""
-
     record: Record
     text: str
     event: dict[str, Any]

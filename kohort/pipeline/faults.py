@@ -51,7 +51,6 @@ def explained(what: str) -> Iterator[None]:
 
 
 def explain(what: str, error: Exception) -> ReportedError:
-    """Return an error that explains `error` during `what`."""
     text = _error_text(error)
     if any(sign in text for sign in _FULL_DISK):
         return UnavailableError(

@@ -44,7 +44,6 @@ class Jar:
     artifact: str
     version: str
     size: int
-    """The size in bytes."""
     sha256: str
 
     @property

@@ -77,6 +77,5 @@ def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above
 
 
 def delta_log(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - as above.
-    """Return Delta's log of the table at a path."""
     session = spark._jsparkSession  # noqa: SLF001 - as above.
     return packages(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, path)

@@ -21,7 +21,6 @@ from kohort.pipeline import jvm
 from kohort.pipeline.errors import UnavailableError
 
 Offsets: TypeAlias = dict[int, int]
-"""Offsets by partition."""
 
 PORT: Final = 9092
 _POLL_MS: Final = 200
@@ -120,7 +119,6 @@ class Kafka:
         return [row for row in rows if row[_OFFSET] < end]
 
     def client_settings(self) -> dict[str, str]:
-        """Return the settings for an admin client."""
         timeout_ms = str(round(self.timeout_s * 1000))
         return {
             "client.id": CLIENT_ID,
@@ -163,7 +161,6 @@ class Admin:
         self._client.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     def cluster_id(self) -> str:
-        """Return the cluster's id."""
         return str(self._get(self._client.describeCluster().clusterId()))
 
     def topic(self, name: str) -> Topic:
@@ -189,7 +186,6 @@ class Admin:
         return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
 
     def ends(self, topic: Topic) -> Offsets:
-        """Return the end offset of each partition."""
         return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
 
     def at(self, topic: Topic, moment_ms: int) -> Offsets:

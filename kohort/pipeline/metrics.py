@@ -85,7 +85,6 @@ class Metrics:
             self._write()
 
     def quarantined(self, topic: str, reason: str, count: int) -> None:
-        """Count quarantined records."""
         self._quarantined.labels(self._job, topic, reason).inc(count)
 
     def _write(self) -> None:

@@ -28,7 +28,6 @@ SECONDS_MAX: Final = 7 * 24 * 3_600
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the Spark session."""
     group = parser.add_argument_group("Spark")
     group.add_argument(
         "--master",
@@ -59,7 +58,6 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the Kafka cluster."""
     group = parser.add_argument_group("Kafka")
     group.add_argument(
         "--bootstrap-server",
@@ -152,7 +150,6 @@ def add_patience(parser: argparse.ArgumentParser) -> None:
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the job's metrics."""
     group = parser.add_argument_group("Prometheus")
     group.add_argument(
         "--metrics-port",
@@ -179,7 +176,6 @@ def metrics_of(options: argparse.Namespace, job: str) -> Metrics:
 
 
 def add_lake(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the lake."""
     parser.add_argument(
         "--lake",
         default=_environment("LAKE", LAKE),

@@ -113,7 +113,6 @@ class Pulse:
         self.doing = ""
 
     def report(self, doing: str) -> None:
-        """Set the current activity."""
         self.doing = doing
 
 
@@ -156,7 +155,6 @@ def announce_stages(spark: SparkSession, doing: str = "") -> None:
 
 
 def line(name: str, progress: StreamingQueryProgress, row_count: int) -> str:
-    """Return a line on one batch."""
     seconds = progress.batchDuration / 1000
     count = behind(progress)
     lag = "lag unknown" if count is None else f"{counted(count, 'offset')} behind"

@@ -101,12 +101,10 @@ class Codec(Generic[T]):
         return made
 
     def encode(self, message: T) -> bytes:
-        """Encode the message as one bytes object."""
         return b"".join(self.encode_into(message, bytearray()))
 
 
 def _one_step(function: Callable[..., Any], *args: Any) -> Generator[None, None, Any]:
-    """Call a compiled function as a generator with one step."""
     yield
     return function(*args)
 

@@ -120,8 +120,6 @@ def response_frame(correlation_id: int, body: bytes, *, header_has_tags: bool) -
 
 
 class ExpectedAnswer(NamedTuple):
-    """An expected answer."""
-
     correlation_id: int
     response: type
     version: int

@@ -74,7 +74,6 @@ def field(
 
 
 _PLAIN: Final[FieldOptions] = field()
-"""Options of a field with an annotation only."""
 
 
 class Message(Protocol):

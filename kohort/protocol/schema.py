@@ -72,7 +72,6 @@ class Field(NamedTuple):
 
     @property
     def versions(self) -> VersionRange:
-        """Versions in which the field is on the wire."""
         return self.options.versions
 
     @property

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `kohort testing`, which has a single command."""
     commands = parser.add_subparsers(dest="testing", required=True, metavar="COMMAND")
     serve = commands.add_parser(
         "serve",

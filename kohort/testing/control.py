@@ -205,8 +205,6 @@ class Control:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request of a test."""
-
     protocol_version = "HTTP/1.1"
     answer: Callable[[str, Json], Json]
 

@@ -302,8 +302,6 @@ class Kafka:
 
 
 class KafkaGroup:
-    """One consumer group."""
-
     def __init__(self, kafka: Kafka, name: str) -> None:
         self._kafka = kafka
         self._group = kafka._kit.group(name)  # noqa: SLF001
@@ -350,7 +348,6 @@ class KafkaGroup:
 
     @property
     def members(self) -> list[Member]:
-        """Members, with the partitions of each."""
         return self._kafka._do(lambda: self._group.members)  # noqa: SLF001
 
     @property
@@ -412,8 +409,6 @@ class KafkaGroup:
 
 
 class KafkaFault:
-    """An active fault."""
-
     def __init__(self, kafka: Kafka, fault: Fault) -> None:
         self._kafka = kafka
         self._fault = fault

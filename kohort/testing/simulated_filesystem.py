@@ -28,7 +28,6 @@ Operation: TypeAlias = Literal[
 Pick: TypeAlias = Callable[[int], int]
 """Returns a number below its argument, such as `Random(seed).randrange`."""
 _Write: TypeAlias = tuple[int, bytes]
-"""Position and bytes."""
 _Change: TypeAlias = _Write | int
 """A write, or the size of a truncation."""
 
@@ -104,7 +103,6 @@ class SimulatedFileSystem:
 
     @property
     def has_faults(self) -> bool:
-        """Whether any fault is still set."""
         return bool(self._faults)
 
     def clear_faults(self) -> None:
@@ -169,7 +167,6 @@ class SimulatedFileSystem:
         return other
 
     def paths(self) -> list[str]:
-        """Return the paths of all files."""
         return list(self._names)
 
     def fingerprint(self) -> int:

@@ -154,7 +154,6 @@ class VirtualKafka:
         partitions: int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a topic, like `Kafka.create_topic`."""
         await self._kit.topics.create(name, partitions, configs)
 
     async def produce(

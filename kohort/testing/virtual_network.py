@@ -49,7 +49,6 @@ class VirtualServer:
     """Stands in for asyncio's server object of a listening port."""
 
     def __init__(self, port: VirtualPort, factory: Factory) -> None:
-        """Listen."""
         self._port = port
         port.factory = factory
 

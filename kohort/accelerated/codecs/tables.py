@@ -22,7 +22,6 @@ class Tables:
         self._numbers: Final[dict[type, int]] = {message: 0}
 
     def class_number(self, kind: type, parent: type, name: str) -> int:
-        """The number of the class `kind`, the type of field `name` in `parent`."""
         if kind not in self._numbers:
             self._numbers[kind] = len(self._numbers)
             self.classes.append((self._numbers[parent], name))

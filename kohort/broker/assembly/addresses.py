@@ -59,7 +59,6 @@ class Addresses:
             self.bound.append(Endpoint(endpoint.listener, endpoint.host, port))
 
     def close(self) -> None:
-        """Close the sockets."""
         close_all(chain(*self.sockets.values()))
 
     def advertised(self, bound: Endpoint) -> Endpoint:

@@ -22,8 +22,6 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """An operation on a config."""
-
     name: str
     operation: int
     value: str | None

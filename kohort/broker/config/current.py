@@ -160,7 +160,6 @@ class CurrentConfig:
         return {**self.loaded.own, **changed}
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every change."""
         self._listeners.append(listener)
 
     def value_of(self, name: str) -> Value:
@@ -252,7 +251,6 @@ class CurrentConfig:
                 yield _entry(known, text, synonyms, read_only=False)
 
     def describe_topic(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-        """Yield all configs of a topic with these overrides."""
         values = parse_overrides(overrides)
         for name, known in TOPIC_SETTINGS.items():
             if known.declared.internal and name not in values:

@@ -108,8 +108,6 @@ class GivenValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """The configuration, and the sources of its values."""
-
     config: BrokerConfig
     given: Mapping[str, GivenValue] = field(default_factory=dict)
     """Settings that do not have their defaults, by name."""
@@ -122,7 +120,6 @@ class LoadedConfig:
     """Listeners' settings by full name, with their sources."""
 
     def of_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
-        """Return the config of a listener, or of one SASL mechanism of it."""
         return of_listener(self.config, self.own, listener, mechanism)
 
 

@@ -103,8 +103,6 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A declared setting."""
-
     name: str
     """Kafka's name, with dots."""
     attribute: str

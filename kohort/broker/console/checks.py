@@ -31,8 +31,6 @@ _FROM_RESTARTS: Final = frozenset({"member_left", "member_added", "session_expir
 
 
 class MemberFacts(NamedTuple):
-    """One member."""
-
     member_id: str
     instance_id: str | None
     session_timeout_ms: int
@@ -53,8 +51,6 @@ class StillFacts(NamedTuple):
 
 
 class GroupFacts(NamedTuple):
-    """The facts of a group that are checked."""
-
     protocol_type: str | None
     is_stable: bool
     members: Sequence[MemberFacts]
@@ -64,18 +60,12 @@ class GroupFacts(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A result of a check."""
-
     check: str
-    """Name of the check."""
     is_warning: bool
     """Whether the setting has a cost now, or will have at the next restart."""
     text: str
-    """The finding."""
     advice: str
-    """What to do."""
     member_ids: tuple[str, ...] = ()
-    """Ids of some of the members concerned."""
 
     def as_json(self) -> Json:
         return self._asdict() | {"member_ids": [cut_id(member_id) for member_id in self.member_ids]}

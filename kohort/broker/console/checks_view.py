@@ -19,8 +19,6 @@ LISTED_MAX: Final = 200
 
 
 class Checker:
-    """Checks all groups."""
-
     def __init__(self, source: ConsoleSource, recents: Recents) -> None:
         self._source = source
         self._recents = recents

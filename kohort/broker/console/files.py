@@ -29,8 +29,6 @@ _GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNOR
 
 
 class StaticFile(NamedTuple):
-    """A file in memory."""
-
     data: bytes
     packed: bytes
     """The content compressed with gzip, a third of its size."""

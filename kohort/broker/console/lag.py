@@ -31,8 +31,6 @@ _Key: TypeAlias = tuple[bytes, int, int, int]
 
 
 class Position(NamedTuple):
-    """A group's committed position in a partition."""
-
     topic: str
     partition: int
     committed: CommittedOffset

@@ -39,8 +39,6 @@ _SEQUENCE: Final = re.compile(r"[0-9]{1,9}")
 
 
 class ConsolePages:
-    """All pages of one broker."""
-
     def __init__(self, source: ConsoleSource) -> None:
         self._source = source
         self._lock = asyncio.Lock()

@@ -51,8 +51,6 @@ def starting_pages() -> dict[str, AnyPage]:
 
 
 def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:
-    """Return all pages, by path."""
-
     def make() -> "ConsolePages":
         from kohort.broker.console.pages import ConsolePages  # noqa: PLC0415 - see above.
 

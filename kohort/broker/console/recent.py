@@ -44,8 +44,6 @@ class Beginning(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """A group's recent rebalances."""
-
     rebalances: tuple[Beginning, ...]
     """Rebalances without avoided ones, newest first, back to an hour before the latest request."""
     last: Json | None

@@ -36,7 +36,6 @@ def refusal(request: HttpRequest) -> HttpResponse | None:
 
 
 def guarded(response: HttpResponse) -> HttpResponse:
-    """Return the response with the security headers."""
     given = {name for name, _ in response.headers}
     added = tuple(header for header in HEADERS if header[0] not in given)
     return response._replace(headers=response.headers + added)

@@ -33,6 +33,5 @@ class ConsoleSource(NamedTuple):
     address: str
     """Address as advertised: host:port."""
     version: str
-    """Version of the distribution."""
     began_ms: int
     """Wall time at which the broker began to serve."""

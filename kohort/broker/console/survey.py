@@ -34,8 +34,6 @@ _SUMMED_TOGETHER: Final = 200
 
 
 class Row(NamedTuple):
-    """One group."""
-
     group_id: str
     state: str
     member_count: int
@@ -49,8 +47,6 @@ class Row(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The result of a survey."""
-
     rows: Sequence[Row]
     total: int
     """Number of groups, including those beyond `GROUPS_MAX`."""
@@ -61,8 +57,6 @@ class Survey(NamedTuple):
 
 
 class Surveyor:
-    """Surveys all groups."""
-
     def __init__(self, source: ConsoleSource) -> None:
         self._source = source
 
@@ -124,7 +118,6 @@ ORDERS: Final[dict[str, Key]] = {
     "lag": lambda row: (-1 if row.lag is None else row.lag, row.group_id),
     "generation": lambda row: (row.generation, row.group_id),
 }
-"""Sort keys of groups."""
 
 
 async def wait_chosen(

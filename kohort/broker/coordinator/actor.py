@@ -137,7 +137,6 @@ class GroupActor:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the group is idle."""
         return self._phase is _IDLE and not (self._inbox or self._paced)
 
     def begin(self) -> None:

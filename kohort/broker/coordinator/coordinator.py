@@ -97,7 +97,6 @@ class GroupCoordinator:
         self.host.end_transaction(offsets_partition, producer_id, commit=commit)
 
     def delete_group(self, group_id: str) -> Deferred[ErrorCode]:
-        """Delete one group (DeleteGroups)."""
         ticket: Deferred[ErrorCode] = Deferred()
         command = Command(
             lambda group, _: group.delete(ticket),

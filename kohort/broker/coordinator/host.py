@@ -65,8 +65,6 @@ class GroupObserver(Protocol):
 
 
 class GroupHost:
-    """All groups of this broker."""
-
     def __init__(
         self,
         config: CoordinatorConfig,
@@ -177,7 +175,6 @@ class GroupHost:
     # Reads.
 
     def group(self, group_id: str) -> Group | None:
-        """Return a group, for reading only."""
         actor = self._actors.get(group_id)
         return None if actor is None else actor.group
 
@@ -263,7 +260,6 @@ class GroupHost:
             self._observers[kind] = (*self._observers.get(kind, ()), observer)
 
     def remove_observer(self, observer: GroupObserver) -> None:
-        """Remove an observer."""
         for kind in observer.observed:
             observers = self._observers.get(kind, ())
             self._observers[kind] = tuple(known for known in observers if known is not observer)

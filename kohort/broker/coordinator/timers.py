@@ -33,7 +33,6 @@ class GroupTimers:
         self._is_queued = False
 
     def schedule(self, key: TimerKey, deadline_ms: int) -> None:
-        """Set the timer of a key."""
         if self._pending:
             self._pending.pop(key, None)
         self._of(key).schedule(key, deadline_ms)
@@ -50,7 +49,6 @@ class GroupTimers:
             self._host.session_slices.add(self.run_slice)
 
     def cancel(self, key: TimerKey) -> None:
-        """Cancel the timer of a key, if there is one."""
         if self._pending:
             self._pending.pop(key, None)
         self._of(key).cancel(key)

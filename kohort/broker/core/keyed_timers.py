@@ -31,8 +31,6 @@ class ExpirySink(Protocol):
 
 
 class KeyedEntry(TimerEntry):
-    """The entry of one key in the wheel."""
-
     __slots__ = ("key", "sink")
 
     def __init__(self, key: Hashable, sink: ExpirySink) -> None:

@@ -255,7 +255,6 @@ class Purgatory:
 
     @property
     def has_work(self) -> bool:
-        """Whether `drain` has work."""
         return self._walk is not None or bool(self._woken_keys)
 
     def drain(self, operations_max: int = ENTRIES_PER_TURN) -> int:

@@ -30,7 +30,6 @@ DENIED: Final = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""The error code for denied access to a resource."""
 
 TEXTS: Final = {
     ResourceType.TOPIC: "Topic authorization failed.",
@@ -145,7 +144,6 @@ def _admits_anonymous(authorizer: Authorizer) -> bool:
 
 
 def make_quotas(config: BrokerConfig, topics: TopicManager) -> ClientQuotas:
-    """Create the client quotas."""
     quotas = Quotas(
         config.quota_window_num,
         config.quota_window_size_seconds * 1_000,

@@ -127,7 +127,6 @@ class BrokerServices:
     )
     """Held by requests that read logs in the thread pool, to leave threads for fsyncs."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)
-    """The history of rebalances."""
     activity: Activity = field(default_factory=Activity)
     """When clients last fetched: a member that sends heartbeats but does not fetch has hung."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -137,11 +136,9 @@ class BrokerServices:
     tasks: Tasks = field(default_factory=set)
     """Tasks of handlers that are waiting."""
     api_versions: dict[int, EncodedResponse] = field(default_factory=dict)
-    """Encoded ApiVersions responses, by version."""
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
     """Cached Metadata responses."""
     quotas: ClientQuotas | None = None
-    """Limits on clients."""
     access: Access | None = None
     """The authorizer; None if there is none, and everything is allowed. Handlers call
     `RequestContext.may` or `RequestContext.require`."""
@@ -149,8 +146,6 @@ class BrokerServices:
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The context of one request."""
-
     header: RequestHeader
     connection: ConnectionInfo
     broker: BrokerServices
@@ -236,5 +231,4 @@ class RequestContext:
 
     @property
     def api_version(self) -> int:
-        """Version of the request, which is also the version of the response."""
         return self.header.api_version

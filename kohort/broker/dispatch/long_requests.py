@@ -93,7 +93,6 @@ class LongRequests:
         return self._run_call(call, self._respond(call, result))
 
     def fail(self, call: Call, error: Exception) -> Deferred[ResponseBuffers]:
-        """Respond to a long request with an error, in slices."""
         return self._run_call(call, self._fail(call, error))
 
     def _run_call(

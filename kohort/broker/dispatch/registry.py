@@ -66,8 +66,6 @@ def _as_task(handler: AsyncHandler) -> Handler:
 
 
 class Api:
-    """An API that this broker serves."""
-
     __slots__ = (
         "advertised",
         "handler",
@@ -122,7 +120,6 @@ class Api:
         self.part_max = part_max
         self.long_bytes = long_bytes
         self.versions = VersionRange.parse(versions)
-        """Supported versions."""
         self.advertised = VersionRange.parse(advertised or versions)
         """Versions listed by ApiVersions; wider than ``versions`` only for old feature checks."""
         assert self.versions.low in schema.versions, f"{self.name} has no v{self.versions.low}"

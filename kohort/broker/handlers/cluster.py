@@ -123,7 +123,6 @@ CONTROLLERS: Final = 2
 def describe_cluster(
     ctx: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Describe this broker as the cluster."""
     if request.endpoint_type == CONTROLLERS:
         return _refused(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -41,7 +41,6 @@ _CONSUMER: Final = 1
 def consumer_group_describe(
     ctx: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    """Describe each group, in the order of the request."""
     check_repeats(request.group_ids)
     response = ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[])
     for group_id in request.group_ids:

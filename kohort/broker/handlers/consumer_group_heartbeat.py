@@ -90,7 +90,6 @@ def core_request(
 
 
 def response_for(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
-    """Return the response with this result."""
     assignment = None
     if result.assigned is not None:
         assignment = Assignment(

@@ -84,7 +84,6 @@ def _describe(
     planned: Sequence[PlannedTopic | KafkaError],
     outcomes: dict[str, CreatableTopicResult],
 ) -> Steps[None]:
-    """Add the result of each planned topic to `outcomes`."""
     known = _Described()
     for new, outcome in zip(wanted, planned, strict=True):
         if isinstance(outcome, KafkaError):

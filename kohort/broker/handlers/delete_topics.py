@@ -83,8 +83,6 @@ def _too_late(requested: DeleteTopicState) -> DeletableTopicResult:
 
 
 class _Named(NamedTuple):
-    """The topics named in a request."""
-
     names: set[str | None]
     topic_ids: set[bytes]
 

@@ -33,7 +33,6 @@ from kohort.protocol.types import ZERO_UUID
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    """Return one page."""
     requested = list(dict.fromkeys(topic.name for topic in request.topics))
     cursor = request.cursor
     if cursor is not None and _is_impossible(cursor, requested):

@@ -128,7 +128,6 @@ def _check(ctx: RequestContext, request: DescribeGroupsRequest) -> None:
 def describe_groups(
     ctx: RequestContext, request: DescribeGroupsRequest
 ) -> Steps[DescribeGroupsResponse]:
-    """Describe each group, in the order of the request."""
     _check(ctx, request)
     with_operations = request.include_authorized_operations
     response = DescribeGroupsResponse(groups=[])

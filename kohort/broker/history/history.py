@@ -64,8 +64,6 @@ CLOSE_WAIT_S: Final = 5.0
 
 
 class HistoryLimits(NamedTuple):
-    """Limits of the history."""
-
     size: int = SIZE_DEFAULT
     """Records per group."""
     memory_bytes: int = MEMORY_BYTES_DEFAULT
@@ -288,7 +286,6 @@ class RebalanceHistory:
         return self._snapshot(group_id, fold.open)
 
     def groups(self) -> Iterable[str]:
-        """Ids of all groups with any history."""
         return dict.fromkeys((*self._rings, *self._under_way))
 
     def totals(self, group_id: str) -> tuple[int, int]:

@@ -134,7 +134,6 @@ class RecordMaker:
 
     @staticmethod
     def is_rebalance(record: HistoryRecord) -> bool:
-        """Whether it is a rebalance, not an avoided one."""
         return isinstance(record, RebalanceRecord)
 
 

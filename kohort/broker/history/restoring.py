@@ -37,7 +37,6 @@ class RecordedGenerations:
         self._written_ms: dict[str, dict[int, int]] = {}
 
     def add(self, entry: Entry) -> None:
-        """Add an entry that was read."""
         if self._oldest_ms is None:
             self._oldest_ms = entry.wall_ms
         if entry.generation is not None:

@@ -51,8 +51,6 @@ class Ring:
 
 
 class Rings:
-    """The rings of all groups."""
-
     def __init__(self, size: int, memory_bytes_max: int) -> None:
         """`size` is the number of records kept per group."""
         self._size = size
@@ -75,7 +73,6 @@ class Rings:
         return sum(len(ring.records) for ring in self._rings.values())
 
     def get(self, group_id: str) -> Ring | None:
-        """Return the ring of a group, for reading."""
         return self._rings.get(group_id)
 
     def add(self, group_id: str, sequence: int, packed: Packed, *, is_rebalance: bool) -> None:

@@ -32,8 +32,6 @@ _COMPRESSED: Final = b"\1"
 
 
 class Packed(NamedTuple):
-    """A text, compressed if `is_compressed`."""
-
     data: bytes
     is_compressed: bool
 
@@ -51,7 +49,6 @@ class Block:
         self.live_bytes = 0
         """Bytes of records that were not dropped."""
         self.owners: set[str] = set()
-        """The owners of records that are, or were, in this block."""
 
     def has_room(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self.size_bytes and len(self._ends) < BLOCK_RECORDS
@@ -75,8 +72,6 @@ class Block:
 
 
 class StoredRecord(NamedTuple):
-    """A record's location in the store."""
-
     block: Block
     number: int
 
@@ -86,7 +81,6 @@ class StoredRecord(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The record's data as stored."""
         return self.block.read(self.number)[1:]
 
     @property
@@ -121,7 +115,6 @@ class HistoryStore:
         return self._put(owner, (_COMPRESSED if packed.is_compressed else _PLAIN) + packed.data)
 
     def move(self, owner: str, stored: StoredRecord) -> StoredRecord:
-        """Move a record to another block."""
         moved = self._put(owner, stored.block.read(stored.number))
         self.drop(stored)
         return moved

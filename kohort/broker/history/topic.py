@@ -45,8 +45,6 @@ RUNNING: Final = "running"
 
 
 class Entry(NamedTuple):
-    """A record of the topic."""
-
     group_id: str
     kind: str
     sequence: int

@@ -110,4 +110,3 @@ Page: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers the requests of one path, or of one pattern of paths. May raise BadRequestError."""
 
 AnyPage: TypeAlias = Callable[[HttpRequest], Awaitable[ResponseOrStream]]
-"""A page whose response may be a stream."""

@@ -47,6 +47,5 @@ def _with_awaited_members(text: bytes) -> bytes:
 
 
 def without_members(text: bytes) -> bytes:
-    """Return a record's text without its members."""
     head, separator, _ = text.partition(MEMBERS_BEGIN)
     return head + b"}" if separator else text

@@ -26,14 +26,12 @@ CHALLENGES: Final = {
     "basic": ("WWW-Authenticate", 'Basic realm="kohort", charset="UTF-8"'),
     "bearer": ("WWW-Authenticate", "Bearer"),
 }
-"""WWW-Authenticate challenges, by `kohort.http.authentication`."""
 
 
 class Operator:
     """A requester that may see everything."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Return True."""
         del operation, kind, name
         return True
 

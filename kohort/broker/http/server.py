@@ -171,7 +171,6 @@ class HttpServer:
             await server.wait_closed()
 
     async def _page_of(self, request: HttpRequest) -> ResponseOrStream:
-        """Authenticate the request and return the response of its page."""
         if self._routes is None:
             self._routes = _routes_of(self._pages)
         if request.path not in OPEN_PAGES and not may_be_called(request.host, self._hosts):

@@ -26,7 +26,6 @@ HANDSHAKES_MAX: Final = 32
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 """Timeout of a handshake, the same as that of a request's head."""
 SHUTDOWN_TIMEOUT_S: Final = 2.0
-"""Timeout of the TLS shutdown."""
 
 OnConnection = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
@@ -56,7 +55,6 @@ class TlsHandshakes:
         task.add_done_callback(partial(self._on_done, accepted))
 
     async def close(self) -> None:
-        """Cancel all handshakes."""
         for task in self._running:
             task.cancel()
         ending = {*self._running, *self._ending}

@@ -56,7 +56,6 @@ class TransactionPages:
         self._lock = asyncio.Lock()
 
     def pages(self) -> dict[str, Page]:
-        """Return all pages, by path."""
         return {
             "/transactions": self.list_open,
             "/transactions/{id}": self.describe,

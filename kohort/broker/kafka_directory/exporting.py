@@ -53,8 +53,6 @@ KAFKA_LISTENERS: Final = (
 
 @dataclass(slots=True)
 class ExportPlan:
-    """A planned export."""
-
     root: Path
     release: Release = KAFKA_4_4
     findings: Findings = field(default_factory=Findings)

@@ -52,7 +52,6 @@ _BATCH_BYTES: Final = 256 * 1024
 
 
 def encode_record(record: MetadataRecord, release: Release = KAFKA_4_4) -> bytes:
-    """Encode a record in its frame, for this release of Kafka."""
     version = release.version_of(type(record))
     head = encode_uvarint(_FRAME_VERSION) + encode_uvarint(_NUMBERS[type(record)])
     return head + encode_uvarint(version) + codec(type(record), version).encode(record)

@@ -39,7 +39,6 @@ NO_LEADER_CHANGE: Final = -2
 
 
 MetadataRecord: TypeAlias = object
-"""One of the classes in RECORD_TYPES."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """(Type, name) of each part; None is the default of the type."""
@@ -47,8 +46,6 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 @dataclass(slots=True)
 class PartitionImage:
-    """One partition."""
-
     replicas: list[int]
     isr: list[int]
     leader: int

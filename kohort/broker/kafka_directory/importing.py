@@ -53,8 +53,6 @@ _RESERVED_IDS: Final = 100
 
 @dataclass(slots=True)
 class ImportPlan:
-    """A planned import."""
-
     root: Path
     findings: Findings = field(default_factory=Findings)
     image: ClusterImage = field(default_factory=ClusterImage)

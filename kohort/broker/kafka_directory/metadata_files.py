@@ -96,8 +96,6 @@ def _segments(directory: Path) -> list[tuple[int, Path]]:
 
 
 class MetaProperties(NamedTuple):
-    """The content of meta.properties."""
-
     cluster_id: str
     node_id: int
     directory_id: bytes | None
@@ -110,7 +108,6 @@ def encode_id(value: bytes) -> str:
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """The content of the file."""
     lines = [f"version={_VERSION}", f"cluster.id={meta.cluster_id}", f"node.id={meta.node_id}"]
     if meta.directory_id is not None:
         lines.append(f"directory.id={encode_id(meta.directory_id)}")

@@ -36,7 +36,6 @@ from kohort.broker.storage.metadata.store import CLUSTER_ID, NEXT_PRODUCER_ID
 from kohort.broker.storage.metadata.store import GROUP_CONFIGS as GROUP_CONFIGS_PROPERTY
 
 OWN_PREFIX: Final = "kohort."
-"""Prefix of the settings that Kafka does not have."""
 
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 

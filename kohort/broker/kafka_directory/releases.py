@@ -25,7 +25,6 @@ class Release(NamedTuple):
     (4.4)."""
 
     def version_of(self, record: type) -> int:
-        """Return the version in which a record of this type is written."""
         return self.older.get(record, schema_of(record).versions.high)
 
 

@@ -36,7 +36,6 @@ ReportProgress = Callable[[str, int, int], None]
 """Progress: (activity, number done, total), for display."""
 
 _OTHER_DIRECTORIES: Final = {"remote-log-index-cache"}
-"""Directories of Kafka that are not partitions."""
 _FUTURE_SUFFIX: Final = "-future"
 
 
@@ -49,13 +48,10 @@ class Findings:
     left: list[str] = field(default_factory=list)
     """Data that would not be converted."""
     notes: list[str] = field(default_factory=list)
-    """Other information."""
 
 
 @dataclass(slots=True)
 class Directories:
-    """The directories of the partitions."""
-
     there: set[tuple[str, int]] = field(default_factory=set)
     """(Topic, partition) of those that exist and have the topic's id."""
     without_id: list[tuple[Path, bytes]] = field(default_factory=list)

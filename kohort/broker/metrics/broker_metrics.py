@@ -60,7 +60,6 @@ class MetricsSource(NamedTuple):
     address: str
     """Address as advertised: host:port."""
     version: str
-    """Version of the distribution."""
 
 
 class MetricsConfig(Protocol):

@@ -172,8 +172,6 @@ class ProcessCollector:
 
 
 class ClusterCollector:
-    """Collector of the number of brokers, which is one."""
-
     def __init__(self, *, node_id: int, address: str) -> None:
         self._node_id = node_id
         self._address = address
@@ -186,8 +184,6 @@ class ClusterCollector:
 
 
 class ScrapeCollector:
-    """Collector of the scrapes themselves."""
-
     def __init__(self) -> None:
         self.folded: dict[str, int] = {}
         """Number of label sets without their own series, by kind."""
@@ -206,8 +202,6 @@ SLICE_MS: Final = 1
 
 
 class Exposition:
-    """All metrics of a scrape."""
-
     def __init__(
         self, metrics: BrokerMetrics, source: MetricsSource, config: MetricsConfig
     ) -> None:

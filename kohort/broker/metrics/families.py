@@ -58,7 +58,6 @@ class Family(Metric):
         self.samples.append(Sample(self._info.name, self._labelled(labels), value))
 
     def add_histogram(self, tally: HistogramTally, *labels: str) -> None:
-        """Add all samples of one histogram."""
         name, labelled = self.name, self._labelled(labels)
         cumulative = list(accumulate(tally.counts))
         bounds = [*map(str, map(float, tally.bounds)), "+Inf"]

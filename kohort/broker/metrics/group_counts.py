@@ -61,7 +61,6 @@ class GroupCounts:
         self.bumps = _incremented(self.bumps, cause)
 
     def count_removed(self, cause: str) -> None:
-        """Count a removed member."""
         self.removed = _incremented(self.removed, cause)
 
 
@@ -87,7 +86,6 @@ class CountsByGroup:
         return self._live.keys()
 
     def of(self, group_id: str) -> GroupCounts:
-        """Return the counters for events in a group."""
         counts = self._live.get(group_id)
         return self._place(group_id) if counts is None else counts
 
@@ -98,7 +96,6 @@ class CountsByGroup:
         return self._live.get(group_id) or self._removed.get(group_id) or self.rest
 
     def remove(self, group_id: str, now_ms: int) -> None:
-        """Mark the group as removed."""
         counts = self._live.pop(group_id, None)
         if counts is not None:
             counts.removed_at_ms = now_ms

@@ -69,7 +69,6 @@ class _Seen:
     offsets: list[OffsetSample] = field(default_factory=list)
     topic_sums: list[OffsetSample] = field(default_factory=list)
     states: Counter[tuple[GroupKind, str]] = field(default_factory=Counter)
-    """Groups by kind and state."""
     offset_count: int = 0
     gauges: Counter[str] = field(default_factory=Counter)
     """Sums of the groups' own gauges, by name."""

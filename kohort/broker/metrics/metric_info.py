@@ -9,8 +9,6 @@ OTHER: Final = "(other)"
 
 
 class MetricInfo(NamedTuple):
-    """One metric family."""
-
     name: str
     """Name in a scrape; a counter's ends with _total."""
     kind: Kind

@@ -25,8 +25,6 @@ Shown = list[tuple[str, GroupCounts]]
 
 
 class RebalanceCollector:
-    """Collector of the counts in `RebalanceMetrics`."""
-
     def __init__(
         self, rebalances: RebalanceMetrics, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
@@ -131,8 +129,6 @@ class RebalanceCollector:
 
 
 class HistoryCollector:
-    """Collector of the state of the rebalance history."""
-
     def __init__(self, history: RebalanceHistory) -> None:
         self._history = history
 

@@ -53,11 +53,9 @@ class RebalanceMetrics:
     def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
         """`groups_max` is the number of groups with their own counters."""
         self.started: Counter[str] = Counter()
-        """Rebalances by cause."""
         self.avoided: Counter[tuple[str, str]] = Counter()
         """Avoided rebalances by cause and stated reason."""
         self.members_removed: Counter[str] = Counter()
-        """Removed members by cause."""
         self.completed_count = 0
         """Of classic groups."""
         self.bump_count = 0

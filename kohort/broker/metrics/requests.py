@@ -115,7 +115,6 @@ class EdgeMetrics:
         self.denied: dict[tuple[str, str], int] = {}
         """Denied operations, by API and resource type."""
         self.connection_count = 0
-        """Open connections."""
         self.opened_count = 0
         self.closed: dict[str, int] = {}
         self.refused: dict[str, int] = {}

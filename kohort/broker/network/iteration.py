@@ -50,9 +50,7 @@ class PendingConnection(Hashable, Protocol):
     """A connection with received requests."""
 
     @property
-    def address_block(self) -> str:
-        """The address block of the client."""
-        ...
+    def address_block(self) -> str: ...
 
     @property
     def client(self) -> Hashable:
@@ -94,7 +92,6 @@ class IterationScheduler:
         self._ends_ms: int | None = None
         """When this iteration starts no more requests; None before its first request."""
         self._pending: list[PendingConnection] = []
-        """Connections to run in this iteration."""
         self._backlog: FairQueue[Hashable, PendingConnection] = FairQueue(sys.maxsize)
         """Connections deferred for lack of time, and all later ones until the backlog is empty, by
         client. Bounded: a connection is queued at most once."""
@@ -103,7 +100,6 @@ class IterationScheduler:
         self._unwritten: list[Writer] = []
         """Outputs with unwritten responses."""
         self._unwritten_bytes = 0
-        """Bytes of these responses."""
         self._after_writes: list[Callable[[], None]] = []
         """Callbacks to call after the responses have been sent."""
         self._is_scheduled = False

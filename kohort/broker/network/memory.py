@@ -83,9 +83,7 @@ class RequestMemoryBudget:
         self.overdrawn: MemoryReservation | None = None
         """The reservation that may exceed the budget."""
         self.large_bytes = 0
-        """Bytes of large requests."""
         self.used_bytes = 0
-        """Bytes of all requests."""
 
     @property
     def budget_bytes(self) -> int:
@@ -203,7 +201,6 @@ class RequestMemoryBudget:
             self.overdrawn = None
 
     def count_large(self, block: str, byte_count: int) -> None:
-        """Count bytes of a large request of an address block."""
         self.large_bytes += byte_count
         block_bytes = self._bytes_by_block.get(block, 0) + byte_count
         if block_bytes:
@@ -248,7 +245,6 @@ class MemoryReservation:
         """Missing bytes of the current frame."""
 
     def add(self, byte_count: int) -> None:
-        """Count bytes that have arrived."""
         self.held_bytes += byte_count
         self._budget.used_bytes += byte_count
         if self.is_large:
@@ -296,7 +292,6 @@ class SlowUploadPolicy:
         return bool(self._waiting_since_ms)
 
     def run(self, now_ms: int) -> list[MemoryReservation]:
-        """Return the uploads to close now."""
         budget = self._budget
         budget.grant_waiting()
         self._waiting_since_ms = {

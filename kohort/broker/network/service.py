@@ -17,8 +17,6 @@ from kohort.protocol.errors import ErrorCode
 
 
 class FramePart(NamedTuple):
-    """An incomplete frame."""
-
     number: int
     """Differs from that of any other frame of the connection."""
     filled_bytes: int
@@ -68,9 +66,7 @@ class Authentication(Protocol):
         """
         ...
 
-    def authenticate(self, token: bytes) -> "TokenAnswer | Deferred[TokenAnswer]":
-        """Process a token."""
-        ...
+    def authenticate(self, token: bytes) -> "TokenAnswer | Deferred[TokenAnswer]": ...
 
     def failure_delay_ms(self) -> int:
         """Count a bad frame as a failed attempt; return the delay before closing the
@@ -190,8 +186,6 @@ class NewConnection(Protocol):
 
 
 class ListenerTls(Protocol):
-    """The TLS configuration of one listener."""
-
     context: ssl.SSLContext
     """The context for new connections; replaced as a whole when certificates are renewed."""
 

@@ -84,5 +84,4 @@ class ServingTime:
             self._due_ms = None
 
     def at(self, now_ms: int) -> int:
-        """Return the serving time at `now_ms`."""
         return now_ms - self._lost_ms

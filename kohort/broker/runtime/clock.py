@@ -28,8 +28,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The operating system's clocks."""
-
     __slots__ = ()
 
     def monotonic_ms(self) -> int:

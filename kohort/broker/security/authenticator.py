@@ -109,7 +109,6 @@ class SaslListener:
     """Whether a user is rejected even with valid credentials."""
 
     def new_authenticator(self, connection: NewConnection) -> "SaslAuthenticator":
-        """Return the service of a new connection."""
         return SaslAuthenticator(self, connection)
 
 
@@ -145,7 +144,6 @@ class SaslAuthenticator:
         self._token_count = 0
         self._authenticated_ms = 0
         self._is_again = False
-        """Whether this is a reauthentication."""
         self._delay_response = False
         """Whether to delay the response to the current request, which has failed."""
         connection.info.authentication = self

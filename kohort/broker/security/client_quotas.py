@@ -111,5 +111,4 @@ def property_of(entity: Entity) -> str:
 
 
 def entity_in(name: str) -> Entity:
-    """Return the entity whose quotas are in the property of that name."""
     return entity_of([(kind, part) for kind, part in json.loads(name.removeprefix(CLIENT_QUOTA))])

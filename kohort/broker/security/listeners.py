@@ -238,7 +238,6 @@ class SecureListeners:
 
     @property
     def settings(self) -> CurrentConfig:
-        """The settings in force."""
         return self._settings
 
     def http_guard(self, ways: tuple[str, ...]) -> HttpGuard:

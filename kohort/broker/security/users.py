@@ -34,8 +34,6 @@ _SECRET_BYTES: Final = 32
 
 
 class CredentialKey(NamedTuple):
-    """Identifies a credential."""
-
     user: str
     mechanism: str
 
@@ -92,7 +90,6 @@ class Users:
         return len(self._first)
 
     def names(self) -> list[str]:
-        """The names of all users, sorted."""
         return sorted(self._first)
 
     def credentials_of(self, user: str) -> Iterator[tuple[int, Credential]]:
@@ -137,11 +134,9 @@ class Users:
         self._store.set_properties({property_of(key): credential_text(new) for key, new in changes})
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Apply stored changes."""
         self._apply(self._stored, changes)
 
     def apply_given(self, changes: Iterable[Change]) -> None:
-        """Apply changes of the file."""
         self._apply(self._given, changes)
 
     def _apply(self, source: dict[CredentialKey, Credential], changes: Iterable[Change]) -> None:
@@ -244,7 +239,6 @@ def credential_text(credential: Credential | None) -> str | None:
 
 
 def read_credential(text: str) -> Credential:
-    """Return the credential in the value of a property."""
     found = json.loads(text)
     keys = Keys(base64.b64decode(found["stored_key"]), base64.b64decode(found["server_key"]))
     return Credential(base64.b64decode(found["salt"]), keys, found["iterations"])

@@ -46,8 +46,6 @@ _WRITE_BUFFERS_MAX = 1024
 
 
 class DirectoryEntry(NamedTuple):
-    """A directory entry."""
-
     name: str
     size_bytes: int
     is_directory: bool
@@ -63,9 +61,7 @@ class File(Protocol):
         """The path with which it was created or opened."""
         ...
 
-    def size(self) -> int:
-        """Bytes in the file."""
-        ...
+    def size(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes:
         """Read `length` bytes from `position`; fewer only where the file ends."""
@@ -96,9 +92,7 @@ class File(Protocol):
         """Write at `position`; return how many bytes were written, possibly fewer than given."""
         ...
 
-    def truncate(self, size_bytes: int) -> None:
-        """Truncate the file to `size_bytes`."""
-        ...
+    def truncate(self, size_bytes: int) -> None: ...
 
     def sync(self) -> None:
         """Return once content and size are on disk (fdatasync)."""
@@ -140,9 +134,7 @@ class FileSystem(Protocol):
         """Atomically rename `source` to `target`, replacing a file of that name."""
         ...
 
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        ...
+    def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and its contents."""

@@ -40,7 +40,6 @@ _NAME_BYTES_MAX = 255
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """Return the name of a segment's file."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
@@ -59,7 +58,6 @@ def split_file_name(name: str) -> tuple[int, str] | None:
 
 
 def partition_directory(topic: str, partition: int) -> str:
-    """Return the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 

@@ -18,7 +18,6 @@ class Catalog:
         """Returns the topic with an id (16 bytes), None if there is none."""
         self._by_collision_key: dict[str, set[str]] = {}
         self.partition_count = 0
-        """Partitions of all topics together."""
         self.version = 0
         """Grows whenever a topic is added, removed or gets partitions."""
 
@@ -30,7 +29,6 @@ class Catalog:
         return list(self._by_name.values())
 
     def add(self, topic: Topic) -> None:
-        """Add a topic."""
         assert topic.name not in self._by_name, f"{topic.name} exists"
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_collision_key.setdefault(collision_key(topic.name), set()).add(topic.name)
@@ -38,7 +36,6 @@ class Catalog:
         self.version += 1
 
     def remove(self, topic: Topic) -> None:
-        """Remove a topic."""
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         names = self._by_collision_key[collision_key(topic.name)]
         names.discard(topic.name)
@@ -48,7 +45,6 @@ class Catalog:
         self.version += 1
 
     def extend(self, topic: Topic, partitions: list[Partition]) -> None:
-        """Add partitions to a topic."""
         topic.partitions.extend(partitions)
         self.partition_count += len(partitions)
         self.version += 1

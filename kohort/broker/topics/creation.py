@@ -21,8 +21,6 @@ Assignment = Sequence[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A requested topic."""
-
     name: str
     partition_count: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT

@@ -29,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 
 class DataDirectory:
-    """An open data directory."""
-
     def __init__(
         self, store: MetadataStore, directories: PartitionDirectories, *, was_clean: bool
     ) -> None:

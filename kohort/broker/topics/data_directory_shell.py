@@ -79,7 +79,6 @@ class DataDirectoryShell:
             await self.run(self.data.close, is_clean=all(closed))
 
     def opened(self) -> Iterator[Partition]:
-        """Yield the partitions that have been opened."""
         for topic in self._catalog.all():
             yield from topic.partitions.opened()
 

@@ -131,11 +131,9 @@ class PartitionDirectories:
         return self._leader_epochs.get((name, index), FIRST_LEADER_EPOCH)
 
     def path(self, name: str, index: int) -> Path:
-        """Return the directory of a partition's log."""
         return self.root / partition_directory(name, index)
 
     def exists(self, name: str, index: int) -> bool:
-        """Whether a partition has a directory."""
         return self.files.exists(str(self.path(name, index)))
 
     def remains_of(self, topic: TopicRecord, *, is_name_free: bool) -> Iterator[Path]:
@@ -192,7 +190,6 @@ class PartitionDirectories:
         ]
 
     def existing(self) -> set[tuple[str, int]]:
-        """Return (topic, partition) of every partition directory."""
         parsed = (
             parse_partition_directory(entry.name)
             for entry in self.files.entries(str(self.root))

@@ -213,7 +213,6 @@ class DelayedFetch(DelayedOperation, Generic[T]):
 
     @property
     def keys(self) -> list[Partition]:
-        """The partitions to watch."""
         return [partition for partition in self._by_partition if partition is not None]
 
     def try_complete(self, key: Hashable | None = None) -> bool:

@@ -95,7 +95,6 @@ class TopicManager:
         creates the ids of topics; ``background_tasks`` runs the upkeep.
         """
         self.directory: Path = loaded.config.data_directory.absolute()
-        """The data directory."""
         self._loaded = loaded
         self._purgatory = purgatory
         self._executor = executor

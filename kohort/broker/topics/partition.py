@@ -295,7 +295,6 @@ class Partition:
 
     @property
     def flush(self) -> asyncio.Task[None] | None:
-        """The running flush, if any."""
         return self._flush
 
     async def wait_flushed(self) -> None:

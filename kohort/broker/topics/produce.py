@@ -49,7 +49,6 @@ class DelayedProduce(DelayedOperation):
 
     @property
     def keys(self) -> list[Partition]:
-        """Partitions to watch."""
         return [append.partition for append in self._pending]
 
     def try_complete(self, key: Hashable | None = None) -> bool:

@@ -12,7 +12,6 @@ from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import Buffer
 
 READ_BYTES: Final = 1 << 20
-"""Size of one read."""
 
 
 def read_records(partition: Partition, offset: int) -> Iterator[Record]:

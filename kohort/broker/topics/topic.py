@@ -65,7 +65,6 @@ class PartitionList(Sequence[Partition]):
         return self._unopened_epoch(index) if partition is None else partition.leader_epoch
 
     def leader_epochs(self) -> list[int]:
-        """Return `leader_epoch` of every partition."""
         unopened_epoch = self._unopened_epoch
         return [
             unopened_epoch(index) if partition is None else partition.leader_epoch
@@ -101,7 +100,6 @@ class PartitionList(Sequence[Partition]):
         return all(partition.failure is None for partition in self[:])
 
     def replace(self, partition: Partition) -> None:
-        """Replace the partition with the same index."""
         self._partitions[partition.index] = partition
         self.revision += 1
 

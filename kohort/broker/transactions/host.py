@@ -243,7 +243,6 @@ class TransactionHost:
     # For requests.
 
     def find(self, transactional_id: str) -> TransactionalId | ErrorCode:
-        """Return the id, or the error code for its clients."""
         error = self.error(transactional_id)
         if error:
             return error
@@ -295,7 +294,6 @@ class TransactionHost:
         return transactional_id in self._broken
 
     def add_lost(self, txn: TransactionalId, partition: TopicPartition) -> None:
-        """Add a partition whose record was lost."""
         txn.add_lost(partition, self._clock.wall_ms())
         self._carry_out_effects(txn)
 
@@ -309,7 +307,6 @@ class TransactionHost:
         return self._log.leader_epoch(self._partition_of(transactional_id))
 
     def prepare_log(self) -> Awaitable[None] | None:
-        """See `TransactionLog.prepare`."""
         return self._log.prepare()
 
     async def wait_settled(self, txn: TransactionalId) -> None:

@@ -34,8 +34,6 @@ class StoredTransaction(NamedTuple):
 
 
 class TransactionLog(Protocol):
-    """The partitioned log."""
-
     @property
     def partition_count(self) -> int: ...
 
@@ -72,8 +70,6 @@ class TransactionLog(Protocol):
 
 
 class TopicTransactionLog:
-    """A TransactionLog in one of the broker's own topics."""
-
     def __init__(self, log: InternalLog) -> None:
         self._log = log
         self.prepare = log.prepare
@@ -96,7 +92,6 @@ class TopicTransactionLog:
         return self._log.append(partition, encode_as_batch(record, wall_ms), wall_ms=wall_ms)
 
     def read(self, partition: int) -> Iterator[StoredTransaction]:
-        """See `TransactionLog`."""
         for record in self._log.read(partition):
             if record.key is not None:
                 yield StoredTransaction(record.key, record.value)
@@ -115,8 +110,6 @@ def encode_as_batch(record: DurableTransaction, wall_ms: int) -> SealedBatch:
 
 
 class LoadedIds(NamedTuple):
-    """The content of the log."""
-
     records: dict[str, TransactionRecord]
     """The last record of each id, the least recently updated first."""
     unreadable_partitions: frozenset[int]

@@ -12,8 +12,6 @@ from kohort.protocol.records.control import ControlType
 
 
 class MarkerWriter(Protocol):
-    """Writes a marker into a partition of this broker."""
-
     def write(
         self,
         topic: str,
@@ -77,7 +75,6 @@ class PartitionMarkers:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> Deferred[ErrorCode] | ErrorCode:
-        """See `MarkerWriter`."""
         try:
             opened = self._find(topic, partition)
             if opened is None:

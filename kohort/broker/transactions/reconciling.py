@@ -144,7 +144,6 @@ class Reconciler:
         return former | present
 
     async def _repair(self, opened: OpenInPartition, owner: TransactionalId | None) -> bool:
-        """Returns whether a repair was necessary."""
         repair = decide_repair(None if owner is None else owner.record, opened)
         match repair:
             case Leave():

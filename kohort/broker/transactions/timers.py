@@ -18,7 +18,6 @@ RETRY_MS: Final = 1_000
 transaction."""
 
 TimedStep: TypeAlias = Callable[[TransactionalId, int], None]
-"""A step of an id at this wall time."""
 
 
 class TransactionTimers:
@@ -80,7 +79,6 @@ class TransactionTimers:
         self._retries.cancel(name)
 
     def cancel_all(self) -> None:
-        """Cancel all timers."""
         self._timeouts.cancel_all()
         self._retries.cancel_all()
 

@@ -23,8 +23,6 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 class Transactions:
-    """The transaction coordinator of this broker."""
-
     def __init__(
         self, host: TransactionHost, *, verifies: Callable[[], bool] = lambda: True
     ) -> None:
@@ -37,7 +35,6 @@ class Transactions:
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
 
     def init_producer_id(self, transactional_id: str, request: InitRequest) -> Deferred[InitResult]:
-        """InitProducerId with a transactional id."""
         ticket: Deferred[InitResult] = Deferred()
         error = check_init(transactional_id, request, self.host.config.rules)
         txn = error or self.host.find_or_make(transactional_id)
@@ -60,7 +57,6 @@ class Transactions:
         return ticket
 
     def end(self, transactional_id: str, request: EndRequest) -> Deferred[EndResult]:
-        """EndTxn."""
         ticket: Deferred[EndResult] = Deferred()
         txn = self.host.find(transactional_id)
         if isinstance(txn, ErrorCode):

@@ -27,13 +27,11 @@ _REPORT: Final = (
 
 
 def add_advise(commands: Commands) -> None:
-    """Add the command ``advise``."""
     summary = "settings that would have avoided rebalances of a group"
     _add_arguments(commands.add("advise", summary, _advise, description=_ADVISE))
 
 
 def add_report(commands: Commands) -> None:
-    """Add the command ``report``."""
     summary = "why it rebalanced and what to change, as a page"
     parser = commands.add("report", summary, _report, description=_REPORT)
     _add_arguments(parser)

@@ -30,8 +30,6 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the terminal."""
-
     spans: tuple[Span, ...]
 
     @classmethod
@@ -58,7 +56,6 @@ class Symbols:
 
 
 ASCII: Final = Symbols(works="-", told=".", joined="=", assigned="#")
-"""Symbols for terminals that have only ASCII."""
 
 _STYLES: Final = {
     "absent": "",

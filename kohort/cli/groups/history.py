@@ -41,7 +41,6 @@ MEMBERS: Final = 20
 
 
 def add_why(commands: Commands) -> None:
-    """Add the command ``why``."""
     parser = commands.add("why", "why a group rebalanced, in one sentence", _why)
     parser.add_argument("group", metavar="GROUP")
     add_history(parser)
@@ -51,7 +50,6 @@ def add_why(commands: Commands) -> None:
 
 
 def add_timeline(commands: Commands) -> None:
-    """Add the command ``timeline``."""
     parser = commands.add("timeline", "who waited for whom in a rebalance, drawn", _timeline)
     parser.add_argument("group", metavar="GROUP")
     add_history(parser)

@@ -37,7 +37,6 @@ class Move:
 
 
 def add_reset_offsets(commands: Commands) -> None:
-    """Add the command ``reset-offsets``."""
     parser = commands.add("reset-offsets", "change the offsets at which a group continues", _reset)
     parser.add_argument("group", metavar="GROUP")
     which = parser.add_mutually_exclusive_group(required=True)

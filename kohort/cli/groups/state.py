@@ -22,19 +22,16 @@ _HEAD: Final = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H",
 
 
 def add_list(commands: Commands) -> None:
-    """Add the command ``list``."""
     add_kafka(commands.add("list", "all groups", _list))
 
 
 def add_describe(commands: Commands) -> None:
-    """Add the command ``describe``."""
     parser = commands.add("describe", "members, partitions and lag of a group", _describe)
     parser.add_argument("group", metavar="GROUP")
     add_kafka(parser)
 
 
 def add_delete(commands: Commands) -> None:
-    """Add the command ``delete``."""
     parser = commands.add("delete", "delete groups without members, with their offsets", _delete)
     parser.add_argument("groups", metavar="GROUP", nargs="+")
     add_kafka(parser)

@@ -71,7 +71,6 @@ class Consumer(TypedConstructor[K, V]):
 
     @property
     def config(self) -> ConsumerConfig:
-        """All settings."""
         return self._lifecycle.config
 
     # Starting and stopping.
@@ -289,7 +288,6 @@ class Consumer(TypedConstructor[K, V]):
         return self._subscription.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this consumer reads."""
         return self._subscription.assigned
 
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
@@ -402,7 +400,6 @@ class Consumer(TypedConstructor[K, V]):
         engine.fetcher.wake()
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
         return self._running().positions.paused()
 
     def highwater(self, partition: TopicPartition) -> int | None:

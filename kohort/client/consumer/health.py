@@ -74,7 +74,6 @@ class Health:
     rebalance_seconds: float | None = None
     """How long the current rebalance has taken so far; None if there is none."""
     rebalance_cause: str | None = None
-    """Cause of the current rebalance."""
     last_rebalance_cause: str | None = None
     last_rebalance_duration_seconds: float | None = None
     last_rebalance_seconds_ago: float | None = None
@@ -100,7 +99,6 @@ class Health:
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
         return frozenset(self.lag)
 
     @property

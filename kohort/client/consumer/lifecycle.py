@@ -34,7 +34,6 @@ class Lifecycle:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the consumer is closed."""
         engine = self.engine
         return self._is_given_up or (engine is not None and engine.shutdown.is_closed)
 
@@ -55,13 +54,11 @@ class Lifecycle:
         return self.engine
 
     def listen(self, listener: RebalanceListener) -> None:
-        """Set the listener that is notified of rebalances."""
         self._listener = listener
         if self.engine is not None:
             self.engine.rebalance.listener = listener
 
     async def start(self) -> None:
-        """Implements `Consumer.start`."""
         if self.is_closed:
             raise ConsumerClosedError("a closed consumer cannot be restarted; create a new one")
         if self.engine is not None:

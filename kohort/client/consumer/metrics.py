@@ -35,8 +35,6 @@ SeenRuns: TypeAlias = list[tuple[str, RunFigures | None]]
 
 
 class _RunFigure(NamedTuple):
-    """A metric of runs."""
-
     name: str
     field: str
     text: str
@@ -114,8 +112,6 @@ class Measured(Protocol):
 
 
 class Figure(NamedTuple):
-    """A coordinator metric."""
-
     name: str
     """Its Java name."""
     text: str

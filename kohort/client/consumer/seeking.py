@@ -11,7 +11,6 @@ from kohort.client.fetch.offset_lookup import list_offsets
 
 
 def seek(engine: Engine, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-    """Implements `Consumer.seek`."""
     if isinstance(offset, OffsetAndMetadata):
         engine.positions.seek(partition, offset.offset, offset.leader_epoch)
     else:
@@ -29,7 +28,6 @@ def seek_to(engine: Engine, partitions: Collection[TopicPartition], spec: Offset
 async def seek_to_committed(
     engine: Engine, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-    """Implements `Consumer.seek_to_committed`."""
     states = {tp: engine.positions.state(tp) for tp in _chosen(engine, partitions)}
     committed_offsets = await engine.group_commits().committed(list(states))
     for partition, committed in committed_offsets.items():

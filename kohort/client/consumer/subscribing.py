@@ -15,8 +15,6 @@ from kohort.client.group.listener import RebalanceListener, listener_from
 
 
 class Subscribing:
-    """Changes the subscription of one consumer."""
-
     def __init__(self, subscription: Subscription, lifecycle: Lifecycle) -> None:
         self._subscription = subscription
         self._lifecycle = lifecycle
@@ -28,7 +26,6 @@ class Subscribing:
         listener: RebalanceListener | None,
         broker_pattern: str | None,
     ) -> None:
-        """Implements `Consumer.subscribe`."""
         names = [topics] if isinstance(topics, str) else list(topics)
         for name in names:
             if not isinstance(name, str):
@@ -51,7 +48,6 @@ class Subscribing:
         self._apply()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Implements `Consumer.assign`."""
         self._check_may_subscribe()
         self._subscription.assign(TopicPartition(*tp) for tp in partitions)
         self._apply()
@@ -72,7 +68,6 @@ class Subscribing:
         self.assign(assigned - gone)
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """Implements `Consumer.unsubscribe`."""
         if self._lifecycle.engine is None:
             self._subscription.unsubscribe()
         else:

@@ -49,7 +49,6 @@ class Backoffs(Generic[Key]):
         return backoff.fail()
 
     def succeed(self, key: Key) -> None:
-        """Restart this key's backoff."""
         self._failed.pop(key, None)
 
     def keep_only(self, keys: Collection[Key]) -> None:

@@ -13,8 +13,6 @@ Named: TypeAlias = str | TopicPartition
 
 
 class KnownTopic(Protocol):
-    """The metadata of a topic."""
-
     @property
     def error(self) -> ErrorCode: ...
 
@@ -45,7 +43,6 @@ class ExpectedTopics:
     def expect(
         self, topics: Collection[str], partitions: Iterable[TopicPartition], now_ms: int
     ) -> None:
-        """Set the topics and partitions that are to be read."""
         wanted: list[Named] = [*topics, *partitions]
         self._since = {named: self._since.get(named, now_ms) for named in wanted}
         self._logged &= self._since.keys()
@@ -64,7 +61,6 @@ class ExpectedTopics:
         }
 
     def compare(self, known: Mapping[str, KnownTopic], now_ms: int) -> Comparison:
-        """Compare with new metadata."""
         missed: list[str] = []
         overdue: list[str] = []
         forbidden: list[str] = []

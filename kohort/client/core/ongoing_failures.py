@@ -12,7 +12,6 @@ class OngoingFailure(NamedTuple):
     """Something that has not succeeded since its first failure."""
 
     error: str
-    """The latest error."""
     times: int
     seconds: float
     """Seconds since the first failure."""
@@ -32,7 +31,6 @@ class OngoingFailures:
 
     def __init__(self) -> None:
         self.total = 0
-        """The total number of failures."""
         self._error = ""
         self._count = 0
         self._first_ms = 0
@@ -40,7 +38,6 @@ class OngoingFailures:
         self._is_refused = False
 
     def failed(self, error: BaseException, now_ms: int, *, is_refused: bool = True) -> None:
-        """Record a failure."""
         if not self._count:
             self._first_ms = now_ms
         self.total += 1

@@ -31,7 +31,6 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     serialized_value_size: int
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = UNKNOWN_EPOCH
-    """Epoch of the leader that appended the record."""
 
 
 AnyRecord: TypeAlias = ConsumerRecord[Any, Any]

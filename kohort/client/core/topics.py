@@ -20,15 +20,11 @@ GONE_MAX: Final = 1_000
 
 
 class Leader(NamedTuple):
-    """The leader of a partition, and its leader epoch."""
-
     node_id: int
     epoch: int
 
 
 class TopicInfo(NamedTuple):
-    """The metadata of a topic."""
-
     name: str
     topic_id: bytes
     is_internal: bool
@@ -43,11 +39,8 @@ class TopicInfo(NamedTuple):
 
 
 class KnownTopics:
-    """The topics that one client knows."""
-
     def __init__(self) -> None:
         self.infos: dict[str, TopicInfo] = {}
-        """Topics by name."""
         self._ids: dict[str, list[bytes]] = {}
         """The ids that each topic has had, the newest last."""
 

@@ -85,14 +85,11 @@ class Phase(Enum):
     """The next action for a record."""
 
     HANDLE = "handle"
-    """Call the handler."""
     DEAD_LETTER = "dead letter"
     """Store it as a dead letter; its handler is not called any more."""
 
 
 class Entry(NamedTuple):
-    """A record that was read."""
-
     offset: int
     leader_epoch: int
     lane: Hashable
@@ -189,10 +186,7 @@ class _Share:
 
 
 class WorkLimits(NamedTuple):
-    """Limits on the records held."""
-
     records: int
-    """Records that are not done."""
     byte_count: int
     """Bytes of these records. The last ones that were taken may exceed it."""
     uncommitted: int
@@ -425,7 +419,6 @@ class Work:
         return {tp: at for tp, at in offsets.items() if self._committed.get(tp) != at}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Record that these offsets were committed."""
         self._committed.update(offsets)
 
     # State for observers.

@@ -40,7 +40,6 @@ class Shutdown:
         """The time limit of a running `close`."""
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """Implements `Engine.unsubscribe`."""
         engine = self._engine
         deadline_s = time.monotonic() + timeout_s
         if self._unsubscribing is None:
@@ -64,7 +63,6 @@ class Shutdown:
             raise IllegalStateError("unsubscribe() is still in progress; await it first")
 
     async def close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
-        """Implements `Engine.close`."""
         engine = self._engine
         if self._closing is None:
             # Set first: no more records may be returned, because the final commit would include

@@ -52,12 +52,9 @@ _AGAIN: Final = STALE | {
 
 
 class Lookup(NamedTuple):
-    """The results of a lookup."""
-
     found: dict[TopicPartition, FoundOffset]
     """Offsets by partition; None if no record is that recent."""
     failed: dict[TopicPartition, ErrorCode]
-    """Error codes of partitions to retry."""
 
 
 async def list_offsets(

@@ -46,7 +46,6 @@ class Callbacks:
         return frozenset(self._given_up)
 
     def has_called(self, name: str) -> bool:
-        """Whether the callback of this name was called in this rebalance."""
         return name in self._over or (self._running is not None and self._running[0] == name)
 
     def begin(self) -> None:

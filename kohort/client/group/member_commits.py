@@ -19,8 +19,6 @@ from kohort.protocol.errors import ErrorCode
 
 
 class MemberCommits:
-    """Commits on behalf of a member of a group: a `Committer`."""
-
     def __init__(
         self,
         membership: Membership | ConsumerMembership,

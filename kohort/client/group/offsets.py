@@ -191,7 +191,6 @@ class GroupOffsets:
         """Completes when the most recently requested commit is over."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.callbacks = CommitCallbacks()
-        """Callbacks of completed commits."""
 
     # Commits.
 

@@ -67,7 +67,6 @@ class Rebalance:
         self._commit: asyncio.Task[None] | None = None
         self._is_committed = False
         self.callbacks = Callbacks(self._callback_failed)
-        """Callbacks of the current action."""
         self._error: BaseException | None = None
 
     # Actions.
@@ -150,7 +149,6 @@ class Rebalance:
             self._error = error
 
     def raise_error(self) -> None:
-        """Raise the kept error, if any."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error

@@ -11,8 +11,6 @@ DEFAULT_PORT: Final = 9092
 
 
 class Address(NamedTuple):
-    """The host and port of a broker."""
-
     host: str
     port: int
 

@@ -56,8 +56,6 @@ class ClusterConfig(NamedTuple):
 
 
 class Cluster:
-    """The cluster of one client."""
-
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
         self._known = KnownTopics()
@@ -136,7 +134,6 @@ class Cluster:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
         self._is_closed = True
         tasks = [task for task in self._connections.values() if not task.done()]
         for task in tasks:

@@ -59,7 +59,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.address = address
         self.versions = ApiVersionTable()
         self.received_bytes = 0
-        """Bytes received so far."""
         self.on_received: Callable[[int], None] | None = None
         """Called with the number of bytes whenever data arrives."""
         self._config = config

@@ -48,8 +48,6 @@ TokenProvider: TypeAlias = Callable[[], Any] | TokenObject
 
 @dataclass(frozen=True, slots=True)
 class OAuthToken:
-    """A token, its expiry and its SASL extensions."""
-
     value: str = dataclasses.field(repr=False)
     """The token as it is sent, usually a JWT."""
     expires_s: float | None = None

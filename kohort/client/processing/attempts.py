@@ -12,8 +12,6 @@ from kohort.client.processing.options import Handler
 
 
 class Attempts:
-    """The attempts of one run."""
-
     def __init__(
         self,
         handler: Handler,

@@ -94,8 +94,6 @@ DeadLetterWriter: TypeAlias = Callable[[DeadLetter], Awaitable[object]]
 
 
 class DeadLetterSink(Protocol):
-    """A destination for dead letters."""
-
     async def start(self) -> None: ...
 
     async def write(self, letter: DeadLetter) -> None:

@@ -180,7 +180,6 @@ class RunOptions:
 
     @property
     def rules(self) -> RetryRules:
-        """The rules for retries."""
         return RetryRules(
             self.retries, self.retry_backoff_ms, self.retry_backoff_max_ms, self.retry_jitter
         )

@@ -113,7 +113,6 @@ class Outcomes:
         self._work.rest(item, now_ms + wait_ms)
 
     def figures(self, now_ms: int, *, is_running: bool) -> RunFigures:
-        """The figures at `now_ms`."""
         work, counts = self._work, self._counts
         oldest = work.oldest()
         began_ms = None if oldest is None else oldest.began_ms

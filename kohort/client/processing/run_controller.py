@@ -202,8 +202,6 @@ def _runner(engine: Engine, handler: Handler, options: RunOptions, counts: Count
 
 
 class _RunNotifier(RebalanceListener):
-    """Notifies a run of rebalances."""
-
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 

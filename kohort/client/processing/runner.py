@@ -423,7 +423,6 @@ class Runner:
             self.over.set_result(None)
 
     def figures(self) -> RunFigures:
-        """The figures at this moment."""
         return self._outcomes.figures(self._now_ms(), is_running=not self.over.done())
 
     def _now_ms(self) -> int:

@@ -53,7 +53,6 @@ class InitialDelay:
     """The state of an initial rebalance, which waits for a delay instead of for joins (KIP-134)."""
 
     window_ms: int
-    """Length of the current window."""
     remaining_ms: int
     """Time left for further windows."""
     member_added: bool = False
@@ -241,7 +240,6 @@ class ClassicData:
     def find_member_of(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> Member | ErrorCode:
-        """Return the member as `find_member` does, if the request is of the current generation."""
         if self.state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = self.find_member(member_id, instance_id)

@@ -41,8 +41,6 @@ class Joiner(Enum):
 
 
 class Decision(NamedTuple):
-    """The result of a row."""
-
     row: int
     rebalance: bool
 

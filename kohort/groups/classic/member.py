@@ -24,8 +24,6 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of the group, identified by its member id."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -37,9 +35,7 @@ class Member:
     is_new: bool = False
     """Whether it has never completed a join. Then its session expires even while it is parked."""
     join_ticket: Ticket | None = None
-    """Ticket of the parked join."""
     sync_ticket: Ticket | None = None
-    """Ticket of the parked sync."""
     session_deadline_ms: int = 0
     """When the session expires. A heartbeat changes only this number."""
     session_timer_ms: int | None = None

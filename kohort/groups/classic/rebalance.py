@@ -191,7 +191,6 @@ def current_generation(
 
 
 def joined_members(group: ClassicData) -> list[JoinedMember]:
-    """All members, as the leader gets them."""
     return [
         JoinedMember(
             member_id=member.member_id,

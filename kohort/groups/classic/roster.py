@@ -44,7 +44,6 @@ class Roster:
         """The pending members by id; oldest first."""
         self.leader_id: str | None = None
         self.parked_joins = 0
-        """Members whose join is parked."""
         self.metadata_bytes = 0
         """Sum of the `metadata_bytes` of all members."""
         self.kept_bytes = 0
@@ -64,11 +63,9 @@ class Roster:
         return self._members[member_id]
 
     def get(self, member_id: str) -> Member | None:
-        """Return the member with this id."""
         return self._members.get(member_id)
 
     def holder_of(self, instance_id: str | None) -> Member | None:
-        """Return the member that holds this instance id."""
         member_id = self._static.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self._members[member_id]
 
@@ -170,7 +167,6 @@ class Roster:
         return False
 
     def choose_protocol(self) -> str | None:
-        """See `protocols.choose_protocol`."""
         return choose_protocol(self._lists, self._ranking(self.leader))
 
     def choose_protocol_with(self, new: Member, old: Member) -> str | None:

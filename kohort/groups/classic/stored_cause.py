@@ -24,7 +24,6 @@ class StoredCause(NamedTuple):
     previous_generation: int
     started_at_ms: int
     kind: str
-    """Kind of the trigger."""
     member: tuple[str, str | None, str, str] | None
     """Member id, instance id, client id and host of the trigger's member."""
     was_leader: bool
@@ -79,7 +78,6 @@ def decode_cause(data: bytes) -> StoredCause:
 
 
 def trigger_of(begun: StoredCause) -> Trigger:
-    """Return the trigger, as far as it was stored."""
     return Trigger(
         TriggerKind(begun.kind),
         None if begun.member is None else MemberRef(*begun.member),

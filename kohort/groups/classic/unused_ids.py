@@ -33,11 +33,9 @@ class UnusedIds:
     def __init__(self, bytes_max: int = UNUSED_IDS_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._groups: OrderedDict[str, str] = OrderedDict()
-        """The group of each id."""
         self._counts: dict[str, int] = {}
         """How many ids each group has."""
         self._names_bytes = 0
-        """Memory of the names of these groups."""
 
     def __len__(self) -> int:
         return len(self._groups)

@@ -76,7 +76,6 @@ class ConsumerData:
     metadata_hash: int = 0
     """Of the subscribed topics, when the epoch last grew."""
     target_epoch: int = FIRST_EPOCH
-    """The group epoch that the target was computed for."""
     target_computed_ms: int = 0
     """Wall-clock time; 0 if no target was computed yet."""
     begun: bytes | None = None
@@ -99,7 +98,6 @@ class ConsumerData:
     regex_subscribers: Counter[str] = field(default_factory=Counter)
     """Members that subscribe to a regular expression."""
     at_epoch: Counter[tuple[int, MemberState]] = field(default_factory=Counter)
-    """Members by epoch and state."""
     classic_count: int = 0
     """Members that use the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
@@ -243,7 +241,6 @@ class ConsumerData:
     # Reads.
 
     def target(self, member_id: str) -> frozenset[Partition]:
-        """Return the target assignment of a member."""
         return self.targets.get(member_id, _NO_PARTITIONS)
 
     def named(self, partitions: Iterable[Partition]) -> tuple[tuple[str, int], ...]:

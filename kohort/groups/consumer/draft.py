@@ -90,7 +90,6 @@ class Draft:
 
     @property
     def member_count(self) -> int:
-        """The number of members."""
         known = self.data.members
         count = len(known)
         for member_id, member in self._members.items():
@@ -102,7 +101,6 @@ class Draft:
         return self._members
 
     def target(self, member_id: str) -> frozenset[Partition]:
-        """Return the target assignment of a member."""
         target = self._targets.get(member_id)
         return self.data.target(member_id) if target is None else target
 

@@ -146,7 +146,6 @@ def move_on(
 
 
 def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
-    """Return the sender with what its request states."""
     member = sender.member
     if member is None:
         old = sender.replaces

@@ -93,11 +93,9 @@ class Member(NamedTuple):
         return size
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Whether it has the whole target of this epoch."""
         return self.epoch == target_epoch and self.state is MemberState.STABLE
 
     def is_subscribed(self, other: "Member") -> bool:
-        """Whether its subscription is that of `other`."""
         return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
     def rejoining(self, member_id: str) -> "Member":
@@ -135,7 +133,6 @@ class Member(NamedTuple):
         )
 
     def current_record(self, group_id: str) -> CurrentRecord:
-        """Return the record of what the member has."""
         return CurrentRecord(
             group_id,
             self.member_id,

@@ -399,7 +399,6 @@ class ConsumerMembership:
         )
 
     def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
-        """Return the first `count_max` members, or all."""
         members = islice(self.data.members.values(), count_max)
         return [describe_member(self.data, member) for member in members]
 

@@ -39,8 +39,6 @@ class ConsumerMemberTombstone(NamedTuple):
 
 
 class EpochRecord(NamedTuple):
-    """The group epoch."""
-
     group_id: str
     epoch: int
     metadata_hash: int
@@ -56,8 +54,6 @@ class EpochTombstone(NamedTuple):
 
 
 class TargetEpochRecord(NamedTuple):
-    """The group epoch that the target assignment was computed for."""
-
     group_id: str
     epoch: int
     computed_at_ms: int
@@ -83,8 +79,6 @@ class TargetEpochTombstone(NamedTuple):
 
 
 class TargetRecord(NamedTuple):
-    """The target assignment of a member."""
-
     group_id: str
     member_id: str
     partitions: Mapping[bytes, tuple[int, ...]]

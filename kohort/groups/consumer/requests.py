@@ -35,8 +35,6 @@ class HeartbeatRequest(NamedTuple):
 
 
 class HeartbeatResult(NamedTuple):
-    """An error with its message, or the member as it is now."""
-
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     member_id: str | None = None

@@ -73,6 +73,5 @@ def forget(data: ConsumerData, member_id: str) -> None:
 
 
 def cancel(data: ConsumerData, key: TimerKey) -> None:
-    """Cancel a timer other than a session's, if it is set."""
     if data.deadlines.pop(key, None) is not None:
         data.outbox.emit(Cancel(key))

@@ -46,8 +46,6 @@ class MemberAccount:
 
 
 class Topic(NamedTuple):
-    """A topic that exists."""
-
     topic_id: bytes
     partition_count: int
 

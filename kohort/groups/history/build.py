@@ -432,7 +432,6 @@ class _Builder:
         )
 
     def _consumer_fields(self, member_id: str, progress: Progress | None) -> dict[str, Any]:
-        """Return the fields that only members of consumer groups have."""
         started = self.facts.started
         before = started.epochs.get(member_id)
         is_classic = member_id in started.classic_ids

@@ -53,8 +53,6 @@ class Progress:
 
 @dataclass(slots=True, eq=False)
 class ConsumerFacts:
-    """The facts that only rebalances of consumer groups have."""
-
     assigned_ms: int | None = None
     """When the target was computed."""
     assigned_by: str | None = None

@@ -44,8 +44,6 @@ class Holdings(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A trigger and its time."""
-
     trigger: Trigger
     at: Now
 
@@ -151,7 +149,6 @@ class RebalanceFacts:
         self.awaited.came(now_ms, member_id)
 
     def add_departure(self, departure: Departure) -> None:
-        """Add the departure of a member."""
         member_id = departure.member.member_id
         if self.consumers is not None and departure.replaced_by is None:
             self.consumers.remove(departure.member, departure.held, departure.at_ms)

@@ -11,7 +11,6 @@ CAUSES_LISTED: Final = 100
 """Additional causes of one rebalance."""
 
 IDS_LISTED: Final = 100
-"""Ids in one list."""
 
 EXTENSIONS_LISTED: Final = 100
 

@@ -55,7 +55,6 @@ class TriggerRecord:
     """Name of a JoinReason."""
     reason_source: str | None = None
     reason_number: int | None = None
-    """The number in the tag."""
     reason_text: str | None = None
     """The reason text (KIP-800) of a JoinGroup or a LeaveGroup."""
     row: int | None = None
@@ -175,8 +174,6 @@ class MemberPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberTimeline:
-    """One member in a rebalance."""
-
     member_id: str
     instance_id: str | None = None
     client_id: str = ""

@@ -103,7 +103,6 @@ class Moves:
         )
 
     def listed(self, member_id: str) -> MemberPartitions:
-        """Return a member's partitions for its timeline."""
         if not self.is_known:
             return MemberPartitions()
         move = self.of(member_id)

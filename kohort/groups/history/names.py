@@ -12,8 +12,6 @@ AVOIDED: Final = "avoided"
 
 
 class RebalanceOutcome(StrEnum):
-    """Outcomes of a rebalance."""
-
     STABLE = "stable"
     EMPTY = "empty"
     SUPERSEDED = "superseded"
@@ -25,8 +23,6 @@ class RebalanceOutcome(StrEnum):
 
 
 class MemberFate(StrEnum):
-    """Fates of a member in a rebalance."""
-
     KEPT = "kept"
     NEW = "new"
     LEFT = "left"
@@ -41,8 +37,6 @@ class MemberFate(StrEnum):
 
 
 class LeaderChange(StrEnum):
-    """Reasons for a change of the leader."""
-
     FIRST = "first"
     """The group had no leader before."""
     LEFT = "left"

@@ -28,7 +28,6 @@ _SOURCES: Final = {ReasonSource.TAG.value: "tag", ReasonSource.INFERRED.value: "
 
 
 def recovered(stored: Generation, begun: StoredCause, sequence: int) -> RebalanceRecord:
-    """Make the record of the rebalance that led to a stored generation."""
     return completed(
         RebalanceRecord(
             group=stored.group_id,

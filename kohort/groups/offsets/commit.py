@@ -102,8 +102,6 @@ class CommitWrite:
 
 @dataclass(slots=True, eq=False)
 class OffsetsWrite(CommitWrite):
-    """One commit."""
-
     records: tuple[OffsetRecord, ...]
 
     def make_records(self) -> tuple[DurableRecord, ...]:

@@ -49,7 +49,6 @@ def _key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_value(record: OffsetRecord | PendingOffset) -> bytes:
-    """Encode the value of an offset, pending or not."""
     committed = record.committed
     expires = committed.expire_timestamp_ms != -1
     if not expires and not committed.metadata and committed.topic_id != ZERO_UUID:

@@ -40,8 +40,6 @@ def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> N
 
 @dataclass(slots=True, eq=False)
 class PendingWrite(CommitWrite):
-    """One commit in a transaction."""
-
     positions: Sequence[OffsetRecord]
     transaction: EnclosingTransaction
     is_committed: bool | None = None

@@ -156,8 +156,6 @@ def _stage(
 
 @dataclass(slots=True, eq=False)
 class RemovalWrite:
-    """The tombstones of a removal."""
-
     owner: OffsetsOwner
     partitions: Sequence[TopicPartition]
     with_group: bool

@@ -50,11 +50,8 @@ _Point: TypeAlias = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The advice for one group."""
-
     trace: Trace
     recorded: Prediction
-    """The prediction for the recorded settings."""
     front: tuple[Prediction, ...]
     """The settings worth considering, fastest crash detection first."""
     best: Prediction | None
@@ -81,7 +78,6 @@ class Advice:
         return nothing_better(self.unranked)
 
     def lines(self) -> list[str]:
-        """Return the advice as lines of text."""
         texts = [describe(self.recorded, prediction) for prediction in self.front]
         if not texts:
             texts = [self.nothing]

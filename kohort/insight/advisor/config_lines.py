@@ -38,7 +38,6 @@ class _Client:
     consumer: str = "group.protocol=consumer"
     """Change to the consumer protocol."""
     text: str = "{}"
-    """Format of a text value."""
     end: str = ""
 
 

@@ -95,7 +95,6 @@ class ConsumerReplay(Replay[ConsumerMember]):
     # Requests of members. Each is a step of its own, after those that were sent before.
 
     def heartbeat(self, request: HeartbeatRequest, ticket: RequestHandle | None = None) -> None:
-        """Send a heartbeat."""
         self._ready.append(lambda: self._heartbeat(request, ticket))
 
     def _heartbeat(self, request: HeartbeatRequest, ticket: RequestHandle | None) -> None:

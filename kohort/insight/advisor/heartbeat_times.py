@@ -41,14 +41,12 @@ class HeartbeatTimes:
         return now_ms - self._phase(since_ms)
 
     def next_after(self, now_ms: int) -> int:
-        """Return the time of the first heartbeat after `now_ms`."""
         since_ms = now_ms - self.origin_ms
         if since_ms < self.interval_ms:
             return self.origin_ms + self.interval_ms + self.random.randrange(self.look_ms)
         return now_ms + max(self.interval_ms + self.look_ms // 2 - self._phase(since_ms), 1)
 
     def _phase(self, since_ms: int) -> int:
-        """Return the time since the last heartbeat."""
         period_ms = self.interval_ms + self.look_ms // 2
         count = since_ms // period_ms
         drift_ms = self.random.gauss(0.0, self.look_ms * sqrt(count / 12))

@@ -326,5 +326,4 @@ class SimulatedMember:
             self.replay.meter.start_reading(self.owned, self.replay.now_ms)
 
     def end(self) -> None:
-        """End the process."""
         self.phase = Phase.GONE

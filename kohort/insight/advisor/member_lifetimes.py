@@ -48,7 +48,6 @@ class MemberLifetime:
     """Time at which the group removed it."""
     fate: str | None = None
     session_timeout_ms: int | None = None
-    """The session timeout that it exceeded."""
     replaced_by: str | None = None
     notified_ms: int | None = None
     """Time at which it was notified of a rebalance that it did not join."""

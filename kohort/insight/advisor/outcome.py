@@ -36,7 +36,6 @@ class ReplayOutcome:
     stopped_ms: int
     """The sum over all members."""
     stopped_longest_ms: int
-    """The longest stop of one member."""
     stopped_by_slot: tuple[int, ...]
     """Stopped time of each slot, in the order of the trace's slots."""
     unread_ms: int
@@ -212,7 +211,6 @@ class Meter:
         self._dead_since[member_id] = now_ms
 
     def stop_reading(self, partitions: Iterable[int], now_ms: int) -> None:
-        """Record that these partitions have no reader."""
         for partition in partitions:
             self._unread_since.setdefault(partition, now_ms)
 

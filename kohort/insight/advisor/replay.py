@@ -77,7 +77,6 @@ class Process(Protocol):
         ...
 
     def answered(self, handle: "RequestHandle", body: Any) -> None:  # noqa: ANN401 - of any request.
-        """Handle a response."""
         ...
 
     def send_heartbeat(self) -> None:
@@ -92,13 +91,9 @@ class Process(Protocol):
         """Suspend the process, including its heartbeats."""
         ...
 
-    def wake(self) -> None:
-        """Resume it."""
-        ...
+    def wake(self) -> None: ...
 
-    def end(self) -> None:
-        """End the process."""
-        ...
+    def end(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -328,7 +323,6 @@ class Replay(ABC, Generic[P]):
     # Requests of members.
 
     def end_process(self, member: P) -> None:
-        """End the process of a member."""
         member.end()
         self.meter.stop_reading(member.owned, self.now_ms)
         if self.alive.get(member.index) is member:

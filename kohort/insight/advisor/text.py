@@ -84,7 +84,6 @@ def choice(recorded: Prediction, prediction: Prediction) -> str:
 
 
 def changes(recorded: Setting, setting: Setting) -> str:
-    """Return the settings to change."""
     first: list[str] = []
     if setting.static != recorded.static:
         first.append(

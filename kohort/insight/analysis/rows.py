@@ -25,8 +25,6 @@ GONE: Final = frozenset(
 
 
 class Rebalance(NamedTuple):
-    """A row of the table `rebalances`."""
-
     sequence: int
     started_at: int | None
     ended_at: int | None
@@ -49,8 +47,6 @@ class Rebalance(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A row of the table `members`."""
-
     sequence: int
     ordinal: int
     member_id: str | None
@@ -82,16 +78,12 @@ class Member(NamedTuple):
 
 
 class Avoided(NamedTuple):
-    """A row of the table `avoided`."""
-
     sequence: int
     at: int | None
     trigger_kind: str | None
 
 
 class Running(NamedTuple):
-    """A row of the table `running`."""
-
     sequence: int
 
 
@@ -126,7 +118,6 @@ class GroupHistory:
             )
 
     def sort(self) -> None:
-        """Sort the rows by sequence."""
         self.rebalances.sort(key=lambda row: row.sequence)
         self.members.sort(key=lambda row: (row.sequence, row.ordinal))
         self.avoided.sort(key=lambda row: row.sequence)
@@ -145,7 +136,6 @@ def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistor
 
 
 def by_sequence(members: Sequence[Member]) -> dict[int, list[Member]]:
-    """Return the members of each rebalance."""
     by_rebalance = defaultdict(list)
     for member in members:
         by_rebalance[member.sequence].append(member)

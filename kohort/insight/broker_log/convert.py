@@ -33,7 +33,6 @@ class Converter:
     """Number of lines that log the start of a rebalance in an unknown layout or with an unknown
     reason."""
     first_unread: str = ""
-    """The first unreadable line."""
     _stories: dict[str, GroupStory] = field(default_factory=dict)
 
     def records(self, lines: Iterable[str]) -> Iterator[dict[str, Any]]:

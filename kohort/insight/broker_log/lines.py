@@ -30,7 +30,6 @@ class Preparing:
 
     group: str
     generation: int
-    """The generation that ends."""
     reason: str | None
 
 
@@ -45,8 +44,6 @@ class Stabilized:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The leader's assignment was received."""
-
     group: str
     generation: int
     leader: str | None
@@ -62,8 +59,6 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A new member."""
-
     group: str
     member: Member
 
@@ -108,8 +103,6 @@ Fact: TypeAlias = (
 
 
 class Line(NamedTuple):
-    """A parsed line."""
-
     at_ms: int
     """Wall-clock time."""
     fact: Fact

@@ -18,8 +18,6 @@ _BY_ADMIN: Final = "member was removed by an admin"
 
 
 class Cause(NamedTuple):
-    """A parsed reason."""
-
     kind: str
     member_id: str | None = None
     instance_id: str | None = None
@@ -47,7 +45,6 @@ def parse_reason(reason: str | None) -> Cause:
 
 
 def departure(text: str | None) -> str:
-    """Return the kind of a departure with this text."""
     return REMOVED_BY_ADMIN if text and text.startswith(_BY_ADMIN) else LEFT
 
 

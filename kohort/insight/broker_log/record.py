@@ -105,7 +105,6 @@ class Open:
 
 
 def record(opened: Open) -> Json:
-    """Return the record of a rebalance."""
     listed = _members(opened)
     complete = opened.members_after is None or len(opened.members) == opened.members_after
     missing = 0 if complete else max((opened.members_after or 0) - len(opened.members), 0)

@@ -88,7 +88,6 @@ def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
 
 
 def setting_of(row: Row) -> Setting:
-    """Return the setting of a row of `advice`."""
     names = [field.name for field in fields(Setting)]
     # Rows of older releases have no value for newer settings; null is a value of `static`.
     present = [name for name in names if row.get(name) is not None or name == "static"]

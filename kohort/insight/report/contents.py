@@ -68,8 +68,6 @@ class Ownership:
 
 @dataclass(slots=True, kw_only=True)
 class GroupPage:
-    """The data of one group."""
-
     cluster_id: str
     group: str
     figures: Row

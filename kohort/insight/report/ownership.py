@@ -76,9 +76,7 @@ class _Key:
     """The labels and letters that distinguish owners."""
 
     labels: dict[str, str]
-    """Labels by member."""
     letters: dict[str, str]
-    """Letters by label."""
 
     def letter(self, owner: str) -> str:
         return self.letters[self.labels[owner]]

@@ -13,7 +13,6 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 NAME_CHARS_MAX: Final = 60
 NOTHING: Final = "-"
-"""The text for an unknown value."""
 
 CAUSES: Final = {
     "member_added": "A member joined",

@@ -65,8 +65,6 @@ class SparkTransaction:
 
 
 class SparkReplacement:
-    """Implements `Replacement` with Spark."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -79,7 +77,6 @@ class SparkReplacement:
         self._held: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Add some of the rows."""
         self._held.append(rows)
 
     def commit(self, schema: pa.Schema) -> bool:
@@ -104,7 +101,6 @@ def _in_groups(groups: Collection[tuple[str, str]]) -> Column:
 
 
 def _in_groups_sql(groups: Collection[tuple[str, str]]) -> str:
-    """Return the condition of `_in_groups` in SQL."""
     conditions = [
         f"(cluster_id = {text(cluster_id)} AND `group` = {text(group)})"
         for cluster_id, group in sorted(groups)

@@ -50,7 +50,6 @@ class DeltaLake:
         self._registered: set[str] = set()
 
     def path(self, name: str) -> str:
-        """Return the path of a table."""
         return f"{self.root}/{name}"
 
     def exists(self, name: str) -> bool:

@@ -21,10 +21,7 @@ WRITER_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of a table."""
-
     action: dict[str, Any]
-    """Delta's `add` action."""
 
     @property
     def path(self) -> str:

@@ -84,7 +84,6 @@ class Transaction:
 
     @cached_property
     def files(self) -> list[DataFile]:
-        """The table's files."""
         return live_files(self._java, self._snapshot, self._storage)
 
     def fits(self, table: Table) -> bool:
@@ -152,7 +151,6 @@ class Transaction:
         return [self.write(part) | {"dataChange": False} for part in parts]
 
     def rows_of(self, files: Sequence[DataFile], schema: pa.Schema) -> pa.Table:
-        """Return all rows of these files."""
         return arrow_files.read(self._storage, self.root, files, schema)
 
     def touched(self, groups: Collection[tuple[str, str]]) -> list[DataFile]:
@@ -293,7 +291,6 @@ def _configuration(names: Sequence[str], root: str) -> dict[str, str]:
 
 
 def group_mask(rows: pa.Table, groups: Collection[tuple[str, str]]) -> pa.Array:
-    """Return a mask of the rows of these groups."""
     groups_by_cluster: dict[str, list[str]] = {}
     for cluster_id, group in groups:
         groups_by_cluster.setdefault(cluster_id, []).append(group)

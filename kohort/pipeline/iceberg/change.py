@@ -39,8 +39,6 @@ HELD_ROWS_MAX: Final = 200_000
 
 
 class IcebergChange:
-    """A change of one table."""
-
     def __init__(self, table: IcebergTable | None, label: str) -> None:
         """Begin a change of `table`; None if the table does not exist yet. `label` names it in
         messages.
@@ -178,7 +176,6 @@ def of_groups(groups: Collection[tuple[str, str]]) -> BooleanExpression:
 
 
 def with_columns_of(transaction: Transaction, table: IcebergTable, schema: pa.Schema) -> None:
-    """Set the table's columns to exactly these."""
     with transaction.update_schema(allow_incompatible_changes=True) as update:
         update.union_by_name(schema)
         for field in table.schema().fields:

@@ -141,7 +141,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summed_up(rows: int, quarantined_count: int) -> str:
-    """Return a sentence on the landed rows."""
     text = f"{counted(rows, 'row')} in all"
     return f"{text}, {quarantined_count:,} of them in quarantine" if quarantined_count else text
 

@@ -26,8 +26,6 @@ COLUMNS: Final = (StructField(DECODED, StringType()), StructField(UNDECODABLE, S
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """The format of values, and the registry of their schemas."""
-
     format: str
     registry: str | None = None
     user: str | None = None

@@ -66,7 +66,6 @@ def missing(present: Iterable[tuple[int, int]], first: int, end: int) -> list[tu
 
 
 def sentence(topic: str, gaps: list[Gap]) -> str:
-    """Return a sentence on the gaps."""
     shown = "; ".join(str(gap) for gap in gaps[:SHOWN])
     more = f"; and {len(gaps) - SHOWN} more" if len(gaps) > SHOWN else ""
     return f"records of {topic} were lost before they were landed: {shown}{more}"

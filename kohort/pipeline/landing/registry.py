@@ -35,8 +35,6 @@ class UndecodableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A schema."""
-
     text: str
     kind: str
     """AVRO, PROTOBUF or JSON."""

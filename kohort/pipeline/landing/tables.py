@@ -32,8 +32,6 @@ _COUNTED_S_MAX: Final = 10.0
 
 
 class Appended(NamedTuple):
-    """The result of an append."""
-
     quarantined: int
     """Number of quarantined records."""
     uncounted: int | None = None

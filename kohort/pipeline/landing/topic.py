@@ -108,7 +108,6 @@ class TopicLander:
             raise
 
     def start(self) -> StreamingQuery:
-        """Start the query."""
         options: dict[str, Option] = {
             "subscribe": self.name,
             "includeHeaders": True,

@@ -19,7 +19,6 @@ class Chunk:
     lines: list[Line]
 
     def records(self, cluster_id: str) -> Iterator[Record]:
-        """Return the lines as records of that cluster."""
         for number, line in self.lines:
             yield Record(cluster_id, self.name, 0, number, None, None, line)
 

@@ -120,7 +120,6 @@ class Ingest:
         return _tally(complete, running, refused)
 
     def _add_missing(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Add the rows whose key is not in the table."""
         with explained(self._lake.label(table.name)):
             change = self._lake.begin(table.name)
             groups = {(row["cluster_id"], row["group"]) for row in rows if "group" in row}
@@ -196,7 +195,6 @@ class _Batch:
                 self.refused.append(Refused(parsed.record, "sequence_taken", detail))
 
     def _stored_events(self, keys: set[_Key]) -> dict[_Key, dict[str, Any]]:
-        """Return the stored content of these events."""
         stored = {}
         groups = {key[:2] for key in keys}
         numbers = [key[2] for key in keys]
@@ -218,7 +216,6 @@ class _Batch:
 
 
 def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Split records into chunks."""
     held: list[Record] = []
     size = 0
     for record in records:

@@ -111,7 +111,6 @@ class _Tables:
             return change.read(schema, None if key is None else [key], sequences)
 
     def rows(self, table: Table, names: Sequence[str], key: Key | None = None) -> list[Row]:
-        """Return the rows as mappings for the page."""
         return as_rows(self.read(table, names, key))
 
 

@@ -83,7 +83,6 @@ class HistoryStream:
             raise
 
     def start(self) -> StreamingQuery:
-        """Start the query."""
         options: dict[str, Option] = {
             "assign": json.dumps({self._settings.topic: list(self._query.topic.partitions)}),
             # Events deleted by retention leave gaps in their group's sequence, which are reported

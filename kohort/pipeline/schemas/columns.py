@@ -32,8 +32,6 @@ SMALLS: Final = ArrayType(SMALL)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table."""
-
     name: str
     type: DataType
     meaning: str
@@ -42,8 +40,6 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the lake."""
-
     name: str
     meaning: str
     """The meaning of a row, and the job that writes it."""
@@ -65,10 +61,8 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, in order."""
         return [column.name for column in self.columns]
 
 
 def struct(**fields: DataType) -> StructType:
-    """Return a struct whose fields are all nullable."""
     return StructType([StructField(name, kind) for name, kind in fields.items()])

@@ -25,7 +25,6 @@ from kohort.pipeline.errors import DataLossError
 from kohort.pipeline.kafka import Kafka, Offsets, Topic
 
 Option: TypeAlias = str | int | bool
-"""The value of one of the connector's options."""
 
 
 @dataclass(frozen=True, slots=True)

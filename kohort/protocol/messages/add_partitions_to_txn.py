@@ -10,8 +10,6 @@ from kohort.protocol.types import Bool, Int16, Int32, Int64, String
 
 @struct
 class AddPartitionsToTxnTopic:
-    """Partitions of one topic."""
-
     name: String
     partitions: list[Int32]
 
@@ -41,16 +39,12 @@ class AddPartitionsToTxnRequest:
 
 @struct
 class AddPartitionsToTxnPartitionResult:
-    """The outcome for one partition."""
-
     partition_index: Int32
     partition_error_code: Int16
 
 
 @struct
 class AddPartitionsToTxnTopicResult:
-    """The outcomes for one topic."""
-
     name: String
     results_by_partition: list[AddPartitionsToTxnPartitionResult]
 

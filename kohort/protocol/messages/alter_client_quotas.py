@@ -17,8 +17,6 @@ class EntityData:
 
 @struct
 class OpData:
-    """One limit to set or to remove."""
-
     key: String
     value: Float64
     remove: Bool
@@ -26,8 +24,6 @@ class OpData:
 
 @struct
 class EntryData:
-    """Changes to one entity."""
-
     entity: list[EntityData]
     ops: list[OpData]
 
@@ -42,8 +38,6 @@ class AlterClientQuotasRequest:
 
 @struct
 class EntryResult:
-    """The outcome for one entity."""
-
     error_code: Int16
     error_message: String | None
     entity: list[EntityData]

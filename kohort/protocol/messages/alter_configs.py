@@ -10,8 +10,6 @@ from kohort.protocol.types import Bool, Int8, Int16, Int32, String
 
 @struct
 class AlterableConfig:
-    """A config and its new value."""
-
     name: String
     value: String | None
 
@@ -36,8 +34,6 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """The outcome for one resource."""
-
     error_code: Int16
     error_message: String | None
     resource_type: Int8

@@ -9,8 +9,6 @@ from kohort.protocol.types import Bool, Int16, Int32, String
 
 @struct
 class ReassignablePartition:
-    """The new replicas of one partition."""
-
     partition_index: Int32
     replicas: list[Int32] | None = field(default=None)
     """Ids of brokers; None stops a running move."""
@@ -18,16 +16,12 @@ class ReassignablePartition:
 
 @struct
 class ReassignableTopic:
-    """The new replicas of partitions of one topic."""
-
     name: String
     partitions: list[ReassignablePartition]
 
 
 @request(key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest:
-    """New replicas of partitions."""
-
     timeout_ms: Int32 = field(default=60_000)
     allow_replication_factor_change: Bool = field(default=True, since=1)
     topics: list[ReassignableTopic]
@@ -35,8 +29,6 @@ class AlterPartitionReassignmentsRequest:
 
 @struct
 class ReassignablePartitionResponse:
-    """The outcome for one partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: String | None
@@ -44,8 +36,6 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    """The outcomes for one topic."""
-
     name: String
     partitions: list[ReassignablePartitionResponse]
 

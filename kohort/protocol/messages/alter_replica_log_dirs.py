@@ -9,8 +9,6 @@ from kohort.protocol.types import Int16, Int32, String
 
 @struct
 class AlterReplicaLogDirTopic:
-    """Partitions of one topic."""
-
     name: String
     partitions: list[Int32]
 
@@ -32,16 +30,12 @@ class AlterReplicaLogDirsRequest:
 
 @struct
 class AlterReplicaLogDirPartitionResult:
-    """The outcome for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class AlterReplicaLogDirTopicResult:
-    """The outcomes for one topic."""
-
     topic_name: String
     partitions: list[AlterReplicaLogDirPartitionResult]
 

@@ -6,8 +6,6 @@ from kohort.protocol.types import Bytes, Int8, Int16, Int32, String
 
 @struct
 class ScramCredentialDeletion:
-    """A credential to delete."""
-
     name: String
     mechanism: Int8
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
@@ -15,8 +13,6 @@ class ScramCredentialDeletion:
 
 @struct
 class ScramCredentialUpsertion:
-    """A credential to store."""
-
     name: String
     mechanism: Int8
     iterations: Int32
@@ -27,16 +23,12 @@ class ScramCredentialUpsertion:
 
 @request(key=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsRequest:
-    """The changes."""
-
     deletions: list[ScramCredentialDeletion]
     upsertions: list[ScramCredentialUpsertion]
 
 
 @struct
 class AlterUserScramCredentialsResult:
-    """The outcome for one user."""
-
     user: String
     error_code: Int16
     error_message: String | None

@@ -26,8 +26,6 @@ class ApiVersionsRequest:
 
 @struct
 class ApiVersion:
-    """The range of versions of one API."""
-
     api_key: Int16
     min_version: Int16
     max_version: Int16

@@ -31,8 +31,6 @@ from kohort.protocol.types import (
 
 @struct
 class BrokerEndpoint:
-    """One listener of a broker."""
-
     name: String
     host: String
     port: Uint16
@@ -41,8 +39,6 @@ class BrokerEndpoint:
 
 @struct
 class BrokerFeature:
-    """Levels of a feature that a broker supports."""
-
     name: String
     min_supported_version: Int16
     max_supported_version: Int16
@@ -90,8 +86,6 @@ class RemoveTopicRecord:
 
 @record(versions="0-2", flexible="0+")
 class PartitionRecord:
-    """A partition with its whole state."""
-
     partition_id: Int32 = field(default=-1)
     topic_id: Uuid
     replicas: list[Int32]
@@ -154,16 +148,12 @@ class UserScramCredentialRecord:
 
 @record(versions="0", flexible="0+")
 class RemoveUserScramCredentialRecord:
-    """A user's credential of this kind is removed."""
-
     name: String
     mechanism: Int8
 
 
 @record(versions="0", flexible="0+")
 class FeatureLevelRecord:
-    """The level of a feature in the whole cluster."""
-
     name: String
     feature_level: Int16
 
@@ -213,8 +203,6 @@ class AccessControlEntryRecord:
 
 @record(versions="0", flexible="0+")
 class RemoveAccessControlEntryRecord:
-    """An access rule is removed."""
-
     id: Uuid
 
 

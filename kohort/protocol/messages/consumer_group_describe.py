@@ -10,16 +10,12 @@ from kohort.protocol.types import Bool, Int8, Int16, Int32, String, Uuid
 
 @request(key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest:
-    """The groups to describe."""
-
     group_ids: list[String]
     include_authorized_operations: Bool = field(default=False)
 
 
 @struct
 class TopicPartitions:
-    """Partitions of one topic."""
-
     topic_id: Uuid
     topic_name: String
     partitions: list[Int32]
@@ -34,8 +30,6 @@ class Assignment:
 
 @struct
 class Member:
-    """One member."""
-
     member_id: String
     instance_id: String | None = field(default=None)
     rack_id: String | None = field(default=None)
@@ -45,7 +39,6 @@ class Member:
     subscribed_topic_names: list[String]
     subscribed_topic_regex: String | None = field(default=None)
     assignment: Assignment
-    """The current assignment."""
     target_assignment: Assignment
     """The assignment once all members have given up their revoked partitions."""
     member_type: Int8 = field(default=-1, since=1, ignorable=True)

@@ -10,8 +10,6 @@ from kohort.protocol.types import Int16, Int32, LenientInt8, String, Uuid
 
 @struct
 class TopicPartitions:
-    """Partitions of one topic."""
-
     topic_id: Uuid
     partitions: list[Int32]
 

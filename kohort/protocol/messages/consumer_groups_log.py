@@ -23,8 +23,6 @@ class ConsumerGroupMemberMetadataKey:
 
 @record(versions="6", flexible="none")
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """The epoch of the target assignment."""
-
     group_id: String
 
 

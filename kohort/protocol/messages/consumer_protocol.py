@@ -14,8 +14,6 @@ from kohort.protocol.types import Bytes, Int32, String
 
 @struct
 class TopicPartition:
-    """Partitions of one topic."""
-
     topic: String
     partitions: list[Int32]
 

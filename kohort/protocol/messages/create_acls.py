@@ -10,8 +10,6 @@ from kohort.protocol.types import Int8, Int16, Int32, String
 
 @struct
 class AclCreation:
-    """One rule."""
-
     resource_type: Int8
     resource_name: String
     resource_pattern_type: Int8 = field(default=3)
@@ -23,8 +21,6 @@ class AclCreation:
 
 @request(key=30, versions="1-3", flexible="2+")
 class CreateAclsRequest:
-    """New rules."""
-
     creations: list[AclCreation]
 
 

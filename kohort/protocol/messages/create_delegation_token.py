@@ -9,8 +9,6 @@ from kohort.protocol.types import Bytes, Int16, Int32, Int64, String
 
 @struct
 class CreatableRenewers:
-    """A principal that may renew the token."""
-
     principal_type: String
     principal_name: String
 

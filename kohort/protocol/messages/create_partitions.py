@@ -10,15 +10,11 @@ from kohort.protocol.types import Bool, Int16, Int32, String
 
 @struct
 class CreatePartitionsAssignment:
-    """The brokers that hold one new partition."""
-
     broker_ids: list[Int32]
 
 
 @struct
 class CreatePartitionsTopic:
-    """One topic and its new size."""
-
     name: String
     count: Int32
     """Partitions in all, not the number to add."""
@@ -37,8 +33,6 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """The outcome for one topic."""
-
     name: String
     error_code: Int16
     error_message: String | None = field(default=None)

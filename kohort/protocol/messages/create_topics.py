@@ -11,8 +11,6 @@ from kohort.protocol.types import ZERO_UUID, Bool, Int8, Int16, Int32, String, U
 
 @struct
 class CreatableReplicaAssignment:
-    """The brokers that hold one partition."""
-
     partition_index: Int32
     broker_ids: list[Int32]
 
@@ -27,8 +25,6 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    """One topic to create."""
-
     name: String
     num_partitions: Int32
     """-1: the broker's num.partitions, or as many as there are assignments."""
@@ -50,8 +46,6 @@ class CreateTopicsRequest:
 
 @struct
 class CreatableTopicConfigs:
-    """A config in force on the new topic."""
-
     name: String
     value: String | None
     read_only: Bool
@@ -62,8 +56,6 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """The outcome for one topic."""
-
     name: String
     topic_id: Uuid = field(default=ZERO_UUID, since=7, ignorable=True)
     error_code: Int16

@@ -45,8 +45,6 @@ class DeleteAclsMatchingAcl:
 
 @struct
 class DeleteAclsFilterResult:
-    """The outcome for one filter."""
-
     error_code: Int16
     error_message: String | None
     matching_acls: list[DeleteAclsMatchingAcl]

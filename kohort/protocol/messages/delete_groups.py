@@ -9,15 +9,11 @@ from kohort.protocol.types import Int16, Int32, String
 
 @request(key=42, versions="0-3", flexible="2+")
 class DeleteGroupsRequest:
-    """The groups to delete."""
-
     groups_names: list[String]
 
 
 @struct
 class DeletableGroupResult:
-    """The outcome for one group."""
-
     group_id: String
     error_code: Int16
     error_message: String | None = field(default=None, since=3, ignorable=True)

@@ -9,8 +9,6 @@ from kohort.protocol.types import Int16, Int32, Int64, String
 
 @struct
 class DeleteRecordsPartition:
-    """The new start of one partition."""
-
     partition_index: Int32
     offset: Int64
     """Records below it are deleted; -1 is the high watermark."""
@@ -18,8 +16,6 @@ class DeleteRecordsPartition:
 
 @struct
 class DeleteRecordsTopic:
-    """The new starts in one topic."""
-
     name: String
     partitions: list[DeleteRecordsPartition]
 
@@ -34,8 +30,6 @@ class DeleteRecordsRequest:
 
 @struct
 class DeleteRecordsPartitionResult:
-    """The outcome for one partition."""
-
     partition_index: Int32
     low_watermark: Int64
     """The start afterwards, -1 with an error."""
@@ -44,8 +38,6 @@ class DeleteRecordsPartitionResult:
 
 @struct
 class DeleteRecordsTopicResult:
-    """The outcomes for one topic."""
-
     name: String
     partitions: list[DeleteRecordsPartitionResult]
 

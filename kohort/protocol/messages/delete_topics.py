@@ -29,8 +29,6 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """The outcome for one topic."""
-
     name: String | None = field(nullable_since=6)
     """The name, None for an id that no topic has."""
     topic_id: Uuid = field(default=ZERO_UUID, since=6, ignorable=True)

@@ -23,8 +23,6 @@ class DescribeAclsRequest:
 
 @struct
 class AclDescription:
-    """One rule."""
-
     principal: String
     host: String
     operation: Int8
@@ -33,8 +31,6 @@ class AclDescription:
 
 @struct
 class DescribeAclsResource:
-    """The rules of one resource."""
-
     resource_type: Int8
     resource_name: String
     pattern_type: Int8 = field(default=3)

@@ -28,24 +28,18 @@ class DescribeClientQuotasRequest:
 
 @struct
 class EntityData:
-    """One part of an entity."""
-
     entity_type: String
     entity_name: String | None
 
 
 @struct
 class ValueData:
-    """One limit."""
-
     key: String
     value: Float64
 
 
 @struct
 class EntryData:
-    """One entity and its limits."""
-
     entity: list[EntityData]
     values: list[ValueData]
 

@@ -21,8 +21,6 @@ class DescribeConfigsResource:
 
 @request(key=32, versions="1-4", flexible="4+")
 class DescribeConfigsRequest:
-    """Resources to describe."""
-
     resources: list[DescribeConfigsResource]
     include_synonyms: Bool = field(default=False)
     include_documentation: Bool = field(default=False, since=3)
@@ -39,8 +37,6 @@ class DescribeConfigsSynonym:
 
 @struct
 class DescribeConfigsResourceResult:
-    """One config."""
-
     name: String
     value: String | None
     """The value, None for sensitive configs and for those without a value."""

@@ -9,24 +9,18 @@ from kohort.protocol.types import Bytes, Int16, Int32, Int64, String
 
 @struct
 class DescribeDelegationTokenOwner:
-    """An owner of tokens to describe."""
-
     principal_type: String
     principal_name: String
 
 
 @request(key=41, versions="1-3", flexible="2+")
 class DescribeDelegationTokenRequest:
-    """The owners of the tokens to describe."""
-
     owners: list[DescribeDelegationTokenOwner] | None
     """The owners; None for all tokens."""
 
 
 @struct
 class DescribedDelegationTokenRenewer:
-    """A principal that may renew the token."""
-
     principal_type: String
     principal_name: String
 

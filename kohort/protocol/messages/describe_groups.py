@@ -10,16 +10,12 @@ from kohort.protocol.types import Bool, Bytes, Int16, Int32, String
 
 @request(key=15, versions="0-6", flexible="5+")
 class DescribeGroupsRequest:
-    """The groups to describe."""
-
     groups: list[String]
     include_authorized_operations: Bool = field(default=False, since=3)
 
 
 @struct
 class DescribedGroupMember:
-    """One member."""
-
     member_id: String
     group_instance_id: String | None = field(default=None, since=4, ignorable=True)
     client_id: String

@@ -11,8 +11,6 @@ from kohort.protocol.types import Bool, Int16, Int32, Int64, String
 
 @struct
 class DescribableLogDirTopic:
-    """Partitions of one topic."""
-
     topic: String
     partitions: list[Int32]
 
@@ -27,8 +25,6 @@ class DescribeLogDirsRequest:
 
 @struct
 class DescribeLogDirsPartition:
-    """One partition's log."""
-
     partition_index: Int32
     partition_size: Int64
     offset_lag: Int64
@@ -39,8 +35,6 @@ class DescribeLogDirsPartition:
 
 @struct
 class DescribeLogDirsTopic:
-    """The logs of one topic in this directory."""
-
     name: String
     partitions: list[DescribeLogDirsPartition]
 

@@ -6,23 +6,17 @@ from kohort.protocol.types import Int16, Int32, Int64, String
 
 @struct
 class TopicRequest:
-    """Partitions of one topic."""
-
     name: String
     partition_indexes: list[Int32]
 
 
 @request(key=61, versions="0", flexible="0+")
 class DescribeProducersRequest:
-    """The partitions to describe."""
-
     topics: list[TopicRequest]
 
 
 @struct
 class ProducerState:
-    """The state of one producer in a partition."""
-
     producer_id: Int64
     producer_epoch: Int32
     last_sequence: Int32 = field(default=-1)
@@ -46,8 +40,6 @@ class PartitionResponse:
 
 @struct
 class TopicResponse:
-    """Partitions of one topic."""
-
     name: String
     partitions: list[PartitionResponse]
 

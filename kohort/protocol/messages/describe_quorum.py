@@ -9,15 +9,11 @@ from kohort.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uint16
 
 @struct
 class PartitionAsked:
-    """One partition."""
-
     partition_index: Int32
 
 
 @struct
 class TopicAsked:
-    """Partitions of one topic."""
-
     topic_name: String
     partitions: list[PartitionAsked]
 
@@ -31,8 +27,6 @@ class DescribeQuorumRequest:
 
 @struct
 class ReplicaState:
-    """One replica of the metadata."""
-
     replica_id: Int32
     replica_directory_id: Uuid = field(default=ZERO_UUID, since=2)
     log_end_offset: Int64
@@ -47,8 +41,6 @@ class ReplicaState:
 
 @struct
 class PartitionData:
-    """One partition of the metadata."""
-
     partition_index: Int32
     error_code: Int16
     error_message: String | None = field(default="", since=2, ignorable=True)
@@ -61,8 +53,6 @@ class PartitionData:
 
 @struct
 class TopicData:
-    """The partitions of the metadata's topic."""
-
     topic_name: String
     partitions: list[PartitionData]
 

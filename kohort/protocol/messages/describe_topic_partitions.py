@@ -9,8 +9,6 @@ from kohort.protocol.types import Bool, Int16, Int32, String, Uuid
 
 @struct
 class TopicRequest:
-    """A topic by name."""
-
     name: String
 
 
@@ -36,8 +34,6 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    """One partition with its replicas."""
-
     error_code: Int16
     partition_index: Int32
     leader_id: Int32

@@ -6,15 +6,11 @@ from kohort.protocol.types import Int16, Int32, Int64, String
 
 @request(key=65, versions="0", flexible="0+")
 class DescribeTransactionsRequest:
-    """The ids to describe."""
-
     transactional_ids: list[String]
 
 
 @struct
 class TopicData:
-    """Partitions of one topic that are in a transaction."""
-
     topic: String
     partitions: list[Int32]
 

@@ -6,15 +6,11 @@ from kohort.protocol.types import Int8, Int16, Int32, String
 
 @struct
 class UserName:
-    """A user to describe."""
-
     name: String
 
 
 @request(key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsRequest:
-    """The users to describe."""
-
     users: list[UserName] | None
     """The users; None or empty for all."""
 

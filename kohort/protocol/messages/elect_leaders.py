@@ -9,16 +9,12 @@ from kohort.protocol.types import Int8, Int16, Int32, String
 
 @struct
 class TopicPartitions:
-    """Partitions of one topic."""
-
     topic: String
     partitions: list[Int32]
 
 
 @request(key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
-    """The partitions whose leaders are to be elected."""
-
     election_type: Int8 = field(default=0, since=1)
     """0 elects the preferred replica, 1 any live replica if none is in sync."""
     topic_partitions: list[TopicPartitions] | None
@@ -28,8 +24,6 @@ class ElectLeadersRequest:
 
 @struct
 class PartitionResult:
-    """The outcome for one partition."""
-
     partition_id: Int32
     error_code: Int16
     error_message: String | None
@@ -37,8 +31,6 @@ class PartitionResult:
 
 @struct
 class ReplicaElectionResult:
-    """The outcomes for one topic."""
-
     topic: String
     partition_result: list[PartitionResult]
 

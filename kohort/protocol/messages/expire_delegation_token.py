@@ -9,8 +9,6 @@ from kohort.protocol.types import Bytes, Int16, Int32, Int64
 
 @request(key=40, versions="1-2", flexible="2+")
 class ExpireDelegationTokenRequest:
-    """The token, by its secret."""
-
     hmac: Bytes
     expiry_time_period_ms: Int64
     """Remaining lifetime; negative ends it at once."""

@@ -90,8 +90,6 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """The current leader of the partition."""
-
     leader_id: Int32 = field(default=-1)
     leader_epoch: Int32 = field(default=-1)
 
@@ -136,8 +134,6 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """Partitions of one topic."""
-
     topic: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=13, ignorable=True)
     partitions: list[PartitionData]

@@ -21,8 +21,6 @@ class FindCoordinatorRequest:
 
 @struct
 class Coordinator:
-    """The broker for one key."""
-
     key: String
     node_id: Int32
     host: String

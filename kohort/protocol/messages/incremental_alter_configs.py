@@ -9,8 +9,6 @@ from kohort.protocol.types import Bool, Int8, Int16, Int32, String
 
 @struct
 class AlterableConfig:
-    """A config and what to do with it."""
-
     name: String
     config_operation: Int8
     """0 set, 1 delete (back to the default), 2 append to a list, 3 subtract from it."""
@@ -20,8 +18,6 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """The changes to one resource."""
-
     resource_type: Int8
     """2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
     resource_name: String
@@ -38,8 +34,6 @@ class IncrementalAlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """The outcome for one resource."""
-
     error_code: Int16
     error_message: String | None
     resource_type: Int8

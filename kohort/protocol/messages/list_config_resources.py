@@ -9,16 +9,12 @@ from kohort.protocol.types import Int8, Int16, Int32, String
 
 @request(key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
-    """The kinds of resources to list."""
-
     resource_types: list[Int8] = field(default=[], since=1)
     """Numbers as in DescribeConfigs; empty for every kind."""
 
 
 @struct
 class ConfigResource:
-    """One resource."""
-
     resource_name: String
     resource_type: Int8 = field(default=16, since=1, ignorable=True)
 

@@ -20,8 +20,6 @@ class ListGroupsRequest:
 
 @struct
 class ListedGroup:
-    """One group."""
-
     group_id: String
     protocol_type: String
     """Empty for a group that only stores offsets."""

@@ -23,8 +23,6 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    """Lookups in one topic."""
-
     name: String
     partitions: list[ListOffsetsPartition]
 
@@ -55,8 +53,6 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """The answers for one topic."""
-
     name: String
     partitions: list[ListOffsetsPartitionResponse]
 

@@ -9,16 +9,12 @@ from kohort.protocol.types import Int16, Int32, String
 
 @struct
 class ListPartitionReassignmentsTopics:
-    """Partitions of one topic."""
-
     name: String
     partition_indexes: list[Int32]
 
 
 @request(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
-    """The partitions to list."""
-
     timeout_ms: Int32 = field(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)
     """The topics, None for all."""

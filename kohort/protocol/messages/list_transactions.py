@@ -22,8 +22,6 @@ class ListTransactionsRequest:
 
 @struct
 class TransactionState:
-    """A transactional id and the state of its transaction."""
-
     transactional_id: String
     producer_id: Int64
     transaction_state: String

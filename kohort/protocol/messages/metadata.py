@@ -21,8 +21,6 @@ class MetadataRequestTopic:
 
 @request(key=3, versions="0-13", flexible="9+")
 class MetadataRequest:
-    """The topics to describe."""
-
     topics: list[MetadataRequestTopic] | None = field(nullable_since=1)
     """The topics, None for all; an empty list means all in v0 and none from v1 on."""
     allow_auto_topic_creation: Bool = field(default=True, since=4)
@@ -42,8 +40,6 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """One partition with its replicas."""
-
     error_code: Int16
     partition_index: Int32
     leader_id: Int32

@@ -31,8 +31,6 @@ class OffsetCommitRequestTopic:
 
 @request(key=8, versions="2-10", flexible="8+")
 class OffsetCommitRequest:
-    """Positions of one group."""
-
     group_id: String
     generation_id_or_member_epoch: Int32 = field(default=-1, ignorable=True)
     """-1 with an empty member id: a commit from outside any group."""
@@ -45,16 +43,12 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """The outcome for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class OffsetCommitResponseTopic:
-    """The outcomes for one topic."""
-
     name: String = field(default="", until=9, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
     partitions: list[OffsetCommitResponsePartition]

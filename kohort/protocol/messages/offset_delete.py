@@ -9,39 +9,29 @@ from kohort.protocol.types import Int16, Int32, String
 
 @struct
 class OffsetDeleteRequestPartition:
-    """One partition."""
-
     partition_index: Int32
 
 
 @struct
 class OffsetDeleteRequestTopic:
-    """Partitions of one topic."""
-
     name: String
     partitions: list[OffsetDeleteRequestPartition]
 
 
 @request(key=47, versions="0", flexible="none")
 class OffsetDeleteRequest:
-    """Positions of one group to delete."""
-
     group_id: String
     topics: list[OffsetDeleteRequestTopic]
 
 
 @struct
 class OffsetDeleteResponsePartition:
-    """The outcome for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class OffsetDeleteResponseTopic:
-    """The outcomes for one topic."""
-
     name: String
     partitions: list[OffsetDeleteResponsePartition]
 

@@ -21,8 +21,6 @@ class OffsetForLeaderPartition:
 
 @struct
 class OffsetForLeaderTopic:
-    """Lookups in one topic."""
-
     topic: String
     partitions: list[OffsetForLeaderPartition]
 
@@ -38,8 +36,6 @@ class OffsetForLeaderEpochRequest:
 
 @struct
 class EpochEndOffset:
-    """The answer for one partition."""
-
     error_code: Int16
     partition: Int32
     leader_epoch: Int32 = field(default=-1, ignorable=True)
@@ -50,8 +46,6 @@ class EpochEndOffset:
 
 @struct
 class OffsetForLeaderTopicResult:
-    """The answers for one topic."""
-
     topic: String
     partitions: list[EpochEndOffset]
 

@@ -24,8 +24,6 @@ class OffsetCommitKey:
 
 @record(versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """A committed position."""
-
     offset: Int64
     leader_epoch: Int32 = field(default=-1, since=3, ignorable=True)
     metadata: String
@@ -37,8 +35,6 @@ class OffsetCommitValue:
 
 @record(versions="2", flexible="none")
 class GroupMetadataKey:
-    """Identifies a group."""
-
     group: String
 
 

@@ -12,8 +12,6 @@ from kohort.protocol.types import ZERO_UUID, Int16, Int32, Int64, Records, Strin
 
 @struct
 class PartitionProduceData:
-    """The batch for one partition."""
-
     index: Int32
     records: Records | None
     """Exactly one batch of format 2; a memoryview of the frame when decoded."""
@@ -60,8 +58,6 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    """The outcome for one partition."""
-
     index: Int32
     error_code: Int16
     base_offset: Int64
@@ -76,8 +72,6 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    """The outcomes for one topic."""
-
     name: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=13, ignorable=True)
     partition_responses: list[PartitionProduceResponse]

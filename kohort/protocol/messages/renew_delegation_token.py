@@ -9,8 +9,6 @@ from kohort.protocol.types import Bytes, Int16, Int32, Int64
 
 @request(key=39, versions="1-2", flexible="2+")
 class RenewDelegationTokenRequest:
-    """The token, by its secret."""
-
     hmac: Bytes
     renew_period_ms: Int64
     """New lifetime from now on."""

@@ -10,8 +10,6 @@ from kohort.protocol.types import Bytes, Int16, Int32, String
 
 @struct
 class SyncGroupRequestAssignment:
-    """The assignment of one member."""
-
     member_id: String
     assignment: Bytes
     """The member's assignment; for consumers a ConsumerProtocolAssignment."""

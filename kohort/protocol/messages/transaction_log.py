@@ -11,23 +11,17 @@ from kohort.protocol.types import Int8, Int16, Int32, Int64, String
 
 @record(versions="0", flexible="none")
 class TransactionLogKey:
-    """Identifies a transactional id."""
-
     transactional_id: String
 
 
 @struct
 class PartitionsSchema:
-    """Partitions of one topic that are in the transaction."""
-
     topic: String
     partition_ids: list[Int32]
 
 
 @record(versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """The state of a transactional id."""
-
     producer_id: Int64
     previous_producer_id: Int64 = field(default=-1, since=1, tag=0)
     """The producer id before this change of state."""

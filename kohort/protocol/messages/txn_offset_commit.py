@@ -31,8 +31,6 @@ class TxnOffsetCommitRequestTopic:
 
 @request(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest:
-    """Positions of one group, in one transaction."""
-
     transactional_id: String
     group_id: String
     producer_id: Int64
@@ -46,16 +44,12 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    """The outcome for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    """The outcomes for one topic."""
-
     name: String = field(default="", until=5, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=6, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition]

@@ -10,8 +10,6 @@ from kohort.protocol.types import Bool, Int8, Int16, Int32, String
 
 @struct
 class FeatureUpdateKey:
-    """A feature and its new level."""
-
     feature: String
     max_version_level: Int16
     """The new level; below 1 to remove the feature's level."""
@@ -22,8 +20,6 @@ class FeatureUpdateKey:
 
 @request(key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesRequest:
-    """New levels."""
-
     timeout_ms: Int32 = field(default=60_000)
     feature_updates: list[FeatureUpdateKey]
     validate_only: Bool = field(default=False, since=1)
@@ -31,8 +27,6 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """The outcome for one feature."""
-
     feature: String
     error_code: Int16
     error_message: String | None

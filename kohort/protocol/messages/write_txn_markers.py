@@ -11,8 +11,6 @@ from kohort.protocol.types import Bool, Int8, Int16, Int32, Int64, String
 
 @struct
 class WritableTxnMarkerTopic:
-    """Partitions of one topic that get the marker."""
-
     name: String
     partition_indexes: list[Int32]
 
@@ -40,24 +38,18 @@ class WriteTxnMarkersRequest:
 
 @struct
 class WritableTxnMarkerPartitionResult:
-    """The outcome for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class WritableTxnMarkerTopicResult:
-    """The outcomes for one topic."""
-
     name: String
     partitions: list[WritableTxnMarkerPartitionResult]
 
 
 @struct
 class WritableTxnMarkerResult:
-    """The outcomes for one producer."""
-
     producer_id: Int64
     topics: list[WritableTxnMarkerTopicResult]
 

@@ -117,7 +117,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """True for records and markers of transactions."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property

@@ -53,7 +53,6 @@ class EndTransactionMarker(NamedTuple):
 
 
 def encode_key(control_type: ControlType) -> bytes:
-    """Encode the key of a control record."""
     return _KEY.pack(_VERSION, control_type)
 
 
@@ -71,7 +70,6 @@ def decode_key(key: Buffer) -> int:
 
 
 def encode_value(coordinator_epoch: int) -> bytes:
-    """Encode the value of a marker."""
     return _VALUE.pack(_VERSION, coordinator_epoch)
 
 

@@ -63,7 +63,6 @@ class CheckedRecords(NamedTuple):
     timestamp_delta_min: int
     timestamp_delta_max: int
     missing_keys: int
-    """Records without a key."""
     body_bytes_max: int
     """Length of the largest record, its length field not included."""
 

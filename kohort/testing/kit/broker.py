@@ -160,7 +160,6 @@ class KitBroker:
         self.machine.fill(bytes_left)
 
     async def close(self) -> None:
-        """Close it at the end of the test."""
         try:
             await self.stop()
         finally:

@@ -301,7 +301,6 @@ def _similar(error: str) -> str:
 
 
 def groups_of(request: object) -> set[str]:
-    """Return the groups in a request."""
     names: set[object] = {getattr(request, "group_id", None)}
     if getattr(request, "key_type", 0) == GROUP:
         # FindCoordinator's keys are otherwise transactional ids.
@@ -313,7 +312,6 @@ def groups_of(request: object) -> set[str]:
 
 
 def topics_of(ctx: RequestContext, request: object) -> set[str]:
-    """Return the names of the topics in a request."""
     names: set[str] = set()
     pending = [request]
     while pending:

@@ -42,8 +42,6 @@ class MemberFilter(TypedDict, total=False):
 
 
 class Groups:
-    """The groups of one broker."""
-
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.coordinator = broker.services.groups

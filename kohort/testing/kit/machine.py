@@ -42,7 +42,6 @@ class ReservedPort:
         self.number = int(self._socket.getsockname()[1])
 
     def close(self) -> None:
-        """Release the port."""
         self._socket.close()
 
 
@@ -89,8 +88,6 @@ class DiskMachine(_TestMachine):
 
 
 class MemoryMachine(_TestMachine):
-    """A machine with its files in memory."""
-
     files: SimulatedFileSystem
     metadata: LastingMetadata
     data: Final = DATA

@@ -52,8 +52,6 @@ class Produced(NamedTuple):
 
 
 class Topics:
-    """The topics of one broker."""
-
     def __init__(self, broker: Broker, logger: Any) -> None:  # noqa: ANN401 - a logger.
         self._broker = broker
         log = PeerLog(logger, broker.services.clock)

@@ -23,8 +23,6 @@ from kohort.protocol.records.varint import Buffer
 
 
 class StoredRecord(NamedTuple):
-    """A record as stored in the log."""
-
     key: bytes
     value: bytes | None
     headers: RecordHeaders
@@ -46,8 +44,6 @@ Stored: TypeAlias = StoredRecord | StoredMarker
 
 
 class OffsetsLog(Protocol):
-    """The log, in partitions."""
-
     @property
     def partition_count(self) -> int: ...
 

@@ -138,7 +138,6 @@ class ClassicRequests:
             group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
     def sync(self, group_id: str, request: SyncRequest) -> Deferred[SyncResult]:
-        """Execute a SyncGroup."""
         ticket: Deferred[SyncResult] = Deferred()
         if not group_id:
             ticket.set_result(SyncResult(ErrorCode.INVALID_GROUP_ID))
@@ -167,7 +166,6 @@ class ClassicRequests:
         return ticket
 
     def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Deferred[LeaveResult]:
-        """Execute a LeaveGroup."""
         ticket: Deferred[LeaveResult] = Deferred()
         if not group_id:
             ticket.set_result(LeaveResult(ErrorCode.INVALID_GROUP_ID))

@@ -55,14 +55,11 @@ EPOCH_RISES_SINCE: Final = 2
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer in the log."""
-
     first_sequence: int
     last_sequence: int
     base_offset: int
     last_offset: int
     timestamp: int
-    """When it was appended."""
 
 
 class UnendedTransactionError(KafkaError):
@@ -91,8 +88,6 @@ class ProducerSnapshot(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ProducerEntry:
-    """The state of one producer in this partition."""
-
     producer_epoch: int
     last_ms: int
     """When its last batch or marker was appended."""
@@ -102,7 +97,6 @@ class ProducerEntry:
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """The epoch in the last marker."""
     transaction_first_offset: int = NO_TRANSACTION
-    """First offset of the open transaction."""
 
     def find(self, first_sequence: int, last_sequence: int) -> AppendedBatch | None:
         """Return the remembered batch with exactly these sequences."""
@@ -113,14 +107,11 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """All producers of one partition."""
-
     def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
         self._producers_max = producers_max
         self._entries: dict[int, ProducerEntry] = {}
         """Entries by producer id, in the order of their last append."""
         self.spans: Final = TransactionSpans()
-        """The offsets of their transactions."""
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 
 class OpenTransaction(NamedTuple):
-    """A producer's open transaction in this partition."""
-
     producer_id: int
     producer_epoch: int
     first_offset: int
@@ -98,7 +96,6 @@ class StableOffset:
         no spans, the offset simply follows the high watermark."""
 
     def follow(self, high_watermark: int, new_bytes: int) -> None:
-        """Follow the high watermark, which has advanced by `new_bytes`."""
         self.spans.settle(high_watermark)
         before = self.offset
         offset = self.offset = self.spans.last_stable_offset(high_watermark, 0)

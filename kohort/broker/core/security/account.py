@@ -9,7 +9,6 @@ PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
-"""One percent of a second, in microseconds."""
 
 _NEVER: Final = -1
 """Earlier than any time."""
@@ -104,7 +103,6 @@ class Accounts:
         """False if limits have changed, or for another reason the accounts have to be looked up."""
 
     def belong_to(self, client_id: str | None) -> bool:
-        """Return whether these accounts are current and belong to this client id."""
         return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:

@@ -41,8 +41,6 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """Operations on a resource."""
-
     ALL = 2
     READ = 3
     WRITE = 4

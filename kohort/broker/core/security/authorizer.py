@@ -67,8 +67,6 @@ _NONE: Final = _Decisions()
 
 
 class Explanation(NamedTuple):
-    """A decision and its reason."""
-
     allowed: bool
     reason: str
     """The deciding rule, or another reason, as text."""
@@ -100,7 +98,6 @@ class Authorizer:
 
     @property
     def rule_count(self) -> int:
-        """The number of rules."""
         return len(self._index)
 
     def change(self, *, added: Iterable[Rule] = (), removed: Iterable[Rule] = ()) -> None:

@@ -38,7 +38,6 @@ class CertificateFields(NamedTuple):
     not_after: str
     """The end of its validity, likewise."""
     subject: memoryview
-    """The content of the subject."""
     alternative_names: frozenset[bytes]
     """The alternative names, each still encoded."""
 

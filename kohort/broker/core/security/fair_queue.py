@@ -56,7 +56,6 @@ class FairQueue(Generic[K, T]):
         return item
 
     def remove(self, owner: K, item: T) -> None:
-        """Remove an item if it is queued."""
         items = self._waiting.get(owner, {})
         if item not in items:
             return

@@ -116,7 +116,6 @@ class _Order:
             self.add(prefix)
 
     def add(self, prefix: str) -> None:
-        """Add a new prefix."""
         if prefix in self._gone:
             self._gone.remove(prefix)
         else:
@@ -127,7 +126,6 @@ class _Order:
             insort(self._lengths, length)
 
     def remove(self, prefix: str) -> None:
-        """Remove an existing prefix."""
         if prefix in self._new:
             self._new.remove(prefix)
         else:
@@ -150,7 +148,6 @@ class _Order:
         return None
 
     def search(self, name: str, known: Mapping[str, int]) -> list[str]:
-        """Return the keys of `known` that are prefixes of a name."""
         self._put_in_order()
         order, lengths = self._sorted, self._lengths
         prefixes = []

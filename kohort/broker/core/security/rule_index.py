@@ -60,8 +60,6 @@ _Entry = tuple[PatternType, str, int]
 
 
 class DecidingRules(NamedTuple):
-    """The rules that decide a request."""
-
     permission: Permission
     whose: _Whose
     pattern: PatternType
@@ -140,8 +138,6 @@ class _Alike:
 
 
 class _OfType:
-    """The rules of one resource type."""
-
     __slots__ = ("_long", "literal", "owned", "prefixes")
 
     def __init__(self) -> None:
@@ -229,8 +225,6 @@ def _applying(principal: str, host: str) -> tuple[_Whose, ...]:
 
 
 class RuleIndex:
-    """All rules of a broker."""
-
     def __init__(self) -> None:
         self._types = {kind: _OfType() for kind in ResourceType}
         self._rules: dict[Rule, None] = {}
@@ -253,7 +247,6 @@ class RuleIndex:
             self._types[rule.resource_type].change(rule, is_there=True)
 
     def remove(self, rule: Rule) -> None:
-        """Remove a rule, if it exists."""
         if rule in self._rules:
             del self._rules[rule]
             self._types[rule.resource_type].change(rule, is_there=False)

@@ -37,8 +37,6 @@ class Reply(NamedTuple):
 
 
 class EndCause(Enum):
-    """Causes of the end of a transaction."""
-
     CLIENT = "client"
     TIMEOUT = "timeout"
     FENCE = "fence"
@@ -55,7 +53,6 @@ class Ended(NamedTuple):
     """Event for observers: all markers are written."""
 
     record: TransactionRecord
-    """The record in Prepare*."""
     cause: EndCause
 
 

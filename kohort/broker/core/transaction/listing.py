@@ -31,7 +31,6 @@ class Pattern:
             raise PatternError(str(error)) from error
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
         return self._compiled.fullmatch(text) is not None
 
 
@@ -51,7 +50,6 @@ class ListFilter(NamedTuple):
     """Must match the whole id."""
 
     def accepts(self, record: TransactionRecord, wall_ms: int) -> bool:
-        """Whether the id is listed."""
         if self.states and record.state.value not in self.states:
             return False
         if self.producer_ids and record.producer_id not in self.producer_ids:

@@ -20,8 +20,6 @@ from kohort.protocol.records.control import ControlType
 
 
 class OpenInPartition(NamedTuple):
-    """An open transaction in a partition."""
-
     topic: str
     partition: int
     producer_id: int
@@ -29,7 +27,6 @@ class OpenInPartition(NamedTuple):
 
     @property
     def place(self) -> TopicPartition:
-        """The partition in which it is open."""
         return TopicPartition(self.topic, self.partition)
 
 

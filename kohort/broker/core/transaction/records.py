@@ -55,8 +55,6 @@ class TransactionRecord(NamedTuple):
 
 
 class TransactionTombstone(NamedTuple):
-    """The removal of an id."""
-
     transactional_id: str
 
 

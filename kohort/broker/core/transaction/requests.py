@@ -45,8 +45,6 @@ class Client(NamedTuple):
 
 
 class InitRequest(NamedTuple):
-    """InitProducerId with a transactional id."""
-
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -55,8 +53,6 @@ class InitRequest(NamedTuple):
 
 
 class InitResult(NamedTuple):
-    """An error, or the producer's id and epoch."""
-
     error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH

@@ -136,7 +136,6 @@ def _decide_next_epoch(
 def check_producer(
     record: TransactionRecord | None, producer_id: int, producer_epoch: int
 ) -> ErrorCode:
-    """Check that the producer is the id's current one."""
     if record is None or record.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if record.producer_epoch != producer_epoch:

@@ -181,7 +181,6 @@ class TransactionalId:
 
     @property
     def has_effects(self) -> bool:
-        """Whether there are effects to take."""
         return self._effects is not None
 
     def take_effects(self) -> list[Effect]:

@@ -71,7 +71,6 @@ def initialized(
 
 
 def fenced(record: TransactionRecord, epoch: int, wall_ms: int) -> Transition:
-    """Fence all epochs below this one."""
     producer = record.producer_id, min(epoch, EXHAUSTED_EPOCH)
     return Transition(_reset(record, producer, record.timeout_ms, wall_ms))
 
@@ -98,7 +97,6 @@ def added(
     client_version: ClientVersion,
     wall_ms: int,
 ) -> Transition:
-    """Add these partitions to the transaction, or begin one with them."""
     is_ongoing = record.state is TransactionState.ONGOING
     return Transition(
         record._replace(
@@ -168,5 +166,4 @@ def completed(record: TransactionRecord, last_epoch: int, wall_ms: int) -> Trans
 
 
 def forgotten(transactional_id: str) -> Transition:
-    """Make the tombstone of an id."""
     return Transition(TransactionTombstone(transactional_id))

@@ -70,8 +70,6 @@ class Refuse(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """A valid transactional batch that is to be appended."""
-
     partition: Partition
     batch: ValidBatch
     append: Callable[[], None]

@@ -33,12 +33,9 @@ class Flow(NamedTuple):
 
 
 class TransactionalProducer(NamedTuple):
-    """The producer of one request."""
-
     transactions: Transactions
     flow: Flow
     version: int
-    """Version of the request."""
     transactional_id: str
     producer_id: int
     producer_epoch: int

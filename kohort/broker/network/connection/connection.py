@@ -155,7 +155,6 @@ class Connection(asyncio.BufferedProtocol):
         if frame_max_bytes is None:
             frame_max_bytes = host.limits.socket_request_max_bytes
         self._reader = FrameReader(host.receive_buffer, self.memory, frame_max_bytes)
-        """Splits received bytes into frames."""
         self._pending: Deferred[ResponseBuffers] | None = None
         """Response of the parked request; None if no request is parked."""
         self._frame_in_execution: Buffer = b""
@@ -363,7 +362,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def address_block(self) -> str:
-        """The client's address block."""
         return self.memory.address_block
 
     @property
@@ -373,7 +371,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the connection was not admitted."""
         return self._end.state is ConnectionState.REFUSED
 
     def pause(self) -> None:

@@ -97,7 +97,6 @@ LEGAL_NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = Mappin
         ConnectionState.LOST: frozenset(),
     }
 )
-"""The legal transitions."""
 
 _OPEN: Final = ConnectionState.OPEN
 _STOPPING: Final = ConnectionState.STOPPING

@@ -73,15 +73,12 @@ class FileReads:
 
 
 class SenderOutput(Protocol):
-    """The output of a connection."""
-
     def send_on(self) -> None:
         """Called when the sender can continue. Must not raise."""
         ...
 
 
 def has_ranges(parts: Sequence[Part]) -> bool:
-    """Whether any part is not in memory."""
     return not all(isinstance(part, _IN_MEMORY) for part in parts)
 
 

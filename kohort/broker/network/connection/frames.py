@@ -85,7 +85,6 @@ class FrameReader:
         self._large: bytearray | None = None
         """Buffer of a frame that did not arrive in one read; it grows up to the frame's size."""
         self._size = 0
-        """Size of that frame."""
         self._filled = 0
         """Received bytes of that frame."""
         self._requested_bytes = 0

@@ -48,7 +48,6 @@ class NetworkLimits:
     loses a whole second (SYN retry)."""
     max_connections: int = UNLIMITED
     max_connections_of_listeners: Mapping[str, int] = field(default_factory=dict)
-    """Limit per listener, by name."""
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_connection_creation_rate: int = UNLIMITED

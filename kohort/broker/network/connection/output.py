@@ -38,8 +38,6 @@ class OutputHost(Protocol):
 
 
 class OutputOwner(SlowReader, Protocol):
-    """The connection of an output."""
-
     ip: str
 
     def on_writable(self) -> None:

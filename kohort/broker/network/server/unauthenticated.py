@@ -9,12 +9,8 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Unauthenticated(Protocol):
-    """An unauthenticated connection."""
-
     @property
-    def address_block(self) -> str:
-        """The client's address block."""
-        ...
+    def address_block(self) -> str: ...
 
 
 A = TypeVar("A", bound=Unauthenticated)

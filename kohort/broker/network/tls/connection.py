@@ -230,7 +230,6 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     @property
     def address_block(self) -> str:
-        """The client's address block."""
         return self._connection.address_block
 
     def start_step(self) -> Callable[[], StepResult] | None:

@@ -18,8 +18,6 @@ THREADS: Final = 2
 
 
 class StepResult(NamedTuple):
-    """Result of a handshake step."""
-
     used_bytes: int
     """Consumed bytes of the received data."""
     failure: str = ""
@@ -30,9 +28,7 @@ class Handshake(Hashable, Protocol):
     """A connection whose handshake has received data."""
 
     @property
-    def address_block(self) -> str:
-        """The client's address block."""
-        ...
+    def address_block(self) -> str: ...
 
     def start_step(self) -> Callable[[], StepResult] | None:
         """Return the function for a thread, or None if the connection is closing."""

@@ -59,4 +59,3 @@ LEGAL_NEXT: Final[Mapping[TlsState, frozenset[TlsState]]] = MappingProxyType(
         TlsState.LOST: frozenset(),
     }
 )
-"""The legal transitions."""

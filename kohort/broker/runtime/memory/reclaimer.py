@@ -86,7 +86,6 @@ class MemoryReclaimer:
         collect_as_usual()
 
     def check(self) -> None:
-        """Perform a check."""
         count = self._waiting_count()
         total = count + self._left_count()
         self._high = max(self._high, total)

@@ -29,8 +29,6 @@ class EpochStart(NamedTuple):
 
 
 class EpochRun(NamedTuple):
-    """Consecutive batches of one epoch."""
-
     epoch: int
     start_offset: int
     batch_count: int

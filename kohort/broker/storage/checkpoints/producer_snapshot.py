@@ -22,7 +22,6 @@ _VERSION = 1
 
 
 def encode_snapshot(producers: Sequence[ProducerSnapshot]) -> bytes:
-    """Encode a snapshot file."""
     body = b"".join(
         [_COUNT.pack(len(producers)), *(_PRODUCER.pack(*producer) for producer in producers)]
     )

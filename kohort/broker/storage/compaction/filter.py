@@ -96,7 +96,6 @@ def filter_batch(
 
 
 def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> bytes | None:
-    """Filter a batch of valid records."""
     block = inflate(batch, header)
     spans = list(iter_spans(block, header.record_count))
     kept = [span for span in spans if _stays(block, span, header, terms)]
@@ -120,7 +119,6 @@ def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -
 def _filter_marker(
     batch: Buffer, header: BatchHeader, terms: RetentionTerms, transactions: TransactionPass
 ) -> bytes | None:
-    """Filter a control batch."""
     is_last_trace = terms.marked_epochs.get(header.producer_id) == header.producer_epoch
     if not header.record_count:
         return bytes(batch) if is_last_trace else None

@@ -37,7 +37,6 @@ KEY_MEMORY_BYTES: Final = _ENTRY_BYTES / LOAD_FACTOR
 
 
 def hash_of(key: Buffer) -> bytes:
-    """Return the hash that represents a key."""
     return blake2b(key, digest_size=HASH_BYTES).digest()
 
 
@@ -65,7 +64,6 @@ class KeyOffsets:
         return not self._size or self._size + count <= self._keys_max
 
     def note(self, key_hash: bytes, offset: int) -> None:
-        """Set the latest offset of a key."""
         place = hash(key_hash)
         shards = self._shards
         number = (place >> _BUCKET_BITS) % len(shards)

@@ -29,7 +29,6 @@ class AbortedRanges:
             self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
 
     def holds(self, header: BatchHeader) -> bool:
-        """Whether a batch belongs to one of these transactions."""
         if not header.attributes & TRANSACTIONAL_BIT:
             return False
         of_producer = self._by_producer.get(header.producer_id)
@@ -42,7 +41,6 @@ class AbortedRanges:
         return number < len(of_producer) and of_producer[number].first_offset <= header.base_offset
 
     def marked_at(self, offset: int) -> AbortedTransaction | None:
-        """Return the transaction whose marker has this offset."""
         return self._by_marker.get(offset)
 
 

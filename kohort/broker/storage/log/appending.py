@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 
 class Written(NamedTuple):
-    """The result of an append."""
-
     base_offset: int
     last_offset: int
     is_rolled: bool = False

@@ -119,12 +119,10 @@ class PartitionLog:
 
     @property
     def directory(self) -> Path:
-        """The directory of its files."""
         return Path(self._state.directory)
 
     @property
     def files(self) -> FileSystem:
-        """The file system that it uses."""
         return self._state.files
 
     @property
@@ -139,7 +137,6 @@ class PartitionLog:
 
     @property
     def opened_end_offset(self) -> int:
-        """The `log_end_offset` when the log was opened."""
         return self._state.opened_end_offset
 
     @property
@@ -321,7 +318,6 @@ class PartitionLog:
         return detached_time_lookup(self._state, timestamp)
 
     def detached_max_timestamp(self) -> Detached[TimestampOffset | None]:
-        """Return `max_timestamp` for another thread."""
         self._state.check_usable()
         return detached_latest(self._state)
 

@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 
 
 class LostOffsets(NamedTuple):
-    """A range of lost offsets."""
-
     start: int
     stop: int
     """The first offset after it."""

@@ -120,8 +120,6 @@ logger = logging.getLogger(__name__)
 
 
 class LogState:
-    """The state of one open log."""
-
     def __init__(
         self, files: FileSystem, directory: str, terms: OpeningTerms, opened: OpenedLog
     ) -> None:

@@ -47,8 +47,6 @@ logger = logging.getLogger(__name__)
 
 
 class _Copy(NamedTuple):
-    """The state of one database."""
-
     path: Path
     database: MetadataDatabase | None = None
     read: Read | None = None

@@ -118,8 +118,6 @@ class TopicRecord:
 
 
 class Content(NamedTuple):
-    """The content of a database."""
-
     topics: list[TopicRecord]
     """Topics by name, including deleted ones."""
     properties: dict[str, str]
@@ -135,8 +133,6 @@ PropertyRow = tuple[str, str, int]
 
 
 class Read(NamedTuple):
-    """The content of a database, and the rows of its properties as they were read."""
-
     content: Content
     rows: Sequence[PropertyRow]
 

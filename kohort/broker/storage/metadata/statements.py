@@ -26,13 +26,11 @@ _ROWS_MAX: Final = 1_000
 
 
 def put_property(name: str, value: str) -> Statement:
-    """Return the statement that stores a property."""
     columns = name, value
     return (_PUT_PROPERTY, (*columns, checksum_of(columns)))
 
 
 def forget_property(name: str) -> Statement:
-    """Return the statement that removes a property."""
     return (_FORGET_PROPERTY, (name,))
 
 

@@ -88,7 +88,6 @@ class MetadataStore:
 
     @property
     def cluster_id(self) -> str:
-        """Id of the cluster, whose only broker this is."""
         return self._properties[CLUSTER_ID]
 
     def topics(self) -> list[TopicRecord]:
@@ -104,13 +103,11 @@ class MetadataStore:
         self._put_topics(list(topics))
 
     def set_partition_count(self, topic_id: bytes, partition_count: int) -> None:
-        """Store a higher partition count."""
         topic = self._topics[topic_id]
         assert partition_count >= topic.partition_count, "partitions are never removed"
         self._put_topics([dataclasses.replace(topic, partition_count=partition_count)])
 
     def set_topic_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
-        """Replace all configs of a topic."""
         self._put_topics([dataclasses.replace(self._topics[topic_id], configs=dict(configs))])
 
     def mark_topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
@@ -138,14 +135,12 @@ class MetadataStore:
             self._put_property(BROKER_CONFIGS + broker, text)
 
     def group_configs(self) -> dict[str, dict[str, str]]:
-        """Return the configs of groups that have any, by group id."""
         return {
             name.removeprefix(GROUP_CONFIGS): json.loads(text)
             for name, text in self.properties(GROUP_CONFIGS).items()
         }
 
     def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Replace all configs of a group."""
         text = json.dumps(dict(configs), sort_keys=True) if configs else None
         self.set_properties({GROUP_CONFIGS + group_id: text})
 

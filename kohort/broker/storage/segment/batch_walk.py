@@ -26,8 +26,6 @@ _CRC_START = 21
 
 
 class BatchAt(NamedTuple):
-    """A batch and its position in the file."""
-
     position: int
     header: BatchHeader
 

@@ -99,7 +99,6 @@ class EntryFile:
             self._file.sync()
 
     def close(self) -> None:
-        """Close the descriptor."""
         if self._file is not None:
             self._file.close()
 
@@ -249,5 +248,4 @@ class SegmentIndex:
         self._entries.sync()
 
     def close(self) -> None:
-        """Close the descriptor."""
         self._entries.close()

@@ -26,8 +26,6 @@ class IndexEntry(NamedTuple):
 
 
 class OffsetIndex(SegmentIndex):
-    """The offset index of one segment."""
-
     __slots__ = ()
 
     entry = ENTRY

@@ -56,7 +56,6 @@ class VerifiedRanges:
         return len(self._starts)
 
     def copy(self) -> VerifiedRanges:
-        """Return an independent copy."""
         twin = VerifiedRanges()
         twin._starts, twin._stops = self._starts.copy(), self._stops.copy()
         return twin
@@ -195,7 +194,6 @@ class LogSegment:
         return f"LogSegment({self.path(LOG_SUFFIX)}, {self.size_bytes} bytes)"
 
     def path(self, suffix: str) -> str:
-        """Return the path of a file of this segment."""
         return f"{self.directory}/{file_name(self.base_offset, suffix)}"
 
     def append(
@@ -416,7 +414,6 @@ class LogSegment:
             self.is_synced = sealed
 
     def close(self) -> None:
-        """Close the descriptors."""
         self.log.close()
         self.index.close()
         self.time_index.close()

@@ -19,15 +19,11 @@ _TIMESTAMP, _OFFSET = 0, 1
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp in milliseconds and its offset."""
-
     timestamp: int
     offset: int
 
 
 class TimeIndex(SegmentIndex):
-    """The time index of one segment."""
-
     __slots__ = ()
 
     entry = ENTRY

@@ -142,7 +142,6 @@ class TransactionIndex:
             file.sync()
 
     def close(self) -> None:
-        """Close the descriptor."""
         if self._file is not None:
             self._file.close()
 
@@ -314,7 +313,6 @@ class TransactionIndex:
         return pending[number].last_offset if number < len(pending) else None
 
     def since(self, number: int) -> list[AbortedTransaction]:
-        """Return the entries from an index on."""
         with self._lock:
             saved, pending = self._saved, list(self._pending)
         return self._read(number, saved - number) + pending[max(0, number - saved) :]

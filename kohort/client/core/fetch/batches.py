@@ -47,8 +47,6 @@ _OFFSET_MAX: Final = (1 << 63) - 2
 
 
 class ReadOptions(NamedTuple):
-    """How batches are read."""
-
     check_crcs: bool
     inflated_bytes_limit: int
     deserialisers: Deserialisers = NO_DESERIALISERS

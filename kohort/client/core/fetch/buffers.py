@@ -71,7 +71,6 @@ class _PartlyRead:
         self._shed(but_one=True)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget the partition's batch."""
         _, byte_count = self._chunks.pop(partition, (None, 0))
         self.byte_count -= byte_count
 
@@ -105,8 +104,6 @@ class _Ahead(NamedTuple):
 
 
 class FetchBuffers:
-    """The buffers of one consumer."""
-
     def __init__(
         self,
         positions: Positions,

@@ -27,12 +27,10 @@ class Deserialisers:
 
     @property
     def are_there(self) -> bool:
-        """Whether keys or values are deserialised."""
         return self.key is not None or self.value is not None
 
     @property
     def have_coroutines(self) -> bool:
-        """Whether any deserialiser is a coroutine function."""
         return _is_coroutine_function(self.key) or _is_coroutine_function(self.value)
 
 

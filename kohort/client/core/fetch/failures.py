@@ -76,7 +76,6 @@ class FetchFailures:
         return None
 
     def _due(self, only: PartitionFilter) -> list[TopicPartition]:
-        """The partitions in `only` that have an error."""
         is_aside = self._positions.is_aside
         return [tp for tp in self._errors if (tp in only if only else not is_aside(tp))]
 

@@ -97,7 +97,6 @@ class FetchPlan:
 
     @property
     def waiting_bytes(self) -> int:
-        """Waiting bytes of all partitions."""
         return sum(self._waiting.values())
 
     def has_waiting(self, partition: TopicPartition) -> bool:

@@ -79,7 +79,6 @@ class Positions:
 
     @property
     def assigned(self) -> Collection[TopicPartition]:
-        """All partitions, in the order in which they were assigned."""
         return self._states.keys()
 
     def set_assigned(self, partitions: Iterable[TopicPartition]) -> None:
@@ -223,7 +222,6 @@ class Positions:
         self._set_paused(partitions, is_paused=False)
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that the user has paused."""
         return {partition for partition, state in self._states.items() if state.is_paused}
 
     def begin_reading(self, only: frozenset[TopicPartition] | None) -> bool:
@@ -284,7 +282,6 @@ class Positions:
         return self.state(partition).position
 
     def are_known(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether all of these that are assigned have a position."""
         states = map(self._states.get, partitions)
         return all(state is None or state.position is not None for state in states)
 

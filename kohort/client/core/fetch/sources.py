@@ -92,8 +92,6 @@ class ReadReplicas:
 
 
 class KnownCluster(Protocol):
-    """Current cluster metadata."""
-
     @property
     def topics(self) -> Mapping[str, TopicInfo]:
         """Topics by name."""

@@ -73,7 +73,6 @@ class LeaderChecks:
         return has_doubts
 
     def doubts(self) -> Mapping[TopicPartition, EpochQuestion]:
-        """The pending questions, by partition."""
         doubts = {}
         for partition, (fence, leader) in self._seen.items():
             state = self._positions.find(partition)

@@ -43,8 +43,6 @@ PASSING: Final = frozenset(
 
 
 class RequestedPartition(NamedTuple):
-    """One partition in a request."""
-
     offset: int
     leader_epoch: int
     fence: int
@@ -57,7 +55,6 @@ class SentFetch(NamedTuple):
     """A request, with what is needed to interpret its response."""
 
     node_id: int
-    """The broker that it is sent to."""
     version: int
     requested: Mapping[TopicPartition, RequestedPartition]
     """The requested partitions, in the order in which they should be served."""

@@ -21,8 +21,6 @@ _FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgra
 
 
 class MemberState(Enum):
-    """The membership states of a consumer."""
-
     UNJOINED = "unjoined"
     JOINING = "joining"
     """Of the consumer group protocol: its first heartbeat has not been answered."""

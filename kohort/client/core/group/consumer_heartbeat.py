@@ -116,7 +116,6 @@ class ConsumerHeartbeatRules(HeartbeatRules):
     def heartbeat_answered(
         self, sent: Identity, response: ConsumerGroupHeartbeatResponse, now_ms: int
     ) -> None:
-        """Process the response to a heartbeat."""
         code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
             self._succeeded(sent, response, now_ms)

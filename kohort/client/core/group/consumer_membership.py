@@ -73,7 +73,6 @@ class ConsumerMembership(BaseMembership):
         """The assignment to take over; None if that is done."""
         self._resolve_ms = 0
         self._is_first = True
-        """Whether on_assigned has not been called in this membership."""
         self._next: Apply | None = None
         self._revoked_epoch = JOIN_EPOCH
         """The epoch in which partitions were last given up."""

@@ -39,8 +39,6 @@ class Wait(NamedTuple):
 
 
 class SendHeartbeat(NamedTuple):
-    """Send a heartbeat with this identity."""
-
     identity: Identity
     request: ConsumerGroupHeartbeatRequest | None = None
     """None: a Heartbeat of the classic protocol."""
@@ -75,8 +73,6 @@ class Answer(NamedTuple):
 
 
 class FindingKind(Enum):
-    """The kinds of findings."""
-
     ANSWERED = "answered"
     """The member has another epoch or assignment, or has stated its reason."""
 
@@ -169,7 +165,6 @@ class HeartbeatRules:
 
     @property
     def has_member(self) -> bool:
-        """Whether there is a member to send heartbeats for."""
         return self._identity.is_valid
 
     @property

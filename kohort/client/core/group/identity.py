@@ -11,8 +11,6 @@ UNKNOWN_GENERATION = -1
 
 
 class Identity(NamedTuple):
-    """A member id and generation, or `NO_MEMBER`."""
-
     generation: int = UNKNOWN_GENERATION
     member_id: str = ""
     protocol_name: str | None = None

@@ -69,7 +69,6 @@ class Membership(BaseMembership):
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._is_prepared = False
         self._joined_topics: frozenset[str] = frozenset()
-        """The topics in the last JoinGroup."""
         self._known_topics: frozenset[str] | None = None
         """The subscription that the group still has for a static member that has since left."""
         self._watched = WatchedTopics()
@@ -144,7 +143,6 @@ class Membership(BaseMembership):
         self.is_leader = False
 
     def join_answered(self, sent: Identity, response: JoinGroupResponse, now_ms: int) -> None:
-        """Process a JoinGroup response."""
         if self.state is not MemberState.PREPARING_REBALANCE:
             return  # The consumer has left meanwhile.
         code = ErrorCode(response.error_code)
@@ -172,7 +170,6 @@ class Membership(BaseMembership):
             self._next = self._sync(assignment)
 
     def sync_answered(self, sent: Identity, response: SyncGroupResponse, now_ms: int) -> None:
-        """Process a SyncGroup response."""
         if sent != self.identity or not isinstance(self._next, Sync):
             return  # No longer a member, or in another generation: the assignment is void.
         self._next = None

@@ -68,7 +68,6 @@ def commit_request(
 def errors_in(
     answer: OffsetCommitResponse, topic_ids: Mapping[str, bytes]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return the partitions whose commit failed, with the error codes."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     return {
         TopicPartition(

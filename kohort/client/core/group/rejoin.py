@@ -30,8 +30,6 @@ _WEIGHT: Final = {reason: -place for place, reason in enumerate(_BY_WEIGHT)}
 
 
 class Rejoin(NamedTuple):
-    """The reason for a rejoin."""
-
     reason: JoinReason
     text: str
 

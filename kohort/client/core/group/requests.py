@@ -104,7 +104,6 @@ LeaveRequest: TypeAlias = LeaveGroupRequest | ConsumerGroupHeartbeatRequest
 
 
 def leave_type(leave: SendLeave) -> type[LeaveRequest]:
-    """Return the type of the request that `leave_request` builds."""
     return LeaveGroupRequest if leave.leave_epoch is None else ConsumerGroupHeartbeatRequest
 
 
@@ -138,8 +137,6 @@ def coordinator_request(group_id: str, version: int) -> FindCoordinatorRequest:
 
 
 class FoundCoordinator(NamedTuple):
-    """The coordinator of a group, or the error code."""
-
     error: ErrorCode
     node_id: int
     host: str

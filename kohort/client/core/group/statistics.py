@@ -38,8 +38,6 @@ Figures = dict[str, float | None]
 
 
 class RebalancePhase(Enum):
-    """The phases of a rebalance."""
-
     NONE = "none"
     """No rebalance: the consumer is reading, or does not want to be a member."""
     FINDING_COORDINATOR = "finding coordinator"
@@ -84,13 +82,11 @@ class Sampled:
     def __init__(self) -> None:
         self.count = 0
         self.total = 0.0
-        """The sum of all values."""
         self.last_ms: int | None = None
         """When the last value was recorded."""
         self._windows: deque[_Window] = deque(maxlen=WINDOW_COUNT)
 
     def record(self, value: float, now_ms: int) -> None:
-        """Record a value."""
         self.count += 1
         self.total += value
         self.last_ms = now_ms
@@ -262,7 +258,6 @@ class GroupStatistics:
 
     @property
     def cause(self) -> str | None:
-        """Cause of the current rebalance."""
         return self._cause
 
     @property

@@ -71,7 +71,6 @@ class Subscription:
         self.assigned = frozenset(partitions)
 
     def unsubscribe(self) -> None:
-        """Drop the subscription."""
         self.kind = SubscriptionKind.NONE
         self.topics = frozenset()
         self.pattern = None

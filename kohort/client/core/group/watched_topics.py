@@ -26,7 +26,6 @@ class WatchedTopics:
         return () if self._counts is None else self._counts.keys()
 
     def assigned(self, partition_counts: Mapping[str, int]) -> None:
-        """Watch the topics of an assignment, which was made with these counts."""
         self._counts = dict(partition_counts)
 
     def clear(self) -> None:

@@ -10,8 +10,6 @@ Assigned: TypeAlias = Mapping[bytes, Sequence[int]]
 
 
 class AssignorMember(NamedTuple):
-    """A member as assignors see it."""
-
     member_id: str
     instance_id: str | None
     topics: frozenset[bytes]
@@ -21,8 +19,6 @@ class AssignorMember(NamedTuple):
 
 
 class Assign(Protocol):
-    """An assignor."""
-
     def __call__(
         self,
         members: Sequence[AssignorMember],

@@ -119,7 +119,6 @@ class _Work:
     ) -> None:
         self._members = members
         self._loads = [0] * len(members)
-        """Partitions of each member."""
         self._subscribers = subscribers
         self._owners: dict[bytes, list[int]] = {}
         """The owner of each partition, -1 if it has none yet."""

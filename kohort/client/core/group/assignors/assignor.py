@@ -29,7 +29,6 @@ class GroupMember:
 
     member_id: str
     topics: frozenset[str]
-    """The topics that it subscribes to."""
     instance_id: str | None = None
     """Instance id of a static member (KIP-345)."""
     owned: tuple[TopicPartition, ...] = ()

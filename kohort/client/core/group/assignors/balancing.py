@@ -100,7 +100,6 @@ class _Balance:
         self._has: dict[str, dict[str, list[TopicPartition]]] = {
             member_id: {} for member_id in members
         }
-        """Partition counts by member, then by topic."""
         for member_id in members:
             for partition in held[member_id]:
                 self._add(member_id, partition)

@@ -21,8 +21,6 @@ from kohort.protocol.types import Int32
 
 
 class Claim(NamedTuple):
-    """The partitions that one member claims to own."""
-
     member_id: str
     generation: int
     partitions: Sequence[TopicPartition]
