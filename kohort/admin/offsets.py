@@ -28,8 +28,6 @@ _READ_COMMITTED: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """The result for a partition."""
-
     offset: int
     """-1 if all records are older."""
     error: int

@@ -32,8 +32,6 @@ _SALT_LENGTH: Final = 26
 
 
 class User(NamedTuple):
-    """A user, without secrets."""
-
     name: str
     iterations: dict[str, int]
     """Iterations by mechanism, in the order of `MECHANISMS`."""

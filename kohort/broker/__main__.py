@@ -12,7 +12,6 @@ from kohort.broker.runtime.memory.collector import nothing_collected
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the daemon's options to ``parser``."""
     parser.add_argument(
         "--config",
         type=Path,

@@ -27,8 +27,6 @@ IO_THREADS: Final = 4
 
 
 class Environment:
-    """The environment of a real process."""
-
     clock: Clock = SystemClock()
     files: FileSystem = OS_FILES
     metadata: MetadataStore | None = None

@@ -39,8 +39,6 @@ PROBLEM: Final = "problem"
 
 
 class Finding(NamedTuple):
-    """The result of a check."""
-
     verdict: str
     what: str
     text: str

@@ -41,9 +41,7 @@ class Plan(Protocol):
     """The parts of export and import plans that are printed."""
 
     @property
-    def image(self) -> ClusterImage:
-        """The contents to convert."""
-        ...
+    def image(self) -> ClusterImage: ...
 
     @property
     def findings(self) -> Findings:
@@ -268,7 +266,6 @@ class Progress:
         self._printed_s = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """See `ReportProgress`."""
         now_s = time.monotonic()
         if self._is_wanted and now_s - self._printed_s >= PROGRESS_S:
             self._printed_s = now_s

@@ -46,7 +46,6 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
-    """Add the options for connecting to any Kafka cluster."""
     parser.add_argument(
         "--bootstrap-server",
         default=BOOTSTRAP_SERVER,

@@ -136,7 +136,6 @@ def _add(producer: Producer, record: Record, named: int | None, wanted: int | No
 
 
 def _parser(options: argparse.Namespace) -> Parse:
-    """Return the function that parses lines."""
     headers = _headers(options.header)
     if options.json:
         return _from_json
@@ -230,7 +229,6 @@ class _Progress:
             self._print("\r")
 
     def end(self) -> None:
-        """Print the total."""
         if self._is_wanted:
             self._print("\n")
 

@@ -12,8 +12,6 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """One entry of a properties file."""
-
     name: str
     value: str
     line: int

@@ -28,7 +28,6 @@ class GroupDescription(NamedTuple):
     """Wall-clock time at which the group entered its state; -1 if unknown."""
     member_count: int = 0
     is_stable: bool = False
-    """Whether each member has its assignment."""
     is_rebalancing: bool = False
 
 

@@ -53,7 +53,6 @@ def encode_key(record: DurableRecord) -> bytes:
 
 
 def encode_value(record: DurableRecord) -> bytes | None:
-    """Encode the value, None for a tombstone."""
     return _BY_TYPE[record.__class__].encode_value(record)
 
 

@@ -363,7 +363,6 @@ class GroupRestored(NamedTuple):
     protocol_type: str | None
     leader: str | None
     assignments: Mapping[str, bytes]
-    """Assignments by member id."""
     generations: tuple[Generation, ...] = ()
     """The latest generations in the log, this one included, in order."""
 

@@ -77,7 +77,6 @@ class Outbox:
         self._singly = 0
         """Number of staged writes, from the front, that get an append of their own."""
         self.in_flight: list[Write] = []
-        """Writes whose result is pending."""
 
     def emit(self, effect: Effect) -> None:
         self._effects.append(effect)

@@ -70,7 +70,6 @@ class Batches:
         return None
 
     def _store_failure(self, error: Exception) -> str:
-        """Store the failure; return the text for Spark."""
         if self._is_stopped:
             return _INTERRUPTED
         if not isinstance(error, ReportedError):

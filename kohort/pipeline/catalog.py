@@ -46,7 +46,6 @@ class Namespace:
 
 
 def quoted(*names: str) -> str:
-    """Quote the parts of a name for SQL."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 

@@ -51,8 +51,6 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A record without a valid event."""
-
     record: Record
     reason: str
     """One of the reasons of the table `quarantine`."""

@@ -38,8 +38,6 @@ LOCK_S3: Final = Path(__file__).with_name("jars-s3.lock")
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of the lock."""
-
     group: str
     artifact: str
     version: str
@@ -59,7 +57,6 @@ class Jar:
 
 
 def locked(lock: Path = LOCK) -> list[Jar]:
-    """Return the entries of a lock file."""
     jars = []
     for line in lock.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -70,7 +67,6 @@ def locked(lock: Path = LOCK) -> list[Jar]:
 
 
 def default_directory() -> Path:
-    """Return the default directory: in the user's cache."""
     if given := os.environ.get(DIRECTORY):
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME")

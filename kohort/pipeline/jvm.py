@@ -72,7 +72,6 @@ def is_observed(observation: Observation) -> bool:
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.
-    """Return the configuration of the session's file systems."""
     return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
 
 

@@ -182,7 +182,6 @@ class Admin:
         return Topic(name, str(described.topicId()), tuple(indexes))
 
     def starts(self, topic: Topic) -> Offsets:
-        """Return the log start offset of each partition."""
         return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
 
     def ends(self, topic: Topic) -> Offsets:

@@ -21,9 +21,7 @@ __all__ = ["Change", "Lake", "Replacement"]
 class Replacement(Protocol):
     """Replaces the rows of some groups, or of all, in one commit."""
 
-    def add(self, rows: pa.Table) -> None:
-        """Add some of the rows, sorted by group."""
-        ...
+    def add(self, rows: pa.Table) -> None: ...
 
     def commit(self, schema: pa.Schema) -> bool:
         """Return whether the table changed, as far as is known."""
@@ -154,10 +152,6 @@ class Lake(Protocol):
         """Return the number of files that contain the table's rows."""
         ...
 
-    def names(self) -> list[str]:
-        """Return the names of the lake's tables, sorted."""
-        ...
+    def names(self) -> list[str]: ...
 
-    def label(self, name: str) -> str:
-        """Return the table's name for messages."""
-        ...
+    def label(self, name: str) -> str: ...

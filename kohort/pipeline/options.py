@@ -121,7 +121,6 @@ def add_stream(parser: argparse.ArgumentParser, *, group: str, interval_s: float
 
 
 def stream_of(options: argparse.Namespace, lake: Lake) -> StreamSettings:
-    """Return the settings for following a topic."""
     return StreamSettings(
         checkpoints=absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
         group=_group(options, lake),
@@ -139,7 +138,6 @@ def _group(options: argparse.Namespace, lake: Lake) -> str | None:
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for the retry time."""
     parser.add_argument(
         "--patience",
         type=_seconds_or_none,

@@ -88,7 +88,6 @@ class Progress(StreamingQueryListener):
             )
 
     def add_quarantined(self, topic: str, count: int) -> None:
-        """Count records of a batch that were quarantined."""
         self.quarantined[topic] = self.quarantined.get(topic, 0) + count
         if self._metrics is not None:
             self._metrics.quarantined(topic, "undecodable", count)

@@ -48,7 +48,6 @@ _LOCAL: Final = {
     # default is the working directory.
     _WAREHOUSE: str(Path(tempfile.gettempdir(), f"kohort-warehouse-{os.getuid()}")),
 }
-"""Options of a session on one machine."""
 
 
 _TALKATIVE: Final = {"DEBUG", "INFO", "WARN"}

@@ -136,8 +136,6 @@ def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], ty
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """Declare the response of api ``key``."""
-
     def decorate(cls: type[T]) -> type[T]:
         declared = _declare(
             cls, key, VersionRange.parse(versions), VersionRange.parse(flexible), is_request=False

@@ -246,7 +246,6 @@ class Kafka:
         self._call(self._kit.start())
 
     def restart(self) -> None:
-        """Stop and start it."""
         self._call(self._kit.restart())
 
     def crash(self, *, lose_unsynced: bool = False) -> None:
@@ -262,7 +261,6 @@ class Kafka:
         self._do(lambda: self._kit.fill_disk(bytes_left))
 
     def free_disk(self) -> None:
-        """End `fill_disk`."""
         self._do(lambda: self._kit.fill_disk(None))
 
     # Internals.

@@ -278,7 +278,6 @@ class SimulatedFileSystem:
         return self._inode(path).cached
 
     def change(self, path: str, change: _Change) -> None:
-        """Change the cached content."""
         inode = self._inode(path)
         _apply(inode.cached, change)
         inode.unsynced.append(change)

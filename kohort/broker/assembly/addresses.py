@@ -35,7 +35,6 @@ class Addresses:
         self._config = config
         self._environment = environment
         self.sockets: dict[str, list[socket.socket]] = {}
-        """Sockets by the listener's name."""
         self.bound: list[Endpoint] = []
         """The endpoints with their actual ports, in the order of `listeners`."""
 

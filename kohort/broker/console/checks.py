@@ -72,7 +72,6 @@ class Finding(NamedTuple):
 
 
 def findings(facts: GroupFacts) -> list[Finding]:
-    """Return all findings, warnings first."""
     all_findings = [
         *_assignors(facts),
         *_sessions(facts),

@@ -51,7 +51,6 @@ class StaticFile(NamedTuple):
 
 
 def load_files(directory: Path = STATIC) -> dict[str, StaticFile]:
-    """Load all files, by name; blocks."""
     loaded = {}
     for path in sorted(directory.iterdir()):
         content_type = _TYPES.get(path.suffix)

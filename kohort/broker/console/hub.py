@@ -86,7 +86,6 @@ class EventStream:
         self._wake.set()
 
     async def wait_chunk(self) -> bytes | None:
-        """See `HttpStream`."""
         if self._pending is None and not self._is_closed:
             self._wake.clear()
             try:
@@ -100,7 +99,6 @@ class EventStream:
         return chunk
 
     def close(self) -> None:
-        """See `HttpStream`."""
         if not self._is_closed:
             self._is_closed = True
             self._wake.set()
@@ -126,7 +124,6 @@ class EventHub:
 
     @property
     def stream_count(self) -> int:
-        """Number of open streams."""
         return len(self._streams)
 
     def open(self) -> EventStream | None:
@@ -140,7 +137,6 @@ class EventHub:
         return stream
 
     def forget(self, stream: EventStream) -> None:
-        """Remove a closed stream."""
         self._streams.discard(stream)
         if not self._streams:
             self._groups.remove_observer(self)

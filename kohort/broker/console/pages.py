@@ -176,7 +176,6 @@ class ConsolePages:
         return await self._data(wait_data)
 
     async def _data(self, ask: Ask) -> HttpResponse:
-        """Return the result of `ask`, as JSON."""
         async with self._lock:
             data = await ask()
             parts = await wait_dump(data, Slice(self._source.clock, SLICE_MS))

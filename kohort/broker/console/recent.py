@@ -35,8 +35,6 @@ _AVOIDED: Final = b'"kind":"%b"' % AVOIDED.encode()
 
 
 class Beginning(NamedTuple):
-    """The fields at the beginning of a record."""
-
     at_ms: int
     """Time at which the rebalance began."""
     cause: str

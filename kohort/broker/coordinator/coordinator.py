@@ -110,7 +110,6 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Deferred[DeleteOffsetsResult]:
-        """Execute an OffsetDelete, of existing partitions."""
         ticket: Deferred[DeleteOffsetsResult] = Deferred()
         if not group_id:
             ticket.set_result(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))

@@ -54,8 +54,6 @@ class CoordinatorConfig(NamedTuple):
 
 
 class GroupObserver(Protocol):
-    """An observer of all groups: the history, the metrics."""
-
     observed: Collection[type[Event]]
     """The classes of events that it receives; read when it is added."""
 
@@ -220,7 +218,6 @@ class GroupHost:
         return partition_of(group_id, self.log.partition_count)
 
     def prepare_log(self) -> Awaitable[None] | None:
-        """See `OffsetsLog.prepare`."""
         return self.log.prepare()
 
     def note_pending(self, group_id: str, producer_id: int) -> None:

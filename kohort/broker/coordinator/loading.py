@@ -48,8 +48,6 @@ EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class LoadedGroups(NamedTuple):
-    """The groups found in the log."""
-
     records_by_group: dict[str, list[DurableRecord]]
     earlier_by_group: dict[str, list[Generation]]
     """Generations before the last, of those stored within `RECENT_MS` of each other."""
@@ -102,12 +100,9 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
 
 
 class _LogContent:
-    """The contents of the partitions, by group."""
-
     def __init__(self, log: OffsetsLog, clock: Clock) -> None:
         self.by_group: dict[str, list[DurableRecord]] = {}
         self.pending: dict[tuple[int, int], set[str]] = {}
-        """See `LoadedGroups`."""
         self._partition_count = log.partition_count
         self._relocation = Relocation(log, clock)
         self._pending_elsewhere: list[PendingOffset] = []

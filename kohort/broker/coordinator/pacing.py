@@ -55,12 +55,10 @@ class PacedCommands:
         return True
 
     def take(self) -> list[Command]:
-        """Remove and return all queued commands."""
         commands, self._commands = self._commands, []
         return commands
 
     def begin_append(self, now_ms: int) -> None:
-        """Record the start of a paced append."""
         self._began_ms = now_ms
 
     def end_append(self, now_ms: int) -> None:

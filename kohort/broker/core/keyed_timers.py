@@ -40,8 +40,6 @@ class KeyedEntry(TimerEntry):
 
 
 class KeyedTimers(Generic[K]):
-    """The timers; created by `Purgatory.keyed_timers`."""
-
     __slots__ = ("_entries", "_host", "_kind", "_on_expired")
 
     def __init__(

@@ -158,8 +158,6 @@ class _Walk:
 
 
 class Purgatory:
-    """All operations that wait in one broker."""
-
     def __init__(self, *, report: Report, limits: ParkingLimits | None = None) -> None:
         self._report = report
         self._parking = Parking(limits or ParkingLimits())

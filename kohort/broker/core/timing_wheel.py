@@ -52,8 +52,6 @@ E = TypeVar("E", bound=TimerEntry)
 
 
 class TimingWheel(Generic[E]):
-    """The scheduled entries, by time."""
-
     __slots__ = ("_count", "_scheduled_so_far", "_slot_times", "_slots", "_unordered")
 
     def __init__(self) -> None:

@@ -134,7 +134,6 @@ class BrokerServices:
     finalized_features: dict[str, int] = field(default_factory=dict)
     """Finalized feature levels by name; clients act on them."""
     tasks: Tasks = field(default_factory=set)
-    """Tasks of handlers that are waiting."""
     api_versions: dict[int, EncodedResponse] = field(default_factory=dict)
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
     """Cached Metadata responses."""

@@ -29,7 +29,6 @@ class EncodedResponse:
 
     def __init__(self, body: bytes) -> None:
         self.body = body
-        """The encoded response, without a header."""
 
 
 class _Kept(NamedTuple):

@@ -44,7 +44,6 @@ class ErrorTemplate:
     values: Mapping[str, object] = field(default_factory=dict)
     """Other fields of the element, with values that mean "unknown"."""
     error: str = ERROR_FIELD
-    """Name of the element's error field."""
 
 
 def per_partition(

@@ -36,7 +36,6 @@ Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Deferred[Any] | Ste
 result."""
 
 AsyncHandler: TypeAlias = Callable[[RequestContext, Any], Coroutine[Any, Any, Reply]]
-"""A handler that is run as a task."""
 
 _Registered = TypeVar("_Registered", bound=Handler | AsyncHandler)
 

@@ -131,7 +131,6 @@ class Responder:
     def respond_encoded(
         self, call: Call, response: EncodedResponse, waited_s: float = 0.0
     ) -> ResponseBuffers:
-        """Send a response that is encoded already."""
         ctx, route, _, started_s, _ = call
         has_tags = route.response_header_has_tags
         buffers: ResponseBuffers = [

@@ -40,7 +40,6 @@ def _check(ctx: RequestContext, request: DescribeProducersRequest) -> None:
 def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Describe each partition, in order."""
     _check(ctx, request)
     return DescribeProducersResponse(
         topics=[

@@ -65,7 +65,6 @@ CLOSE_WAIT_S: Final = 5.0
 
 class HistoryLimits(NamedTuple):
     size: int = SIZE_DEFAULT
-    """Records per group."""
     memory_bytes: int = MEMORY_BYTES_DEFAULT
     removed_retention_ms: int = 30 * 86_400_000
     """How long the records of a removed group are kept; negative: until their memory is needed."""
@@ -86,7 +85,6 @@ class RebalanceHistory:
         self._clock = clock or SystemClock()
         self._background_tasks = background_tasks or BackgroundTasks(self._clock)
         self._time_slice = Slice(self._clock)
-        """The time slice for creating records."""
         self.answer_slices = RoundRobin(self._clock)
         """The responses of groups that are still to be sent; set by the owner. The record of a
         large rebalance is not created before: its members would wait longer for their responses."""
@@ -101,7 +99,6 @@ class RebalanceHistory:
         """Records of rebalances that were running when the last process ended; empty once the
         groups are loaded."""
         self._entries: list[Entry] = []
-        """Entries to be written to the topic."""
         self._listeners: list[Listener] = []
         self._made: RecordMaker | None = None
         self._topic: HistoryLog | None = None

@@ -47,7 +47,6 @@ class Block:
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.live_bytes = 0
-        """Bytes of records that were not dropped."""
         self.owners: set[str] = set()
 
     def has_room(self, size_bytes: int) -> bool:

@@ -55,8 +55,6 @@ class Entry(NamedTuple):
 
 
 class HistoryLog(Protocol):
-    """The log that entries are written to."""
-
     lost_count: int
     """Number of entries that could not be written since startup."""
 

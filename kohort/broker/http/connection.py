@@ -43,7 +43,6 @@ class HttpLimits(NamedTuple):
     """Maximum time between requests; longer than usual scrape intervals, so that scrapers stay
     connected."""
     answer_timeout_s: float = 60.0
-    """Timeout of a page's response."""
     write_timeout_s: float = 30.0
     """Timeout for the peer to read a response."""
 

@@ -12,8 +12,6 @@ JSON: Final = "application/json"
 
 
 class HttpRequester(Protocol):
-    """The sender of a request, with its rights."""
-
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the requester may do this; a denial is logged."""
         ...
@@ -48,7 +46,6 @@ class HttpRequest(NamedTuple):
     authorization: str = ""
     """The Authorization header; empty without one."""
     ip: str = ""
-    """IP address of the client."""
     requester: HttpRequester | None = None
     """The sender; None if the port has no authentication."""
 
@@ -57,8 +54,6 @@ class HttpRequest(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """A response of known length."""
-
     status: HTTPStatus
     content_type: str
     body: Sequence[bytes]

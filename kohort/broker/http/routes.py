@@ -24,8 +24,6 @@ A = TypeVar("A")
 
 
 class Routes:
-    """All pages of one HTTP port."""
-
     def __init__(self, pages: Mapping[str, AnyPage]) -> None:
         self._fixed = {path: page for path, page in pages.items() if "{" not in path}
         self._patterns = {
@@ -79,8 +77,6 @@ def _match(pattern: tuple[str, ...], segments: list[str]) -> list[str] | None:
 
 
 class Query:
-    """The query parameters of one request."""
-
     def __init__(self, text: str, *names: str) -> None:
         """`names` are the parameters that the page accepts.
 

@@ -113,7 +113,6 @@ class HttpServer:
 
     @property
     def connection_count(self) -> int:
-        """Number of open connections."""
         return len(self._connections)
 
     async def start(self, host: str, port: int, *, tries: int = 1) -> None:

@@ -65,8 +65,6 @@ class TopicImage:
 
 @dataclass(slots=True)
 class ClusterImage:
-    """All metadata that is converted."""
-
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     """Configs by resource type and name; a broker's name is its id, empty for all brokers."""

@@ -13,8 +13,6 @@ from kohort.protocol.messages.cluster_metadata import PartitionRecord
 
 
 class Release(NamedTuple):
-    """A release that a directory can be exported for."""
-
     name: str
     features: Mapping[str, int]
     """The feature levels that its `kafka-storage format` gives a new cluster; 0 for all others."""

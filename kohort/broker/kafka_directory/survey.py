@@ -41,8 +41,6 @@ _FUTURE_SUFFIX: Final = "-future"
 
 @dataclass(slots=True)
 class Findings:
-    """The result of a survey: problems and warnings."""
-
     problems: list[str] = field(default_factory=list)
     """Each of them prevents the conversion."""
     left: list[str] = field(default_factory=list)

@@ -42,8 +42,6 @@ _ERROR_NAMES = {code.value: code.name for code in ErrorCode}
 
 
 class EdgeCollector:
-    """Collector of requests and connections."""
-
     def __init__(self, edge: EdgeMetrics) -> None:
         self._edge = edge
 

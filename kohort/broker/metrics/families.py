@@ -47,8 +47,6 @@ class Labels(dict[str, str]):
 
 
 class Family(Metric):
-    """The samples of one metric of the catalogue."""
-
     def __init__(self, info: MetricInfo) -> None:
         super().__init__(_family_name(info), info.doc, info.kind)
         self._info = info

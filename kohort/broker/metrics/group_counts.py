@@ -39,11 +39,9 @@ class GroupCounts:
 
     def __init__(self) -> None:
         self.rebalances: Mapping[tuple[str, str], int] = _NOTHING
-        """Rebalances by cause and kind of group."""
         self.avoided: Mapping[str, int] = _NOTHING
         """Avoided rebalances by stated reason."""
         self.removed: Mapping[str, int] = _NOTHING
-        """Removed members by cause."""
         self.bumps: Mapping[str, int] = _NOTHING
         """Epoch bumps of a consumer group by cause."""
         self.stopped_ms = 0

@@ -63,8 +63,6 @@ class GroupSample:
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """Samples of one refresh."""
-
     groups: list[GroupSample] = field(default_factory=list)
     offsets: list[OffsetSample] = field(default_factory=list)
     topic_sums: list[OffsetSample] = field(default_factory=list)

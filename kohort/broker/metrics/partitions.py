@@ -29,7 +29,6 @@ class Readable(NamedTuple):
     start: int
     """The log start offset."""
     end: int
-    """The high watermark."""
 
     def lag(self, committed: int) -> int | None:
         """Return the number of records that a group with this committed offset has not read; None

@@ -79,7 +79,6 @@ class RebalanceMetrics:
         """Running rebalances by group, oldest first; dropped with the group."""
         self.by_group = CountsByGroup(groups_max)
         self.observed: Collection[type[Event]] = frozenset(self._handlers)
-        """See `GroupObserver`."""
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """Count an event; takes a fraction of a microsecond for events of every request."""

@@ -97,8 +97,6 @@ class CertificateSource(Protocol):
 
 
 class UsersFileSource(Protocol):
-    """The users file; see `kohort.broker.security.users_file`."""
-
     @property
     def reload_failures(self) -> int: ...
 
@@ -119,7 +117,6 @@ class EdgeMetrics:
         self.closed: dict[str, int] = {}
         self.refused: dict[str, int] = {}
         self.certificates: Collection[CertificateSource] = ()
-        """Certificates of the listeners with TLS."""
         self.users_file: UsersFileSource | None = None
         self.authentications: dict[tuple[str, str, str], int] = {}
         self.received_bytes = 0

@@ -15,7 +15,6 @@ class HistogramTally:
         self.counts = [0] * (len(bounds) + 1)
         """Counts per bucket, not cumulative; the last one has no bound."""
         self.total = 0.0
-        """Sum of all observations."""
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1

@@ -69,8 +69,6 @@ class TopicSample:
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """Samples of one refresh."""
-
     topics: list[TopicSample] = field(default_factory=list)
     partitions: list[PartitionSample] = field(default_factory=list)
     totals: list[tuple[MetricInfo, int]] = field(default_factory=list)

@@ -47,8 +47,6 @@ the p90 latency of another client is 0.15 ms with 3 per slice, and 0.23 ms with 
 
 
 class PendingConnection(Hashable, Protocol):
-    """A connection with received requests."""
-
     @property
     def address_block(self) -> str: ...
 
@@ -63,8 +61,6 @@ class PendingConnection(Hashable, Protocol):
 
 
 class Writer(Protocol):
-    """The output of a connection."""
-
     def write_out(self) -> None:
         """Pass all responses to the transport. Must not raise."""
         ...
@@ -98,7 +94,6 @@ class IterationScheduler:
         self._unauthenticated: FairQueue[str, PendingConnection] = FairQueue(sys.maxsize)
         """Unauthenticated connections to run, by address block. Bounded likewise."""
         self._unwritten: list[Writer] = []
-        """Outputs with unwritten responses."""
         self._unwritten_bytes = 0
         self._after_writes: list[Callable[[], None]] = []
         """Callbacks to call after the responses have been sent."""

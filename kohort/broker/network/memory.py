@@ -73,7 +73,6 @@ class RequestMemoryBudget:
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self._on_shortage = on_shortage
         self._bytes_by_block: dict[str, int] = {}
-        """Bytes of large requests by address block."""
         self._peak_bytes = 0
         self.uploads: dict[MemoryReservation, None] = {}
         """Reservations of large requests, from their first `reserve` until the request is
@@ -210,8 +209,6 @@ class RequestMemoryBudget:
 
 
 class MemoryReservation:
-    """The memory of one connection's requests."""
-
     __slots__ = (
         "_budget",
         "address_block",
@@ -355,8 +352,6 @@ class SlowUploadPolicy:
 
 
 class _Pace:
-    """The recent pace of one upload."""
-
     __slots__ = ("_arrived_bytes", "_since_ms", "bytes_per_ms", "moved_ms")
 
     def __init__(self, upload: MemoryReservation, now_ms: int) -> None:

@@ -43,8 +43,6 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an interna
 
 
 class TokenAnswer(NamedTuple):
-    """Response to an authentication token."""
-
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     token: bytes = b""
@@ -53,12 +51,8 @@ class TokenAnswer(NamedTuple):
 
 
 class Authentication(Protocol):
-    """The authentication of one connection's client."""
-
     @property
-    def mechanisms(self) -> Sequence[str]:
-        """The mechanisms enabled for the listener."""
-        ...
+    def mechanisms(self) -> Sequence[str]: ...
 
     def handshake(self, mechanism: str, *, tokens_are_bare: bool) -> ErrorCode:
         """Start an attempt. `tokens_are_bare`: the tokens are whole frames instead of requests
@@ -142,8 +136,6 @@ If the connection `sends_files`, a `FileRange` may take the place of a large buf
 
 
 class Service(Protocol):
-    """Executes requests."""
-
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Deferred[ResponseBuffers]:
@@ -169,9 +161,7 @@ class TlsPeer(Protocol):
         ...
 
     @property
-    def version(self) -> str:
-        """The negotiated TLS version and cipher."""
-        ...
+    def version(self) -> str: ...
 
 
 class NewConnection(Protocol):

@@ -26,8 +26,6 @@ DOUBTED_MS_MAX: Final = 3_600_000
 
 
 class _Run(NamedTuple):
-    """A task's run after a failed one."""
-
     begins_ms: int
     """When it starts, by the monotonic clock."""
     is_doubted_ms: int

@@ -12,8 +12,6 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The clock interface for shells."""
-
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never decreases."""
         ...

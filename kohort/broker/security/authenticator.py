@@ -59,8 +59,6 @@ AuthenticationStep = Challenge | Done | Deferred[Done] | Deferred[Challenge | Do
 
 
 class Exchange(Protocol):
-    """One attempt to authenticate by one mechanism."""
-
     user: str
     """The claimed user name; empty until it is known."""
 
@@ -85,8 +83,6 @@ class Dispatcher(Service, Protocol):
 
 
 class FailureDelays(Protocol):
-    """Delays of responses to failures, by address."""
-
     def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int: ...
 
 
@@ -344,7 +340,6 @@ class SaslAuthenticator:
         return self._delayed(answer)
 
     def _delayed(self, answer: ResponseBuffers) -> Deferred[ResponseBuffers]:
-        """Delay an error response."""
         later = self._after_delay(self._delay_ms(""), answer)
         return later.finally_(lambda done: self._finish(done.result()))
 

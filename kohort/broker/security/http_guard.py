@@ -89,8 +89,6 @@ def _login(credentials: str) -> PlainLogin:
 
 @dataclass(slots=True, frozen=True)
 class AuthenticatedRequester:
-    """An authenticated client with its permissions."""
-
     session: Session
     may_do: Callable[[Session, Operation, ResourceType, str], bool]
     sees_of: Callable[[Session, Operation, ResourceType, str], bool]

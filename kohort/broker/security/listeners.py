@@ -402,7 +402,6 @@ class SecureListeners:
             self._given[name] = _given_passwords(of_listener(config, own, name, "PLAIN"))
 
     def _changed(self, config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
-        """Return the TLS listeners whose settings have changed."""
         if config.ssl_client_auth != self._client_auth:
             return list(self.tls)
         names = {name for name in {*own, *self._own} if own.get(name) != self._own.get(name)}

@@ -36,8 +36,6 @@ _NO_MARK: Final = bytes(32)
 
 @dataclass(slots=True, eq=False)
 class _Check:
-    """A queued or running check of a password."""
-
     login: PlainLogin
     address_block: str
     wrong_because: str
@@ -113,7 +111,6 @@ class Passwords:
         return check.later
 
     def _start_checks(self) -> None:
-        """Start checks until every thread has one."""
         while self._running_count < THREADS and self._waiting.count and not self._is_closed:
             check = self._waiting.take()
             # With the current credentials: they may have changed while the check was queued.

@@ -109,8 +109,6 @@ class KeyStore(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A context for new connections, and its certificate."""
-
     context: ssl.SSLContext
     own: KeyStore
 

@@ -39,7 +39,6 @@ class CredentialKey(NamedTuple):
 
 
 Change = tuple[CredentialKey, Credential | None]
-"""A new credential; None removes the current one."""
 
 
 class Users:

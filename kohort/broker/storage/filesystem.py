@@ -57,9 +57,7 @@ class File(Protocol):
     """One file, addressed by byte positions. Methods may be called from several threads."""
 
     @property
-    def path(self) -> str:
-        """The path with which it was created or opened."""
-        ...
+    def path(self) -> str: ...
 
     def size(self) -> int: ...
 
@@ -108,8 +106,6 @@ class File(Protocol):
 
 
 class FileSystem(Protocol):
-    """Directories and names."""
-
     def file(self, path: str) -> File:
         """Return a handle on an existing file, which is opened on first use."""
         ...
@@ -118,13 +114,9 @@ class FileSystem(Protocol):
         """Create an empty file, replacing any existing one."""
         ...
 
-    def entries(self, directory: str) -> list[DirectoryEntry]:
-        """List a directory, in no particular order."""
-        ...
+    def entries(self, directory: str) -> list[DirectoryEntry]: ...
 
-    def exists(self, path: str) -> bool:
-        """Whether `path` names a file or a directory."""
-        ...
+    def exists(self, path: str) -> bool: ...
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents, unless it exists."""
@@ -136,9 +128,7 @@ class FileSystem(Protocol):
 
     def remove(self, path: str) -> None: ...
 
-    def remove_tree(self, path: str) -> None:
-        """Remove a directory and its contents."""
-        ...
+    def remove_tree(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None:
         """Return once the names in a directory are on disk."""
@@ -278,7 +268,6 @@ class OsFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has an open descriptor now."""
         return self._descriptor is not None
 
 
@@ -349,7 +338,6 @@ class OsFileSystem:
 
     @property
     def open_count(self) -> int:
-        """The number of open descriptors."""
         with self._lock:
             return sum(file.is_open for file in self._open_files)
 

@@ -7,8 +7,6 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 class Catalog:
-    """All topics that exist for clients."""
-
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
@@ -25,7 +23,6 @@ class Catalog:
         return len(self._by_name)
 
     def all(self) -> list[Topic]:
-        """Every topic, oldest first."""
         return list(self._by_name.values())
 
     def add(self, topic: Topic) -> None:

@@ -71,8 +71,6 @@ def _free_of_charge(partitions: int) -> None:
 
 
 class PlannedTopic(NamedTuple):
-    """A topic that was created, or could be."""
-
     name: str
     topic_id: bytes
     partition_count: int
@@ -80,8 +78,6 @@ class PlannedTopic(NamedTuple):
 
 
 class TopicChanges:
-    """Changes to topics. For the loop's thread."""
-
     def __init__(
         self,
         catalog: Catalog,

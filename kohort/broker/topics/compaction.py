@@ -78,7 +78,6 @@ class Compactor:
         self._failures: dict[Partition, _Failure] = {}
         self._damaged: set[Partition] = set()
         self._changed: asyncio.Event | None = None
-        """Set when the settings change."""
         self.failure_count = 0
         """Failed runs since the start."""
 

@@ -36,7 +36,6 @@ class DataDirectory:
         self.store = store
         self.directories = directories
         self.was_clean = was_clean
-        """Whether the last shutdown was clean."""
 
     @classmethod
     def open(

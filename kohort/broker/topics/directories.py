@@ -48,8 +48,6 @@ STRAY_SUFFIX: Final = "-stray"
 
 
 class _DirectoryOwner(Enum):
-    """The owner of the directory with a partition's name."""
-
     NOTHING = auto()
     OURS = auto()
     WITHOUT_ID = auto()

@@ -65,8 +65,6 @@ logger = logging.getLogger(__name__)
 
 
 class TopicManager:
-    """The broker's topics. For the loop's thread."""
-
     settings: CurrentConfig
     """The broker's current settings. Like all other attributes, available after `start`."""
     cluster_id: str
@@ -104,7 +102,6 @@ class TopicManager:
         self.clock = clock
         self._background_tasks = background_tasks or BackgroundTasks(clock)
         self.catalog = Catalog()
-        """The topics that exist for clients."""
         self.get = self.catalog.get
         self.get_by_id = self.catalog.get_by_id
         self.all = self.catalog.all
@@ -200,7 +197,6 @@ class TopicManager:
             await self.disk.close()
 
     def partition(self, name: str, index: int) -> Partition | None:
-        """Return a partition, opened if necessary."""
         topic = self.catalog.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None

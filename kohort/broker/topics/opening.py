@@ -67,8 +67,6 @@ CONFIGS_CACHED_MAX: Final = 10_000
 
 
 class Opener:
-    """Creates topics and opens partitions."""
-
     def __init__(
         self,
         settings: CurrentConfig,
@@ -126,7 +124,6 @@ class Opener:
         return topic
 
     def open_many(self, topic: Topic, indexes: range) -> list[Partition]:
-        """Open several partitions; possibly in another thread."""
         return [self.open(topic, index) for index in indexes]
 
     def open(self, topic: Topic, index: int) -> Partition:
@@ -217,7 +214,6 @@ class Opener:
 
     @staticmethod
     def _is_gone(partition: Partition) -> bool:
-        """Whether the topic was deleted meanwhile."""
         failure = partition.failure
         return failure is None or failure.code is not ErrorCode.KAFKA_STORAGE_ERROR
 

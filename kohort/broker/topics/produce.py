@@ -20,7 +20,6 @@ class PendingAppend:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the outcome is final."""
         partition = self.partition
         return partition.failure is not None or partition.high_watermark >= self.next_offset
 

@@ -56,7 +56,6 @@ class PartitionList(Sequence[Partition]):
         return partition
 
     def peek(self, index: int) -> Partition | None:
-        """Return a partition if it is open, else None."""
         return self._partitions[index]
 
     def leader_epoch(self, index: int) -> int:
@@ -72,7 +71,6 @@ class PartitionList(Sequence[Partition]):
         ]
 
     def opened(self) -> Iterator[Partition]:
-        """Yield the open partitions, by index."""
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:

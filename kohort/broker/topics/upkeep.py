@@ -62,7 +62,6 @@ class Upkeep:
         self._configs_changed.set()
 
     def start(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Begin to work."""
         start = self._background_tasks.start
         self._tasks = [
             start("compaction", compact),

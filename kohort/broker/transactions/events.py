@@ -76,7 +76,6 @@ class EventCounts(Counter[str]):
             self._of(transactional_id).reconciled += 1
 
     def forget(self, transactional_id: str) -> None:
-        """Drop the counts of a removed id."""
         self.by_id.pop(transactional_id, None)
 
     def _of(self, transactional_id: str) -> IdCounts:

@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 
 
 class ForgettingHost(Protocol):
-    """The host of the ids, as `Forgetting` needs it."""
-
     @property
     def ids(self) -> KnownIds: ...
 
@@ -60,7 +58,6 @@ class Forgetting:
         self._sweeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the periodic checks."""
         self._sweeper = self._background_tasks.start(
             "expiry of transactional ids", self._sweep_regularly
         )

@@ -224,7 +224,6 @@ class TransactionHost:
         return transactional_id in self._stuck
 
     def stats(self) -> dict[str, int]:
-        """Counts for debugging."""
         return {
             "ids": len(self.ids),
             "idle": self.ids.idle_count,
@@ -298,7 +297,6 @@ class TransactionHost:
         self._carry_out_effects(txn)
 
     def fence(self, txn: TransactionalId, epoch: int) -> None:
-        """Fence producers with a lower epoch."""
         txn.fence(epoch, self._clock.wall_ms())
         self._carry_out_effects(txn)
 

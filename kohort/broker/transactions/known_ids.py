@@ -26,7 +26,6 @@ class KnownIds:
         return self._ids.get(name)
 
     def add(self, txn: TransactionalId) -> None:
-        """Add an id that has no record yet."""
         self._ids[txn.transactional_id] = txn
 
     def remove(self, name: str) -> None:
@@ -69,7 +68,6 @@ class KnownIds:
 
     @property
     def idle_count(self) -> int:
-        """The number of `idle_names`."""
         return len(self._idle)
 
     def longest_idle(self) -> TransactionalId | None:

@@ -100,7 +100,6 @@ class PartitionMarkers:
         )
 
     def may_wait(self, topic: str, partition: int) -> bool:
-        """See `MarkerWriter`."""
         opened = self._find(topic, partition)
         return opened is not None and opened.may_wait
 

@@ -82,7 +82,6 @@ class Marking:
         )
 
     def begin(self, txn: TransactionalId, mark: Mark) -> None:
-        """Write the markers, or schedule them."""
         if not mark.is_answered:
             self._mark(txn, mark, 0, self._slices.new_slice())
             return

@@ -21,8 +21,6 @@ TimedStep: TypeAlias = Callable[[TransactionalId, int], None]
 
 
 class TransactionTimers:
-    """The timers of all ids, by name."""
-
     def __init__(
         self,
         purgatory: Purgatory,

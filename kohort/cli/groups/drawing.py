@@ -34,12 +34,10 @@ class Line:
 
     @classmethod
     def of(cls, text: str, style: str = "") -> Self:
-        """Create a line with a single style."""
         return cls((Span(text, style),))
 
     @property
     def text(self) -> str:
-        """The line without styles."""
         return "".join(span.text for span in self.spans).rstrip()
 
 

@@ -80,7 +80,6 @@ def _describe(options: argparse.Namespace) -> None:
 
 
 def group_lines(group: Group) -> Iterator[str]:
-    """The text of ``describe``."""
     yield _summary(group)
     if group.members:
         yield ""

@@ -394,7 +394,6 @@ class Consumer(TypedConstructor[K, V]):
         engine.fetcher.wake()
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
         engine = self._running()
         engine.positions.resume(partitions)
         engine.fetcher.wake()

@@ -41,7 +41,6 @@ class Health:
     """Whether a group assigns its partitions."""
     is_closed: bool = False
     is_assigned: bool = False
-    """Whether its partitions were assigned manually."""
     error: str | None = None
     """The error that every poll raises until the application subscribes again."""
     started_seconds_ago: float | None = None
@@ -70,7 +69,6 @@ class Health:
 
     rebalance_phase: RebalancePhase = RebalancePhase.NONE
     rebalance_phase_seconds: float | None = None
-    """How long it has been in that phase."""
     rebalance_seconds: float | None = None
     """How long the current rebalance has taken so far; None if there is none."""
     rebalance_cause: str | None = None

@@ -31,7 +31,6 @@ from kohort.client.processing.figures import RunFigures
 RUN_PREFIX: Final = "kohort_consumer_run_"
 
 SeenRuns: TypeAlias = list[tuple[str, RunFigures | None]]
-"""Pairs of `client_id` and the figures of its run."""
 
 
 class _RunFigure(NamedTuple):
@@ -167,7 +166,6 @@ class ConsumerCollector(Collector):
         self._partitions = partitions
 
     def add(self, consumer: Measured) -> None:
-        """Export this consumer as well."""
         self._consumers.append(consumer)
 
     def remove(self, consumer: Measured) -> None:

@@ -53,13 +53,11 @@ class Subscribing:
         self._apply()
 
     def assign_more(self, partitions: Iterable[TopicPartition]) -> None:
-        """Implements `Consumer.incremental_assign`."""
         self._check_may_subscribe()
         added = (TopicPartition(*tp) for tp in partitions)
         self.assign({*self._assigned_by_hand(), *added})
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Implements `Consumer.incremental_unassign`."""
         self._check_may_subscribe()
         gone = {TopicPartition(*tp) for tp in partitions}
         assigned = self._assigned_by_hand()

@@ -14,7 +14,6 @@ class OngoingFailure(NamedTuple):
     error: str
     times: int
     seconds: float
-    """Seconds since the first failure."""
     is_refused: bool = True
     """Whether an operator has to intervene; otherwise it may be temporary."""
 

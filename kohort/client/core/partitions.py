@@ -31,8 +31,6 @@ def from_topics(topics: Iterable[consumer_protocol.TopicPartition]) -> list[Topi
 
 
 class Node(NamedTuple):
-    """A broker and its address."""
-
     id: int
     host: str
     port: int
@@ -45,7 +43,6 @@ class PartitionInfo(NamedTuple):
     topic: str
     partition: int
     leader: Node | None
-    """The leader, None if there is none at present."""
     replicas: Sequence[Node]
     """All replicas. Of an offline one only the id is known."""
     in_sync_replicas: Sequence[Node]

@@ -136,7 +136,6 @@ class Item:
         self.runs_since_ms = 0
         """When the current attempt began, while it is running."""
         self.error: Exception | None = None
-        """The error of the last attempt."""
         self.failed_at_ms = 0
         """When the last attempt failed, in milliseconds since the epoch."""
 

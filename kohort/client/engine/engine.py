@@ -265,7 +265,6 @@ class Engine:
         self.wake()
 
     def enforce_rebalance(self, reason: str | None, *, state_changed: bool) -> None:
-        """Implements `Consumer.enforce_rebalance`."""
         if self.member is None:
             raise IllegalStateError("enforce_rebalance() needs a group_id and a subscription")
         self.member.membership.enforce_rebalance(reason, state_changed=state_changed)

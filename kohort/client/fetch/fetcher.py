@@ -56,8 +56,6 @@ CommittedLookup: TypeAlias = Callable[
 
 
 class _UnderWay(NamedTuple):
-    """A request in flight."""
-
     connection: BrokerConnection
     sent: SentFetch
     answer: asyncio.Future[Any]
@@ -124,7 +122,6 @@ class Fetcher:
     # Called by the consumer.
 
     def start(self) -> None:
-        """Start fetching partitions that have a position."""
         keep_freed_memory()
         self._is_running = True
         self.assignment_changed()

@@ -24,7 +24,6 @@ T = TypeVar("T")
 class _Postponed(NamedTuple):
     until_ms: int
     leader: int | None
-    """The leader that failed; None if there was none."""
 
 
 class LeaderRounds(Generic[T]):

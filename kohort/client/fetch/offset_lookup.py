@@ -294,7 +294,6 @@ class OffsetResets:
         self._rounds.begin(self._positions.awaiting_reset())
 
     async def close(self) -> None:
-        """Cancel pending lookups."""
         await self._rounds.close()
 
     def _leader_of(self, partition: TopicPartition) -> int | None:

@@ -78,7 +78,6 @@ class PositionLookups:
         return position
 
     async def close(self) -> None:
-        """Cancel the lookup in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -37,7 +37,6 @@ class Callbacks:
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The task of the running callback, or None."""
         return None if self._running is None else self._running[1]
 
     @property
@@ -49,7 +48,6 @@ class Callbacks:
         return name in self._over or (self._running is not None and self._running[0] == name)
 
     def begin(self) -> None:
-        """Reset for another rebalance."""
         self._over.clear()
         self._given_up.clear()
 

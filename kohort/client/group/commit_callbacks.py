@@ -24,8 +24,6 @@ function."""
 
 
 class CommitCallbacks:
-    """The pending commit callbacks of one consumer."""
-
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         """The task of the running callback. It continues if a caller that waits for it is
@@ -43,7 +41,6 @@ class CommitCallbacks:
         return bool(self._due) or self.task is not None or self._error is not None
 
     def add(self, callback: CommitCallback, offsets: Offsets, error: Exception | None) -> None:
-        """Queue the callback of a completed commit."""
         self._due.append((callback, offsets, error))
 
     async def run_due(self, *, keeps_error: bool = False) -> None:

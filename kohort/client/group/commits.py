@@ -161,7 +161,6 @@ class Commits:
     # Called by the application.
 
     async def commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> None:
-        """Implements `Consumer.commit`."""
         wanted = self._wanted(offsets)
         try:
             with self._calls.call():
@@ -176,7 +175,6 @@ class Commits:
         offsets: Mapping[TopicPartition, ToCommit] | None,
         callback: CommitCallback | None,
     ) -> None:
-        """Implements `Consumer.commit_async`."""
         self.offsets.commit_async(self._wanted(offsets), callback)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> Committed:
@@ -187,7 +185,6 @@ class Commits:
     def store(
         self, message: AnyRecord | None, offsets: Mapping[TopicPartition, ToCommit] | None
     ) -> None:
-        """Implements `Consumer.store_offsets`."""
         if self._config.enable_auto_offset_store:
             raise IllegalStateError("store_offsets() needs enable_auto_offset_store=False")
         if (message is None) == (offsets is None):

@@ -144,7 +144,6 @@ class HeartbeatThread:
             self._rules.polled(monotonic_ms())
 
     def take_findings(self) -> list[Finding]:
-        """Return the findings since the last call."""
         with self._changed:
             return self._rules.take_findings()
 

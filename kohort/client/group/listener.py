@@ -48,8 +48,6 @@ class RebalanceListener:
 
 
 class AiokafkaListener(RebalanceListener):
-    """Adapts a listener that was written for aiokafka."""
-
     def __init__(self, listener: Any) -> None:  # noqa: ANN401 - duck-typed as aiokafka's base class.
         self._listener = listener
 

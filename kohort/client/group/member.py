@@ -424,7 +424,6 @@ class MembershipShell:
         return self._leading.union(self.membership.watched_topics)
 
     def metadata_updated(self) -> None:
-        """Apply a new metadata response."""
         self.heartbeats.know_brokers(self._metadata.cluster.addresses)
         watched = self.membership.watched_topics
         self.membership.metadata_updated(self._metadata.cluster.partition_counts(watched))

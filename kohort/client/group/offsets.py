@@ -321,7 +321,6 @@ class GroupOffsets:
     async def _send_commit(
         self, sender: _CommitIdentity, offsets: Offsets, *, is_automatic: bool
     ) -> float:
-        """Send one commit; return the seconds that it took."""
         committer = sender.committer
         connection = await self._connection()
         # Checked last, because the steps before may have taken a while.

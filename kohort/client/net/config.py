@@ -8,8 +8,6 @@ from kohort.client.net.security import SecurityConfig
 
 
 class ConnectionConfig(NamedTuple):
-    """Settings of a connection: identity, timeouts and security."""
-
     client_id: str = "kohort"
     software_version: str = "0"
     request_timeout_ms: int = 30_000

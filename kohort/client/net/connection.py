@@ -102,7 +102,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._fail_all()
 
     async def wait_closed(self) -> None:
-        """Wait until the socket is closed."""
         await self._is_lost.wait()
 
     async def call(

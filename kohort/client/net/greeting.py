@@ -38,8 +38,6 @@ class Ask(NamedTuple):
 
 
 class Greeted(NamedTuple):
-    """The result of the handshake."""
-
     versions: ApiVersionTable
     session_lifetime_ms: int
     """The broker closes the connection some time after this (KIP-368); 0: never."""

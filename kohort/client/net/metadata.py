@@ -38,8 +38,6 @@ class MetadataConfig(NamedTuple):
 
 
 class MetadataKeeper:
-    """Refreshes the metadata of one consumer."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -63,11 +61,9 @@ class MetadataKeeper:
         self._expected = ExpectedTopics(config.missing_topic_timeout_ms)
 
     def start(self) -> None:
-        """Start refreshing in the background."""
         self._task = asyncio.create_task(self._run(), name="keep metadata fresh")
 
     async def close(self) -> None:
-        """Stop refreshing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

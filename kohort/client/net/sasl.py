@@ -32,8 +32,6 @@ class SaslError(Exception):
 
 
 class Mechanism(Protocol):
-    """One authentication attempt."""
-
     def first(self) -> bytes:
         """Return the first token."""
 

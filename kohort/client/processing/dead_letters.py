@@ -51,10 +51,7 @@ Headers: TypeAlias = list[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be handled."""
-
     record: ConsumerRecord[bytes | None, bytes | None]
-    """The record as it was read, not deserialised."""
     error: Exception
     """The error of the last attempt; a DeserialisationError if the handler was not called."""
     attempts: int

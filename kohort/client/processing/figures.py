@@ -18,7 +18,6 @@ class Counts:
     failed: int = 0
     """Attempts that raised or timed out."""
     retried: int = 0
-    """Attempts that were repeated."""
     dead_lettered: int = 0
     """Records that were stored as dead letters."""
     dead_letter_failures: int = 0
@@ -32,8 +31,6 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """The figures of one consumer's runs at one moment."""
-
     is_running: bool
     handled: int
     failed: int
@@ -59,7 +56,6 @@ class RunFigures:
     dead_letter_error: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        """All figures as JSON-compatible values."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self.oldest_in_flight is not None:
             partition, offset = self.oldest_in_flight

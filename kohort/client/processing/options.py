@@ -171,7 +171,6 @@ class RunOptions:
 
     @property
     def limits(self) -> WorkLimits:
-        """The limits on records held."""
         return WorkLimits(
             self.in_flight_records_limit,
             self.in_flight_bytes_limit,

@@ -16,8 +16,6 @@ logger = logging.getLogger(__name__)
 
 
 class Outcomes:
-    """The outcomes of one run, with counts."""
-
     def __init__(
         self,
         work: Work,
@@ -80,7 +78,6 @@ class Outcomes:
         return None
 
     def letter(self, item: Item) -> DeadLetter:
-        """Create the dead letter of a record."""
         assert item.error is not None
         return DeadLetter(
             record=item.record,

@@ -129,7 +129,6 @@ class RunController:
         """The current run, or else the previous one."""
 
     async def run(self, engine: Engine, handler: Handler, options: RunOptions) -> None:
-        """Implements `Consumer.run`."""
         if self._current is not None:
             raise IllegalStateError("run() is already running")
         _check_dead_letter(options.dead_letter, engine.subscription)
@@ -146,7 +145,6 @@ class RunController:
             self._current = None
 
     def end(self) -> None:
-        """Implements `Consumer.end_run`."""
         if self._current is not None:
             self._current.end()
 
@@ -216,8 +214,6 @@ class _RunNotifier(RebalanceListener):
 
 
 class _EngineSource:
-    """Adapts a consumer's engine to `Source`."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._count_max = engine.config.max_poll_records

@@ -49,8 +49,6 @@ Partitions: TypeAlias = Collection[TopicPartition]
 
 
 class Runner:
-    """One run of one consumer."""
-
     def __init__(
         self,
         source: Source,
@@ -346,7 +344,6 @@ class Runner:
         self._source.wake()
 
     def take_over(self, partitions: Partitions) -> None:
-        """Take over newly assigned partitions."""
         self._work.take_over(partitions)
 
     async def _drain(self, partitions: Partitions, timeout_s: float) -> None:

@@ -192,7 +192,6 @@ class ClassicData:
             self.outbox.emit(Schedule(member.session_key, deadline_ms))
 
     def start_sessions(self, now_ms: int) -> None:
-        """Restart the sessions of all members now."""
         moved: dict[TimerKey, int] = {}
         for member in self.roster:
             deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms

@@ -151,7 +151,6 @@ class ClassicMembership:
         return NO_ERROR
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """See `ClassicData.subscribed_topics`."""
         return self.data.subscribed_topics()
 
     def offset_retention(self) -> OffsetRetention:

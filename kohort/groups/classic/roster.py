@@ -45,7 +45,6 @@ class Roster:
         self.leader_id: str | None = None
         self.parked_joins = 0
         self.metadata_bytes = 0
-        """Sum of the `metadata_bytes` of all members."""
         self.kept_bytes = 0
         """The members' share of `memory`, with their assignments."""
         self.memory = MemberMemory() if memory is None else memory
@@ -85,7 +84,6 @@ class Roster:
 
     @property
     def leader(self) -> Member | None:
-        """The leader, None in an empty group."""
         return None if self.leader_id is None else self._members.get(self.leader_id)
 
     def add(self, member: Member) -> None:
@@ -142,13 +140,11 @@ class Roster:
         self.parked_joins = 0
 
     def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Change the protocols that `member` offers."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Change what `member` is assigned."""
         self._take(len(assignment) - len(member.assignment))
         member.assignment = assignment
 

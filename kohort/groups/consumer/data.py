@@ -129,7 +129,6 @@ class ConsumerData:
 
     @property
     def state(self) -> str:
-        """Name of the group's state in the protocol."""
         if self.is_dead:
             return DEAD
         if not self.members:
@@ -141,7 +140,6 @@ class ConsumerData:
     # Changes; called when they are durable.
 
     def put_member(self, member: Member) -> None:
-        """Add or replace a member."""
         old = self.members.get(member.member_id)
         if old is None:
             self.account.add(1, member.size)
@@ -162,7 +160,6 @@ class ConsumerData:
             self._uncount(member, None)
 
     def set_target(self, member_id: str, target: frozenset[Partition]) -> None:
-        """Replace the target assignment of a member."""
         if target:
             self.targets[member_id] = target
         else:

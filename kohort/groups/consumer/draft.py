@@ -39,7 +39,6 @@ class Draft:
 
     data: ConsumerData
     wall_ms: int = 0
-    """The time of the step."""
     events: list[Event] = field(default_factory=list)
     """What to report when the changes are durable, in order."""
     causes: list[Trigger] = field(default_factory=list)
@@ -79,7 +78,6 @@ class Draft:
     # Reads.
 
     def member(self, member_id: str) -> Member | None:
-        """Return a member, None if there is none."""
         changed = self._members.get(member_id, _ABSENT)
         return self.data.members.get(member_id) if changed is _ABSENT else changed  # type: ignore[return-value]
 
@@ -132,7 +130,6 @@ class Draft:
     # Changes.
 
     def put(self, member: Member) -> None:
-        """Add or replace a member."""
         self._members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
@@ -161,7 +158,6 @@ class Draft:
         self.causes.append(cause)
 
     def set_target(self, member_id: str, target: frozenset[Partition]) -> None:
-        """Replace a member's target assignment."""
         self._targets[member_id] = target
         self._target_records[member_id] = TargetRecord(
             self.data.group_id, member_id, by_topic(target)

@@ -76,7 +76,6 @@ class Member(NamedTuple):
 
     @property
     def ref(self) -> MemberRef:
-        """The member's identity, for the history."""
         return MemberRef(self.member_id, self.instance_id, self.client_id, self.client_host)
 
     @property
@@ -117,7 +116,6 @@ class Member(NamedTuple):
         return self[_STATED_COUNT:] == other[_STATED_COUNT:]
 
     def member_record(self, group_id: str) -> ConsumerMemberRecord:
-        """Return the record of what the member has stated."""
         return ConsumerMemberRecord(
             group_id,
             self.member_id,

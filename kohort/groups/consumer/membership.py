@@ -272,12 +272,10 @@ class ConsumerMembership:
     def validate_commit(
         self, request: CommitRequest, now: Now, *, transactional: bool
     ) -> ErrorCode:
-        """See `offsets.validate_commit`."""
         del now
         return offsets.validate_commit(self.data, request, transactional=transactional)
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """See `offsets.validate_fetch`."""
         return offsets.validate_fetch(self.data, member_id, member_epoch)
 
     def subscribed_topics(self) -> frozenset[str]:

@@ -7,8 +7,6 @@ from kohort.groups.member_memory import MemberMemory
 
 
 class ConsumerSettings(NamedTuple):
-    """The settings of one group, with Kafka's defaults."""
-
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     """How often members are to send heartbeats."""

@@ -19,8 +19,6 @@ class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of 
 
 
 class Sender(NamedTuple):
-    """The member that a request comes from."""
-
     member: Member | None
     """The member as it is; None if it is new."""
     replaces: Member | None = None

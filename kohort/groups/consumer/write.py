@@ -49,7 +49,6 @@ class ConsumerWrite:
         return (*self.first_records, *self.draft.records())
 
     def on_durable(self, now: Now) -> None:
-        """Apply the changes."""
         if self.converts is not None:
             group, membership = self.converts
             previous, group.membership = group.membership, membership

@@ -37,7 +37,6 @@ Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
 
 
 def build_avoided(group_id: str, facts: AvoidedFacts) -> AvoidedRecord:
-    """Build the short record of an avoided rebalance."""
     return AvoidedRecord(
         group=group_id,
         sequence=facts.sequence,

@@ -36,7 +36,6 @@ _BLANK_AFTER: Final = "after_ms"
 
 
 def as_json(record: HistoryRecord) -> Json:
-    """Return a record in a form that `json.dumps` accepts."""
     kind = REBALANCE if isinstance(record, RebalanceRecord) else AVOIDED
     return {"schema": SCHEMA, "kind": kind, **fields_of(record)}
 

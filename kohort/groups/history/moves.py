@@ -91,7 +91,6 @@ class Moves:
         return self.by_member.get(member_id, NO_MOVE) if self.is_known else NO_MOVE
 
     def counts(self) -> PartitionCounts:
-        """Return the counts over all members."""
         if not self.is_known:
             return PartitionCounts()
         return PartitionCounts(

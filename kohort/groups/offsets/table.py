@@ -17,8 +17,6 @@ from kohort.groups.requests import CommittedOffset, Now, TopicPartition
 
 
 class OffsetTable:
-    """Offsets by topic and partition."""
-
     __slots__ = ("_committed", "_held", "count")
 
     def __init__(self) -> None:

@@ -20,8 +20,6 @@ ConfigLines: TypeAlias = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """The configuration names and values of one client library."""
-
     instance: str
     session: str
     heartbeat: str

@@ -53,7 +53,6 @@ class ConsumerMember:
     _target: Share | None = None
     """The assignment that is being applied."""
     number: int = 0
-    """Number of the last request."""
     scheduled: int = 0
     """Number of the request whose next heartbeat has been scheduled."""
 

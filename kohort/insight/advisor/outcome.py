@@ -41,7 +41,6 @@ class ReplayOutcome:
     unread_ms: int
     """The sum over all partitions."""
     unread_longest_ms: int
-    """The longest time of one partition."""
     deaths: int
     """Processes that ended without LeaveGroup and were detected later."""
     unnoticed_ms: int

@@ -92,7 +92,6 @@ def gain_by_pairs(
 
 
 def _error(values: list[int]) -> float:
-    """Return the standard error of the mean."""
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
 
 

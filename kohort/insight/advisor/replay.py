@@ -72,9 +72,7 @@ class Process(Protocol):
     @property
     def waits_for_answer(self) -> bool: ...
 
-    def join(self) -> None:
-        """Join the group, as the process starts."""
-        ...
+    def join(self) -> None: ...
 
     def answered(self, handle: "RequestHandle", body: Any) -> None:  # noqa: ANN401 - of any request.
         ...
@@ -137,7 +135,6 @@ class Replay(ABC, Generic[P]):
         self.alive: dict[int, P] = {}
         """Live members by the index of their slot in the trace."""
         self.event_count = 0
-        """Number of simulated events."""
         self._watch = watch
         self._by_id: dict[str, P] = {}
         self._heap: list[tuple[int, int, Act | None, TimerKey | None]] = []

@@ -32,8 +32,6 @@ SETTING: Final = tuple(field.name for field in fields(Setting))
 
 @dataclass(frozen=True, slots=True)
 class GroupTrace:
-    """The trace read from a group's events."""
-
     key: Key
     trace: Trace | None = None
     last_sequence: int = 0

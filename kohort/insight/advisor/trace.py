@@ -171,8 +171,6 @@ class Uncertainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The advisor's complete input for one group."""
-
     group: str
     slots: tuple[Slot, ...]
     rejoins: tuple[Rejoin, ...]
@@ -197,7 +195,6 @@ class Trace:
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""
     rebalances: int = 0
-    """Number of rebalances in the history."""
     initial_rebalances: int = 0
     """Number of these that were the first one of an empty group."""
     waited_by_slot: tuple[int, ...] = ()

@@ -55,8 +55,6 @@ class HeartbeatGap(NamedTuple):
 
 @dataclass(slots=True)
 class _Process:
-    """The aggregated rows of a process."""
-
     last: Member | None = None
     last_at: int | None = None
     join_delays: array[int] = field(default_factory=lambda: array("q"))

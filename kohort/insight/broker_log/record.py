@@ -21,8 +21,6 @@ _FATES: Final = {"member_left": "left"}
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A client that ceased to be a member."""
-
     member: Member
     kind: str
     """The kind of a cause, or a fate."""

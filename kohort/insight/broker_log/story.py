@@ -138,7 +138,6 @@ class GroupStory:
         self.generation = fact.generation
 
     def _add_departures(self, opened: Open) -> None:
-        """Add the departures that caused the rebalance."""
         cause = opened.cause
         for member_id in cause.removed:
             if member_id not in self._gone:

@@ -51,7 +51,6 @@ class FirstScreen:
     """Settings worth considering, in the order of their numbers."""
     best: Row | None
     assignor: str | None
-    """Protocol name of the current assignor."""
     quicker: Row | None
     """The result if the slowest member were as quick as the others."""
     both: Row | None

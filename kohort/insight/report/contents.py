@@ -107,8 +107,6 @@ class GroupPage:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The content of the whole page."""
-
     groups: Sequence[GroupPage]
     """The groups shown in full, those with the most stopped time first."""
     others: Listed = field(default_factory=Listed)

@@ -26,7 +26,6 @@ from kohort.insight.report.events import History, by_time, culprits
 from kohort.insight.report.text import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
-"""Thresholds that cover a complete history."""
 _AROUND: Final = 0.05
 """The time drawn before and after a storm, as a share of its length."""
 

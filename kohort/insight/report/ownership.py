@@ -73,8 +73,6 @@ def _letter(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """The labels and letters that distinguish owners."""
-
     labels: dict[str, str]
     letters: dict[str, str]
 

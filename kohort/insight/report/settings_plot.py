@@ -27,8 +27,6 @@ _ANGLES: Final = (45, 90, 0, 135, -45, 180, -90, -135)
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A dot of the plot; lengths are in points."""
-
     x: float
     y: float
     radius: float

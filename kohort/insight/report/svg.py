@@ -24,8 +24,6 @@ Anchor = Literal["start", "middle", "end"]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """One of the two drawings of a plot."""
-
     parts: Sequence[Child]
     height: float
 

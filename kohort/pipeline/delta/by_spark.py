@@ -25,7 +25,6 @@ class SparkTransaction:
         self._spark, self._root = spark, root
 
     def fits(self, table: Table) -> bool:
-        """Whether the table has exactly these columns."""
         return set(self._frame().columns) == set(table.names)
 
     def read(

@@ -48,8 +48,6 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A condition on rows."""
-
     groups: Collection[str]
     sequences: tuple[int, int] | None = None
     """The first and the last sequence number; None: any."""

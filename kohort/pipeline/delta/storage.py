@@ -31,7 +31,6 @@ class Storage:
         return io.BufferedReader(_Remote(self._jvm, files.open(place), size), AT_ONCE)
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file."""
         with closing(self.open(path)) as file:
             return file.read()
 

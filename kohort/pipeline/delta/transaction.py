@@ -79,7 +79,6 @@ class Transaction:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of the table's columns."""
         return frozenset(self._transaction.metadata().schema().fieldNames())
 
     @cached_property
@@ -208,7 +207,6 @@ class Transaction:
         return actions.Action.fromJson(json.dumps(action))
 
     def _operation(self, mode: str) -> object:
-        """Return the operation for the table's history."""
         nothing = self._java.scala.Option.empty()
         save_mode = getattr(self._java.org.apache.spark.sql.SaveMode, mode)
         delta = self._java.org.apache.spark.sql.delta

@@ -74,7 +74,6 @@ class Tables:
         return table
 
     def names(self) -> list[str]:
-        """Return the tables' names in the lake, sorted."""
         catalog = self._opened()
         try:
             listed = catalog.list_tables(self._home.levels)

@@ -48,7 +48,6 @@ SHOWN: Final = 20
 SCHEMA: Final = schema_of(ADVICE)
 
 Row = dict[str, Any]
-"""A row of the table, by column."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -146,7 +146,6 @@ def summed_up(rows: int, quarantined_count: int) -> str:
 
 
 def settings_of(options: argparse.Namespace, lake: Lake) -> LandingSettings:
-    """Return the settings from the command line."""
     return LandingSettings(
         stream=common.stream_of(options, lake),
         record_losses=options.on_data_loss == "record",

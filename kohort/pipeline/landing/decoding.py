@@ -32,7 +32,6 @@ class Decoding:
     """The name:password for the registry."""
 
     def decoded(self, frame: DataFrame) -> DataFrame:
-        """Add COLUMNS to the frame."""
         both = _by_schema(self)(f.col("value")) if self.format in DECODERS else self._by_spark()
         rows = frame.withColumn("both", both)
         for column in COLUMNS:

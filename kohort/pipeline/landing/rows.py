@@ -76,19 +76,16 @@ class Shape:
     """The columns of one topic's table."""
 
     by_day: bool = False
-    """Whether the table is partitioned by day."""
     decoding: Decoding | None = None
 
     @property
     def schema(self) -> StructType:
-        """The columns, in order."""
         day = [StructField(DAY, DateType())] if self.by_day else []
         decoded = [StructField(DECODED, StringType())] if self.decoding is not None else []
         return StructType([*LANDED.fields, *decoded, *day])
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns by which the table is partitioned."""
         return (DAY,) if self.by_day else ()
 
     def landed(self, frame: DataFrame, topic_id: str) -> DataFrame:

@@ -45,8 +45,6 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads records of a topic, for one batch."""
-
     spark: SparkSession
     kafka: Kafka
     topic: str

@@ -40,8 +40,6 @@ RANGES_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LandingSettings:
-    """The settings for landing topics, from the command line."""
-
     stream: StreamSettings
     record_losses: bool
     """Whether lost records are recorded and skipped, or end the job."""

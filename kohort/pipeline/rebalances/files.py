@@ -13,8 +13,6 @@ __all__ = ["Chunk", "check", "chunks"]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Lines of a file that form one batch."""
-
     name: str
     lines: list[Line]
 

@@ -53,8 +53,6 @@ _MEMBERS: Final = "members_after"
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The scope of a renewal."""
-
     changed: dict[Group, int]
     """Changed groups with the number of rows in their history, sorted by name."""
     is_all: bool
@@ -68,7 +66,6 @@ class _Events(NamedTuple):
 
     events: int
     last: int
-    """Sequence number of the last event."""
     rows: int
     """Number of events and of their members: roughly the rows to read."""
 
@@ -129,7 +126,6 @@ class Findings:
         return change
 
     def _events(self) -> dict[Group, _Events]:
-        """Return the size of each group's history."""
         with_members = schema_of(REBALANCES, [*EVENT_KEY, _MEMBERS])
         parts = [
             conformed(self._read(name, names), with_members)

@@ -149,7 +149,6 @@ def _page(tables: _Tables, key: Key, sentence_count: int) -> GroupPage:
 
 
 def _events(tables: _Tables, key: Key, chosen: Sequence[Row]) -> Iterator[tuple[Row, Any]]:
-    """Yield the rebalances in order, each with its event."""
     waiting = list(chosen)
     while waiting:
         first = waiting[0]["sequence"]

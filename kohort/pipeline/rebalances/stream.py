@@ -47,8 +47,6 @@ class HistorySettings:
 
 
 class HistoryStream:
-    """Reads the history's topic."""
-
     def __init__(
         self,
         spark: SparkSession,

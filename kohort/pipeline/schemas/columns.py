@@ -44,7 +44,6 @@ class Table:
     meaning: str
     """The meaning of a row, and the job that writes it."""
     key: tuple[str, ...]
-    """Columns that identify a row."""
     columns: tuple[Column, ...]
 
     @property

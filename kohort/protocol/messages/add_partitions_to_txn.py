@@ -77,6 +77,5 @@ class AddPartitionsToTxnResponse:
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0, since=4, ignorable=True)
-    """Error of the request as a whole."""
     results_by_transaction: list[AddPartitionsToTxnResult] = field(default=[], since=4)
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(default=[], until=3)

@@ -16,8 +16,6 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """The whole new set of overrides of one resource."""
-
     resource_type: Int8
     """2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
     resource_name: String

@@ -43,8 +43,6 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """The level of a feature in the whole cluster."""
-
     name: String
     max_version_level: Int16
     min_version_level: Int16

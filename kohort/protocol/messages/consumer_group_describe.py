@@ -23,8 +23,6 @@ class TopicPartitions:
 
 @struct
 class Assignment:
-    """A member's current or target assignment."""
-
     topic_partitions: list[TopicPartitions] = field(default=[])
 
 
@@ -47,8 +45,6 @@ class Member:
 
 @struct
 class DescribedGroup:
-    """One group, or why it cannot be described."""
-
     error_code: Int16
     error_message: String | None = field(default=None)
     group_id: String

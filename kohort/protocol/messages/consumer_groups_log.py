@@ -96,8 +96,6 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @struct
 class TopicPartition:
-    """Partitions of one topic in a target assignment."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
@@ -111,8 +109,6 @@ class ConsumerGroupTargetAssignmentMemberValue:
 
 @struct
 class TopicPartitions:
-    """Partitions of one topic that belong to a member."""
-
     topic_id: Uuid
     partitions: list[Int32]
     assignment_epochs: list[Int32] | None = field(default=[], tag=0)

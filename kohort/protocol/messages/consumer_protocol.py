@@ -24,7 +24,6 @@ class ConsumerProtocolSubscription:
 
     topics: list[String]
     user_data: Bytes | None = field(default=None)
-    """Data of the assignor; None if there is none."""
     owned_partitions: list[TopicPartition] = field(default=[], since=1, ignorable=True)
     """The member's partitions before the rebalance."""
     generation_id: Int32 = field(default=-1, since=2, ignorable=True)
@@ -38,4 +37,3 @@ class ConsumerProtocolAssignment:
 
     assigned_partitions: list[TopicPartition]
     user_data: Bytes | None = field(default=None)
-    """Data of the assignor; None if there is none."""

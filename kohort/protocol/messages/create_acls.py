@@ -26,8 +26,6 @@ class CreateAclsRequest:
 
 @struct
 class AclCreationResult:
-    """The outcome for one rule."""
-
     error_code: Int16
     error_message: String | None
 

@@ -9,8 +9,6 @@ from kohort.protocol.types import Bool, Float64, Int8, Int16, Int32, String
 
 @struct
 class ComponentData:
-    """One part of the filter."""
-
     entity_type: String
     match_type: Int8
     """0 exactly this name, 1 the default, 2 any name or the default."""

@@ -28,8 +28,6 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """One group, or why it cannot be described."""
-
     error_code: Int16
     error_message: String | None = field(default=None, since=6)
     group_id: String

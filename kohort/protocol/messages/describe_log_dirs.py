@@ -17,8 +17,6 @@ class DescribableLogDirTopic:
 
 @request(key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsRequest:
-    """The partitions to report."""
-
     topics: list[DescribableLogDirTopic] | None
     """The topics, None for everything."""
 
@@ -41,8 +39,6 @@ class DescribeLogDirsTopic:
 
 @struct
 class DescribeLogDirsResult:
-    """One data directory."""
-
     error_code: Int16
     log_dir: String
     topics: list[DescribeLogDirsTopic]

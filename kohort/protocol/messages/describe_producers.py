@@ -30,8 +30,6 @@ class ProducerState:
 
 @struct
 class PartitionResponse:
-    """One partition, or why it cannot be described."""
-
     partition_index: Int32
     error_code: Int16
     error_message: String | None = field(default=None)

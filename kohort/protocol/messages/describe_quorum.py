@@ -59,8 +59,6 @@ class TopicData:
 
 @struct
 class Listener:
-    """An address of one node."""
-
     name: String
     host: String
     port: Uint16

@@ -49,8 +49,6 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    """One topic, or why it cannot be described."""
-
     error_code: Int16
     name: String | None
     topic_id: Uuid = field(ignorable=True)

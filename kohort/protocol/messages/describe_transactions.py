@@ -17,8 +17,6 @@ class TopicData:
 
 @struct
 class TransactionState:
-    """One id, or why it cannot be described."""
-
     error_code: Int16
     transactional_id: String
     transaction_state: String

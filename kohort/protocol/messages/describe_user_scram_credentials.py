@@ -17,8 +17,6 @@ class DescribeUserScramCredentialsRequest:
 
 @struct
 class CredentialInfo:
-    """One credential, without its secrets."""
-
     mechanism: Int8
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     iterations: Int32
@@ -26,8 +24,6 @@ class CredentialInfo:
 
 @struct
 class DescribeUserScramCredentialsResult:
-    """One user, or why it cannot be described."""
-
     user: String
     error_code: Int16
     error_message: String | None

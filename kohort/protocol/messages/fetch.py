@@ -112,8 +112,6 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """Batches of one partition, or why there are none."""
-
     partition_index: Int32
     error_code: Int16
     high_watermark: Int64

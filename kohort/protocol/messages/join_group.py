@@ -43,8 +43,6 @@ class JoinGroupRequest:
 
 @struct
 class JoinGroupResponseMember:
-    """One member in the leader's answer."""
-
     member_id: String
     group_instance_id: String | None = field(default=None, since=5, ignorable=True)
     metadata: Bytes

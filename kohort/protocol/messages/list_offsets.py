@@ -12,8 +12,6 @@ from kohort.protocol.types import Int8, Int16, Int32, Int64, String
 
 @struct
 class ListOffsetsPartition:
-    """The timestamp to look up in one partition."""
-
     partition_index: Int32
     current_leader_epoch: Int32 = field(default=-1, since=4, ignorable=True)
     timestamp: Int64

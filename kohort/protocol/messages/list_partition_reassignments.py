@@ -22,8 +22,6 @@ class ListPartitionReassignmentsRequest:
 
 @struct
 class OngoingPartitionReassignment:
-    """A partition that is being moved."""
-
     partition_index: Int32
     replicas: list[Int32]
     adding_replicas: list[Int32]
@@ -32,8 +30,6 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """The partitions of one topic that are being moved."""
-
     name: String
     partitions: list[OngoingPartitionReassignment]
 

@@ -28,8 +28,6 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """The positions to read of one group."""
-
     group_id: String
     member_id: String | None = field(default=None, since=9, ignorable=True)
     member_epoch: Int32 = field(default=-1, since=9, ignorable=True)

@@ -11,8 +11,6 @@ from kohort.protocol.types import Int16, Int32, Int64, String
 
 @struct
 class OffsetForLeaderPartition:
-    """The epoch to look up in one partition."""
-
     partition: Int32
     current_leader_epoch: Int32 = field(default=-1, ignorable=True)
     """Fences stale metadata; -1 skips the check."""

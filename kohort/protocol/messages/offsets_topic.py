@@ -40,8 +40,6 @@ class GroupMetadataKey:
 
 @struct
 class MemberMetadata:
-    """One member of a stored generation."""
-
     member_id: String
     group_instance_id: String | None = field(default=None, since=3, ignorable=True)
     client_id: String

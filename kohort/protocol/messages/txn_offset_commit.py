@@ -11,8 +11,6 @@ from kohort.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 @struct
 class TxnOffsetCommitRequestPartition:
-    """The position to store for one partition."""
-
     partition_index: Int32
     committed_offset: Int64
     """The next offset to read, not the last one read."""

@@ -17,8 +17,6 @@ class WritableTxnMarkerTopic:
 
 @struct
 class WritableTxnMarker:
-    """One marker, for any number of partitions."""
-
     producer_id: Int64
     producer_epoch: Int16
     transaction_result: Bool
@@ -31,8 +29,6 @@ class WritableTxnMarker:
 
 @request(key=27, versions="1-2", flexible="1+")
 class WriteTxnMarkersRequest:
-    """Markers of any number of producers."""
-
     markers: list[WritableTxnMarker]
 
 

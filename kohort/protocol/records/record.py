@@ -129,7 +129,6 @@ def _headers(block: Buffer, span: RecordSpan) -> Headers:
 
 
 def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    """Append a record to a records block."""
     value, key, headers, _, _ = record
     if 0 <= timestamp_delta < SMALL and 0 <= offset_delta < SMALL:
         # Fast path for nearly all records of the broker itself: zig-zag doubles small values.

@@ -39,8 +39,6 @@ class StillMeter(LoopLagMeter):
 
 
 class _Run:
-    """One broker, from its start to its stop."""
-
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.topics: Topics

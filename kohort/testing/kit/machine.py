@@ -133,7 +133,6 @@ class MemoryMachine(_TestMachine):
         self.files.space_left = bytes_left
 
     def close(self) -> None:
-        """Drop the content."""
         self.metadata.end()
 
 

@@ -44,8 +44,6 @@ Headers: TypeAlias = Mapping[str, Content] | Sequence[tuple[str, Content]]
 
 
 class Produced(NamedTuple):
-    """Position of a record."""
-
     topic: str
     partition: int
     offset: int

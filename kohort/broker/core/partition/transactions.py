@@ -22,8 +22,6 @@ class OpenTransaction(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry in the index of aborted transactions."""
-
     producer_id: int
     first_offset: int
     last_offset: int

@@ -109,7 +109,6 @@ def _check_beginning(view: memoryview) -> None:
 
 
 def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
-    """Check that the batch and its request are consistent."""
     if header.attributes & TRANSACTIONAL_BIT and not terms.has_transactional_id:
         reject(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -149,7 +148,6 @@ def check_size(batch: memoryview, topic: TopicRules) -> None:
 
 
 def check_header(header: BatchHeader) -> None:
-    """Check that the fields of the header are consistent."""
     attributes = header.attributes
     count = header.record_count
     if count <= 0:

@@ -100,8 +100,6 @@ as in Kafka, and never applies."""
 
 
 class Permission(IntEnum):
-    """The effect of a rule."""
-
     DENY = 2
     ALLOW = 3
 

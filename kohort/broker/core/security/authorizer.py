@@ -83,13 +83,11 @@ class Authorizer:
         rules: Iterable[Rule] = (),
     ) -> None:
         self.super_users = frozenset(super_users)
-        """The super users as texts, ``User:admin``."""
         self.allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
         self._index = RuleIndex()
         for rule in rules:
             self._index.add(rule)
         self._decisions: dict[tuple[Principal, str], _Decisions] = {}
-        """Cached decisions, by principal and host."""
         self._answer_count = 0
         self._some: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
         self._is_suspended = False
@@ -125,7 +123,6 @@ class Authorizer:
         return [rule for rule in self._index if wanted.finds(rule)]
 
     def has(self, rule: Rule) -> bool:
-        """Whether exactly this rule exists."""
         return rule in self._index
 
     def allows(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:

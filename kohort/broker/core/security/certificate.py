@@ -31,8 +31,6 @@ class DerError(ValueError):
 
 
 class CertificateFields(NamedTuple):
-    """Fields from the SEQUENCE inside a certificate."""
-
     not_before: str
     """The beginning of its validity, as ``YYYYMMDDHHMMSSZ``."""
     not_after: str

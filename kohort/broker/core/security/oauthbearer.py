@@ -39,7 +39,6 @@ class TokenRules(NamedTuple):
     audiences: tuple[str, ...]
     """Accepted audiences, of which a token must name one; empty for any."""
     issuer: str | None
-    """The required issuer; None for any."""
     skew_s: int
     subject_claim: str
 

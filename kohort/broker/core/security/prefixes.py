@@ -104,9 +104,7 @@ class _Order:
 
     def __init__(self, prefixes: Iterable[str]) -> None:
         self._counts: Counter[int] = Counter()
-        """The number of prefixes of each length."""
         self._lengths: list[int] = []
-        """The lengths that occur, ascending."""
         # All in sorted order, without `_new` but with `_gone`: removing one of a hundred thousand
         # is expensive, and a removed one left in the list does not mislead a search.
         self._sorted: list[str] = []

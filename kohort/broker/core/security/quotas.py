@@ -104,8 +104,6 @@ Name = str | Default | None
 
 
 class Entity(NamedTuple):
-    """The entity that a limit belongs to."""
-
     user: Name = None
     client_id: Name = None
     ip: Name = None
@@ -166,8 +164,6 @@ def check_limit(entity: Entity, key: str, value: float) -> None:
 
 
 class Quotas:
-    """All limits, and their use."""
-
     def __init__(
         self,
         windows: int = WINDOWS,

@@ -142,7 +142,6 @@ class _OfType:
 
     def __init__(self) -> None:
         self.owned: dict[_Whose, _Owned] = {}
-        """Rules by principal and host."""
         self.literal: Counter[str] = Counter()
         """Literal names, counted once for each principal and host."""
         self.prefixes = Prefixes()
@@ -151,7 +150,6 @@ class _OfType:
         """Rules of `literal` with long names."""
 
     def change(self, rule: Rule, *, is_there: bool) -> None:
-        """Add or remove a rule."""
         whose = rule.principal, rule.host
         owned = self.owned.get(whose)
         if owned is None:
@@ -197,7 +195,6 @@ class _OfType:
         return alike.name if alike.name == name else name
 
     def matching(self, principal: str, host: str) -> Iterator[tuple[_Whose, _Owned]]:
-        """The rules that apply to a client."""
         for whose in _applying(principal, host):
             owned = self.owned.get(whose)
             if owned is not None:

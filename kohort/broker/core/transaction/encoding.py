@@ -39,7 +39,6 @@ def encode_key(record: DurableTransaction) -> bytes:
 
 
 def encode_value(record: DurableTransaction) -> bytes | None:
-    """Encode the value; None for a tombstone."""
     if isinstance(record, TransactionTombstone):
         return None
     partitions = None

@@ -20,7 +20,6 @@ class TransactionState(Enum):
     code: int
 
     def __new__(cls, name: str, code: int) -> Self:
-        """Create a member with value and code."""
         state = object.__new__(cls)
         state._value_ = name
         state.code = code

@@ -105,7 +105,6 @@ class TransactionalId:
         none since the start."""
         self._new_producer_id = new_producer_id
         self._partitions: frozenset[TopicPartition] = frozenset()
-        """Partitions of `record`, for lookups."""
         self._pending: _Pending | None = None
         self._end: TransactionEnd | None = None
         """The end of the transaction, from when its decision is being written; otherwise None."""

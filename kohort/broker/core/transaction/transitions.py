@@ -34,7 +34,6 @@ class Transition(NamedTuple):
 
 
 def created(transactional_id: str, producer_id: int, timeout_ms: int, wall_ms: int) -> Transition:
-    """Make the first record of a transactional id."""
     return Transition(
         TransactionRecord(
             transactional_id,
@@ -147,7 +146,6 @@ def prepared(
 
 
 def completed(record: TransactionRecord, last_epoch: int, wall_ms: int) -> Transition:
-    """Record that all markers are written."""
     producer_id, producer_epoch = record.next_producer
     is_commit = record.state is TransactionState.PREPARE_COMMIT
     state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT

@@ -27,8 +27,6 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 class ResourceType(IntEnum):
-    """Types of resources, with their protocol numbers."""
-
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
@@ -51,8 +49,6 @@ def check_allowed(ctx: RequestContext, kind: int, name: str, *, operation: Opera
 
 
 class Resource(Protocol):
-    """A resource as named in a request."""
-
     @property
     def resource_type(self) -> int: ...
     @property

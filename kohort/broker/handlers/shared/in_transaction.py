@@ -79,7 +79,6 @@ class Candidate:
 
     @property
     def place(self) -> TopicPartition:
-        """The partition's name and number."""
         return TopicPartition(self.partition.topic_name, self.partition.index)
 
 

@@ -69,8 +69,6 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 
 
 class Refusal(NamedTuple):
-    """Why a connection is not admitted."""
-
     config: str
     """The config that forbids it."""
     is_delayed: bool = False
@@ -150,7 +148,6 @@ class Connection(asyncio.BufferedProtocol):
         self.memory = MemoryReservation(
             host.memory, self._on_memory_granted, self._close_slow_upload
         )
-        """Memory of received requests."""
         frame_max_bytes = listener.first_frame_max_bytes
         if frame_max_bytes is None:
             frame_max_bytes = host.limits.socket_request_max_bytes
@@ -162,13 +159,10 @@ class Connection(asyncio.BufferedProtocol):
         self._throttle = Throttle()
         """Mutes the connection while its client exceeds a quota."""
         self._is_scheduled = False
-        """Whether the scheduler will call `run`."""
         self._is_unauthenticated = listener.new_service is not None
         """Whether SASL is required and not complete."""
         self._is_reading = True
-        """Whether the transport reads the socket."""
         self.output = Output(self, host)
-        """Sends responses."""
         self.ip = ""
         """IP address of the client; empty if it disconnected before it was accepted."""
         self.info = ConnectionInfo(peer_host="")
@@ -298,7 +292,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def fail(self, error: Exception) -> None:
-        """Close this connection because of `error`."""
         if isinstance(error, FrameError):
             self._metrics.request_rejected(CloseReason.BAD_FRAME)
             # During authentication it is a failed attempt, like a wrong token.
@@ -381,7 +374,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def drop(self) -> None:
-        """Close a refused connection."""
         if self._end.state is not _LOST:
             self._transport.abort()
 

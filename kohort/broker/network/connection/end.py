@@ -128,7 +128,6 @@ class ConnectionEnd:
         self._quiet_since_ms: int | None = None
         """Time of the last activity; None before the first check."""
         self._progress = Progress()
-        """Progress of the incomplete frame."""
         self._unsent_seen_bytes = 0
         """Unsent bytes at the last check."""
         self._closing_since_ms: int | None = None

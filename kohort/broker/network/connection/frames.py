@@ -86,7 +86,6 @@ class FrameReader:
         """Buffer of a frame that did not arrive in one read; it grows up to the frame's size."""
         self._size = 0
         self._filled = 0
-        """Received bytes of that frame."""
         self._requested_bytes = 0
         """Bytes of the memory reservation that the buffer is waiting for."""
         self._part_number = 0

@@ -29,8 +29,6 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 
 
 class OutputHost(Protocol):
-    """Resources shared by the outputs of all connections."""
-
     metrics: NetworkMetrics
     unsent: UnsentBytes
     scheduler: IterationScheduler
@@ -58,8 +56,6 @@ class OutputOwner(SlowReader, Protocol):
 
 
 class Output:
-    """Sends the responses of one connection."""
-
     __slots__ = (
         "_connection",
         "_files",
@@ -94,7 +90,6 @@ class Output:
         """Whether the transport's buffer is full."""
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """Use this transport from now on."""
         self._transport = transport
         transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
 

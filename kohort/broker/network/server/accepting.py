@@ -55,7 +55,6 @@ class Acceptor:
         self._resumption = self._loop.call_later(time_s, self._resume)
 
     def close(self) -> None:
-        """Stop accepting and close the socket."""
         self._is_closed = True
         for scheduled in (self._resumption, self._opening):
             if scheduled is not None:

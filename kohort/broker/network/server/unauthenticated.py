@@ -67,7 +67,6 @@ class UnauthenticatedConnections(Generic[A]):
             yield connection
 
     def _recount(self, block: str, before: int, after: int) -> None:
-        """Update the number of a block's connections."""
         if before:
             blocks = self._blocks_by_count[before]
             del blocks[block]

@@ -83,7 +83,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._held: bytes = b""
         """Received ciphertext that cannot be decrypted yet."""
         self._received_bytes = 0
-        """Bytes received during the handshake."""
         self._unencrypted: deque[memoryview] = deque()
         """Written data that the transport cannot accept yet."""
         self._unencrypted_bytes = 0

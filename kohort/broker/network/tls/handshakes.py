@@ -64,7 +64,6 @@ class Handshakes:
         self._threads.close()
 
     def _start_steps(self) -> None:
-        """Start steps until every thread has one."""
         while self._running_count < THREADS and self._waiting.count and not self._is_closed:
             handshake = self._waiting.take()
             work = handshake.start_step()

@@ -63,7 +63,6 @@ class TlsPump:
         self._context: ssl.SSLContext | None = context
         """The context until the handshake begins, then None."""
         self.is_established = False
-        """Whether the handshake is complete."""
         self.has_ended = False
         """Whether the peer has sent close_notify."""
         self.is_dry = True
@@ -156,7 +155,6 @@ class TlsPump:
 
     @property
     def version(self) -> str:
-        """The negotiated TLS version and cipher."""
         cipher = self._object.cipher()
         return f"{self._object.version()} {cipher[0] if cipher else ''}".rstrip()
 

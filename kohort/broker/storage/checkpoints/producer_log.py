@@ -73,7 +73,6 @@ def note_control(
 
 
 def is_intact(segment: LogSegment, batch: BatchAt) -> bool:
-    """Whether a batch matches its CRC."""
     position, header = batch
     return (
         segment.is_verified(position, batch.stop)
@@ -445,8 +444,6 @@ class ProducerLog:
 
 
 class _Replayed(NamedTuple):
-    """The result of replaying a segment."""
-
     aborted: list[AbortedTransaction]
     """The aborted transactions, by marker."""
     found: list[AbortedTransaction] | None

@@ -39,8 +39,6 @@ Sums = dict[str, int | None]
 
 
 class SegmentChecksums:
-    """The checksums of one log's files."""
-
     __slots__ = ("_content", "_directory", "_files", "is_replaced", "sums")
 
     def __init__(self, files: FileSystem, directory: str, *, exists: bool = False) -> None:

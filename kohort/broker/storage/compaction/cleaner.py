@@ -45,8 +45,6 @@ event loop wait for the interpreter's switch interval, 5 ms, each time it has so
 
 
 class CompactionPlan(NamedTuple):
-    """The segments that a compaction may rewrite."""
-
     segments: tuple[LogSegment, ...]
     """The segments from the start of the log, all sealed."""
     first_dirty_offset: int

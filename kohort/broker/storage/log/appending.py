@@ -44,7 +44,6 @@ class LogAppender:
     def append(
         self, batch: Buffer, header: BatchHeader, config: LogConfig, leader_epoch: int, wall_ms: int
     ) -> Written:
-        """Implements PartitionLog.append."""
         state = self._state
         before = state.segments[-1]
         if not state.is_usable or not self._is_ready:

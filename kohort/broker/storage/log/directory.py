@@ -37,8 +37,6 @@ _LEFT_OVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 @dataclass(slots=True, eq=False)
 class DirectoryContent:
-    """The segments and snapshots in a partition's directory, ascending."""
-
     checksums: SegmentChecksums
     segments: list[LogSegment] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)

@@ -132,7 +132,6 @@ class PartitionLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next batch."""
         return self._state.end_offset
 
     @property
@@ -161,7 +160,6 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all batches on disk."""
         return sum(segment.size_bytes for segment in self._state.segments)
 
     @property

@@ -59,8 +59,6 @@ class OpeningTerms(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class OpenedLog:
-    """A log ready for use."""
-
     segments: list[LogSegment]
     """The segments of the log, at least one; the last one is active."""
     snapshots: list[int]

@@ -34,10 +34,7 @@ REPORT_BYTES = 256 << 20
 
 
 class Recovered(NamedTuple):
-    """The result of recovering one segment."""
-
     end_offset: int
-    """The offset of the next batch."""
     is_end_valid: bool
     """Whether a batch can be appended after the last one; otherwise it needs a new segment."""
 

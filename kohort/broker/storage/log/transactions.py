@@ -106,7 +106,6 @@ class AbortedTransactions:
         return IndexRepair(self._state, segment)
 
     def reading(self, offset: int, end_offset: int) -> "AbortedReading":
-        """Return `between` for another thread."""
         state = self._state
         state.check_usable()
         with state.errors_as(_UNREADABLE):

@@ -93,8 +93,6 @@ class UnreadableError(StorageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """The stored data of a topic."""
-
     topic_id: bytes
     """16 bytes, never reused for another topic."""
     name: str
@@ -102,7 +100,6 @@ class TopicRecord:
     created_ms: int
     """Wall-clock time of the creation."""
     configs: Mapping[str, str] = field(default_factory=dict)
-    """The topic's own configs, by name."""
     deleted: bool = False
     """Whether it is deleted: its name is free again, and remaining directories are removed."""
 

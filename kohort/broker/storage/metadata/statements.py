@@ -35,7 +35,6 @@ def forget_property(name: str) -> Statement:
 
 
 def forget_topic(topic_id: bytes) -> Statement:
-    """Return the statement that removes a topic's row."""
     return ("DELETE FROM topics WHERE topic_id = ?", (topic_id,))
 
 

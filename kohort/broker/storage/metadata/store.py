@@ -145,7 +145,6 @@ class MetadataStore:
         self.set_properties({GROUP_CONFIGS + group_id: text})
 
     def properties(self, prefix: str) -> dict[str, str]:
-        """Return the properties whose names start with `prefix`."""
         with self._lock:
             return {
                 name: text for name, text in self._properties.items() if name.startswith(prefix)

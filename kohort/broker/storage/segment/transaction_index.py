@@ -62,7 +62,6 @@ class Extent(NamedTuple):
 
 
 def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:
-    """Encode the content of a file."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 

@@ -75,7 +75,6 @@ class _PartlyRead:
         self.byte_count -= byte_count
 
     def clear(self) -> None:
-        """Forget all batches."""
         self._chunks.clear()
         self.byte_count = 0
 
@@ -175,7 +174,6 @@ class FetchBuffers:
             self._on_less(partition, 0)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._waiting.clear()
         self._partly_read.clear()
         if self._background is not None:

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 
 class Effect(Enum):
-    """An action for the shell."""
-
     WAKE_READERS = "wake readers"
     """Records or an error have arrived for waiting readers."""
     REFRESH = "refresh"
@@ -16,7 +14,5 @@ class Effect(Enum):
 
 
 class Note(NamedTuple):
-    """A message to log."""
-
     text: str
     is_warning: bool = False

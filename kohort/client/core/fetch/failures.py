@@ -95,7 +95,6 @@ class FetchFailures:
     # State for observers.
 
     def answered(self, partition: TopicPartition, at_ms: int) -> None:
-        """Record a successful fetch."""
         self._answered[partition] = at_ms
         self._unanswered.pop(partition, None)
         unread = self._unread.get(partition)

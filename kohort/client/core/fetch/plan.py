@@ -100,7 +100,6 @@ class FetchPlan:
         return sum(self._waiting.values())
 
     def has_waiting(self, partition: TopicPartition) -> bool:
-        """Whether the partition has buffered data."""
         return partition in self._waiting
 
     @property

@@ -218,7 +218,6 @@ class Positions:
         self._set_paused(partitions, is_paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `pause`."""
         self._set_paused(partitions, is_paused=False)
 
     def paused(self) -> set[TopicPartition]:

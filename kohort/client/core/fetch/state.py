@@ -144,7 +144,6 @@ class FetchState:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes fetched and not yet taken."""
         return self._plan.waiting_bytes
 
     def unanswered(self, now_ms: int) -> dict[TopicPartition, float]:

@@ -125,8 +125,6 @@ def _is_doubtful(state: PartitionState, leader: Leader) -> bool:
 
 
 class TopicIds:
-    """The ids of topics at the last check."""
-
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
 

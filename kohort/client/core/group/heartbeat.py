@@ -98,13 +98,10 @@ class FindingKind(Enum):
 
 
 class Finding(NamedTuple):
-    """An event for the consumer."""
-
     kind: FindingKind
     identity: Identity
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
-    """The broker's explanation."""
     answer: Answer | None = None
     """Set for ANSWERED."""
 
@@ -159,7 +156,6 @@ class HeartbeatRules:
         self._polled_ms = max(self._polled_ms, now_ms)
 
     def take_findings(self) -> list[Finding]:
-        """Return the findings since the last call."""
         taken, self._findings = self._findings, []
         return taken
 
@@ -198,7 +194,6 @@ class HeartbeatRules:
         return self._heartbeat()
 
     def answered(self, sent: Identity, code: ErrorCode, now_ms: int) -> None:
-        """Process the response to a heartbeat."""
         if code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             self._note_success(now_ms)
             self._next_ms = self._sent_ms + self._config.heartbeat_interval_ms

@@ -200,7 +200,6 @@ def decode_member(member: JoinGroupResponseMember) -> GroupMember:
 
 
 def encode_assignment(assignment: Assignment) -> list[SyncGroupRequestAssignment]:
-    """Encode each member's assignment, for a leader's SyncGroup."""
     return [
         SyncGroupRequestAssignment(member_id=member_id, assignment=encode_share(partitions))
         for member_id, partitions in assignment.items()

@@ -163,7 +163,6 @@ class GroupStatistics:
         self.rebalance_began_ms: int | None = None
         """When the current rebalance began; None if there is none."""
         self.last_cause: str | None = None
-        """The cause of the last complete rebalance."""
         self.last_duration_ms: int | None = None
         self._cause: str | None = None
         self._joins = Sampled()

@@ -19,8 +19,6 @@ class SubscriptionKind(Enum):
 
 
 class Subscription:
-    """The subscription and the assignment of one consumer."""
-
     def __init__(self, *, has_group: bool = True) -> None:
         """`has_group`: whether a group shares the topics; otherwise they are read completely."""
         self._has_group = has_group

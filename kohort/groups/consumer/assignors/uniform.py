@@ -208,7 +208,6 @@ class _Work:
         return sorted(self._subscribers[topic_id], key=self._loads.__getitem__)
 
     def result(self) -> Steps[dict[str, dict[bytes, list[int]]]]:
-        """Return the partitions of each member."""
         assigned: list[dict[bytes, list[int]]] = [{} for _ in self._members]
         for topic_id, owners in self._owners.items():
             for partition, owner in enumerate(owners):
