@@ -10,6 +10,7 @@ WORKDIR /src
 RUN python -m venv /opt/kohort
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY accelerated accelerated
 COPY kohort kohort
 COPY scripts scripts
 RUN /opt/kohort/bin/pip install --no-cache-dir --constraint constraints.txt . \

@@ -36,7 +36,7 @@ WORKERS ?= 3
 TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix /$(depth).pxd,protocol client broker))))
 COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             kohort/protocol/hot.py \
-            $(wildcard kohort/accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
+            $(wildcard accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
 SUITES ?= $(wildcard $(addprefix tests/,unit property simulation integration interop crash histories fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 PREPARED := $(addprefix $(STAMPS)/,test java archive jars)
@@ -163,7 +163,7 @@ $(BIN)/python:
 	@scripts/make-venv $(PYTHON) $(VENV)
 
 # Building compiles the hot codecs and the modules that have a .pxd, if there is a compiler.
-$(STAMPS)/core: pyproject.toml constraints.txt kohort/accelerated/build_hook.py $(COMPILED) | $(BIN)/python
+$(STAMPS)/core: pyproject.toml constraints.txt accelerated/build_hook.py $(COMPILED) | $(BIN)/python
 	@mkdir -p $(STAMPS)
 	@echo "Installing Kohort and its packages, and compiling $(words $(TYPES) hot_codecs) modules if there is a C compiler: about a minute"
 	@$(filter-out --quiet,$(PIP)) install --constraint constraints.txt --editable .

@@ -6,15 +6,20 @@ Each has a test that fails while the file differs from its source.
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.config import docs as configuration
-from kohort.broker.metrics import docs as metrics
-from scripts import differences, group_states, history_examples, pipeline_tables
+from scripts import (
+    configuration_document,
+    differences,
+    group_states,
+    history_examples,
+    metrics_document,
+    pipeline_tables,
+)
 
 ROOT: Final = Path(__file__).parents[1]
 
 
 def main() -> None:
-    for module in (configuration, metrics):
+    for module in (configuration_document, metrics_document):
         path = ROOT / module.PATH
         path.write_text(module.document(), encoding="utf-8")
     differences.PATH.write_text(differences.document(), encoding="utf-8")

@@ -38,7 +38,6 @@ from scripts.mutations import Mutation, mutations
 
 ROOT: Final = Path(__file__).parents[1]
 EQUIVALENT: Final = ROOT / "scripts" / "equivalent_mutants.toml"
-ONLY_WHILE_BUILDING: Final = "kohort/accelerated/"
 MEMORY_MAX: Final = 4 << 30
 """Limit of each test process's data: a mutant may append for ever."""
 UNIT_TIMEOUT_S: Final = 120
@@ -249,9 +248,8 @@ def sample(seed: int) -> Iterator[Mutation]:
     paths = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "kohort").rglob("*.py"))
     kinds: defaultdict[str, list[Mutation]] = defaultdict(list)
     for path in paths:
-        if not path.startswith(ONLY_WHILE_BUILDING):
-            for mutation in mutations(path, (ROOT / path).read_bytes()):
-                kinds[mutation.kind].append(mutation)
+        for mutation in mutations(path, (ROOT / path).read_bytes()):
+            kinds[mutation.kind].append(mutation)
     count = sum(map(len, kinds.values()))
     _say(f"{count:,} mutations of {len(paths)} files; --seed {seed}")
     chance = random.Random(seed)  # noqa: S311

@@ -17,9 +17,9 @@ from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import Listener
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.frames import GROUPS, FrameFuzzer
 from tests.support import messages as m
+from tests.support.network.memory_transport import MemoryTransport
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import framed, request_body, response_in
 

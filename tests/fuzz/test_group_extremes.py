@@ -22,7 +22,6 @@ from kohort.broker.network.service import Listener
 from kohort.groups.encoding import encode_value
 from kohort.groups.records import OffsetRecord
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.extremes import (
     LONGEST,
     SUBSCRIPTION,
@@ -35,6 +34,7 @@ from tests.fuzz.extremes import (
 )
 from tests.fuzz.storm import SETTINGS, Alarms
 from tests.support import messages as m
+from tests.support.network.memory_transport import MemoryTransport
 from tests.support.network.wire import framed, request_body, response_in
 
 T = TypeVar("T")

@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kohort.broker.app import Broker, StartError
 from kohort.broker.config import load
 from kohort.broker.metrics.catalogue import METRICS
-from kohort.broker.metrics.docs import document
 from kohort.broker.topics.compaction import Compactor
 from kohort.protocol.errors import ErrorCode
+from scripts.metrics_document import document
 from tests.support import messages as m
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient

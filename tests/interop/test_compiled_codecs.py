@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kohort.accelerated.codecs.generator import hot_pairs
+from accelerated.codecs.generator import hot_pairs
 from kohort.protocol.message import schema_of
 from tests.interop.conftest import BuildClient
 from tests.support.brokers.kohort_server import KohortServer

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from kohort.accelerated.codecs.generator import hot_pairs
+from accelerated.codecs.generator import hot_pairs
 from kohort.protocol.codec import codec
 from kohort.protocol.hot import declared, is_hot
 from kohort.protocol.message import field, record, schema_of
@@ -23,7 +23,7 @@ def test_what_is_compiled_is_what_is_declared_here() -> None:
     }
     assert expected == module.DECLARED, "compile it again: pip install -e ."
     sources = [
-        *(ROOT / "kohort/accelerated/codecs").iterdir(),
+        *(ROOT / "accelerated/codecs").iterdir(),
         *(ROOT / "kohort/protocol/compiler").glob("*.py"),
     ]
     newest = max(one.stat().st_mtime for one in sources if one.is_file())

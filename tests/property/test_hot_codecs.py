@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.accelerated.codecs.generator import hot_pairs
+from accelerated.codecs.generator import hot_pairs
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import Struct, schema_of

@@ -96,7 +96,7 @@ def test_an_sdist_has_each_source_once_and_where_a_wheel_is_built_from(tmp_path:
     for name in COMMON_NAMES:
         assert Path("kohort", name, "__init__.py") in names
         assert Path(name, "__init__.py") not in names
-    assert Path("kohort/accelerated/build_hook.py") in names
+    assert Path("accelerated/build_hook.py") in names
     left_over = {".crc", ".pyc", ".so", ".db"}
     assert {name for name in names if name.suffix in left_over} == set()
 

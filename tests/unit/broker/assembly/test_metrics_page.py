@@ -16,7 +16,6 @@ from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.catalogue import METRICS
-from kohort.broker.metrics.docs import document
 from kohort.broker.runtime.clock import SystemClock
 from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
 from kohort.groups.events import (
@@ -31,6 +30,7 @@ from kohort.groups.events import (
 )
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import Now
+from scripts.metrics_document import document
 from tests.unit.broker.metrics.sources import (
     FakeTopics,
     Group,

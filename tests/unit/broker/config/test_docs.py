@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from kohort.broker.config.current import BROKER_SETTINGS
-from kohort.broker.config.docs import PATH, document
 from kohort.broker.config.ignored import ignored_names
 from kohort.broker.config.topic import TOPIC_SETTINGS
+from scripts.configuration_document import PATH, document
 
 ROOT = Path(__file__).parents[4]
 

@@ -7,7 +7,7 @@ import yaml
 
 from kohort.broker.config.current import BROKER_SETTINGS
 from kohort.broker.metrics.catalogue import METRICS
-from kohort.broker.metrics.docs import PATH, document
+from scripts.metrics_document import PATH, document
 
 ROOT = Path(__file__).parents[4]
 

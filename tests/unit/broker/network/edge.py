@@ -14,8 +14,8 @@ from kohort.broker.network.service import CloseConnection, ConnectionInfo, Liste
 from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
-from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.network.memory_transport import MemoryTransport
 from tests.support.network.wire import framed
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from kohort.broker.network.service import Listener
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.network.tls.connection import TlsConnection
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN
-from kohort.testing.memory_transport import MemoryTransport
 from tests.support.brokers.certificates import Authority
+from tests.support.network.memory_transport import MemoryTransport
 from tests.support.network.wire import framed
 from tests.support.waiting import turns
 from tests.unit.broker.network.edge import Edge, bodies

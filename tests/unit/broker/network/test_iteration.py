@@ -15,8 +15,8 @@ from kohort.broker.network.service import ConnectionInfo, Listener, NewConnectio
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
-from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.network.memory_transport import MemoryTransport
 
 
 class Counting:

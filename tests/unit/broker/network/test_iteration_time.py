@@ -13,8 +13,8 @@ from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.network.service import ConnectionInfo, Listener, ResponseBuffers
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
-from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.network.memory_transport import MemoryTransport
 
 SLOW, QUICK = b"slow", b"quick"
 GREEDY, OTHER = "10.0.0.1", "10.0.0.2"

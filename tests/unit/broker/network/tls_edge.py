@@ -9,8 +9,8 @@ from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import Listener, NewConnection, TlsPeer
 from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.broker.network.tls.pump import TlsError
-from kohort.testing.memory_transport import MemoryTransport
 from tests.support.brokers.certificates import Authority
+from tests.support.network.memory_transport import MemoryTransport
 from tests.support.network.wire import framed
 from tests.unit.broker.network.edge import Edge, bodies
 

@@ -18,8 +18,8 @@ from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.authenticator import SaslListener
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
-from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
+from tests.support.network.memory_transport import MemoryTransport
 from tests.support.waiting import turns
 from tests.unit.broker.network.edge import Echo, Edge
 

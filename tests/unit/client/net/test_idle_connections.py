@@ -19,8 +19,8 @@ from kohort.client.net.opening import open_connection
 from kohort.client.net.thread_call import run_in_thread
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY
-from kohort.testing.memory_transport import MemoryTransport
 from tests.support import messages as m
+from tests.support.network.memory_transport import MemoryTransport
 from tests.unit.client.scripted_brokers import run
 
 VERSIONS = m.ApiVersionsResponse(

@@ -10,8 +10,8 @@ import pytest_asyncio
 from kohort.broker.network.connection.end import LEGAL_NEXT, ConnectionState
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.timeouts import CloseReason
-from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.network.memory_transport import MemoryTransport
 from tests.support.network.wire import framed
 from tests.support.waiting import turns
 from tests.unit.broker.network.edge import Edge, bodies

@@ -8,7 +8,7 @@ import pytest
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.service import Listener
-from kohort.testing.memory_transport import MemoryTransport
+from tests.support.network.memory_transport import MemoryTransport
 from tests.unit.broker.network.edge import Edge
 
 OURS = "2001:db8:1::1"

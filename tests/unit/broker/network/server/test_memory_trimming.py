@@ -12,8 +12,8 @@ from kohort.broker.network.server import server as module
 from kohort.broker.network.server.server import BURST, BURST_END_MAX, NetworkServer
 from kohort.broker.network.service import Listener
 from kohort.broker.runtime.peer_log import PeerLog
-from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.network.memory_transport import MemoryTransport
 from tests.unit.broker.network.edge import Echo
 
 

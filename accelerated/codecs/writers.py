@@ -6,7 +6,7 @@ writer returns -1, and has written nothing.
 
 from typing import Any, Final
 
-from kohort.accelerated.codecs.tables import WIDTHS, TypedWriter, prefix_width, suffix
+from accelerated.codecs.tables import WIDTHS, TypedWriter, prefix_width, suffix
 from kohort.protocol.compiler.encoder import RECORDS_COPY_MAX
 from kohort.protocol.compiler.writer import absent
 from kohort.protocol.constructs import (

@@ -8,7 +8,7 @@ raises, the compiled reader returns None.
 from collections.abc import Callable
 from typing import Any
 
-from kohort.accelerated.codecs.tables import WIDTHS, TypedWriter, suffix
+from accelerated.codecs.tables import WIDTHS, TypedWriter, suffix
 from kohort.protocol.compiler.writer import absent, is_literal
 from kohort.protocol.constructs import (
     Array,

@@ -10,9 +10,9 @@ what is well formed, writes what is ordinary, and hands everything else to the o
 import importlib
 from pathlib import Path
 
-from kohort.accelerated.codecs.readers import ReaderWriter
-from kohort.accelerated.codecs.tables import Tables, TypedWriter
-from kohort.accelerated.codecs.writers import WriterWriter
+from accelerated.codecs.readers import ReaderWriter
+from accelerated.codecs.tables import Tables, TypedWriter
+from accelerated.codecs.writers import WriterWriter
 from kohort.protocol.hot import READ, WRITTEN, declared
 from kohort.protocol.layout import layout
 from kohort.protocol.limits import TAGS_MAX

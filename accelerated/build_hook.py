@@ -5,7 +5,7 @@ the source stays ordinary Python, and runs without a compiler. The extension mod
 to its source, where Python prefers it.
 
 The codecs of the messages that brokers read and write most are compiled as well, from a source that
-`kohort/accelerated/codecs` writes from the messages' declarations.
+`accelerated/codecs` writes from the messages' declarations.
 
 KOHORT_COMPILE=0 compiles nothing; KOHORT_COMPILE=1 makes a failure an error, for builds of wheels,
 which must not silently lack the compiled modules.
@@ -120,7 +120,7 @@ def _written_codecs(root: Path) -> Path:
     """The generated source of the hot codecs, relative to the root."""
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
-    from kohort.accelerated.codecs.generator import source  # noqa: PLC0415
+    from accelerated.codecs.generator import source  # noqa: PLC0415
 
     path = Path(".cache/cython/hot_codecs.pyx")
     (root / path).parent.mkdir(parents=True, exist_ok=True)
