@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kohort.broker.handlers.consumer_group_heartbeat import core_request, response_for
+from kohort.broker.handlers.consumer_groups import core_request, response_for
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.group.actions import Apply, FindCoordinator, Idle, Prepare, RefreshTopics

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from kohort.broker.handlers.consumer_group_heartbeat import core_request, response_for
+from kohort.broker.handlers.consumer_groups import core_request, response_for
 from kohort.client.core.group.actions import Apply
 from kohort.client.core.group.heartbeat import LookUpCoordinator, SendHeartbeat, SendLeave, Wait
 from kohort.groups.consumer.settings import Topic

@@ -2,22 +2,50 @@
 
 v0-2 as in Kafka 4.4; superseded by IncrementalAlterConfigs (KIP-339). A resource that is named
 twice is refused, where Kafka 4.4 does not answer the request.
+
+IncrementalAlterConfigs (key 44): change single configs and keep the others (KIP-339).
+
+v0-1 as in Kafka 4.4.
+
+ListConfigResources (key 74): the resources that DescribeConfigs supports.
+
+v0-1 as in Kafka 4.4: the topics that Metadata lists, this broker and its loggers, and groups that
+have configs. There are no client-metrics subscriptions, the only resources that v0 lists.
 """
 
 from collections.abc import Mapping
 from functools import partial
 
-from kohort.broker.config.alter import replaced
+from kohort.broker.config.alter import Change, altered, replaced
+from kohort.broker.config.current import all_broker_settings
+from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default
+from kohort.broker.core.security import acls
+from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.config_resources import alter, alter_each
+from kohort.broker.handlers.shared.config_resources import ResourceType, alter, alter_each
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+)
+from kohort.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalResource,
+)
+from kohort.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from kohort.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kohort.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 
@@ -57,3 +85,84 @@ async def _replace(
         return configs
 
     await alter(ctx, resource, alteration, validate_only=validate_only)
+
+
+@handles(
+    IncrementalAlterConfigsRequest,
+    versions="0-1",
+    on_error=OnError(
+        ErrorTemplate(
+            response="responses", request="resources", copied=same("resource_type", "resource_name")
+        )
+    ),
+)
+async def incremental_alter_configs(
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Alter each resource, completely or not at all."""
+
+    def answer(resource: IncrementalResource) -> IncrementalResourceResponse:
+        return IncrementalResourceResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    change = partial(_change, ctx, validate_only=request.validate_only)
+    responses = await alter_each(ctx.broker.clock, request.resources, answer, change)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _change(
+    ctx: RequestContext, resource: IncrementalResource, *, validate_only: bool
+) -> None:
+    changes = [
+        Change(config.name, config.config_operation, config.value) for config in resource.configs
+    ]
+    is_topic = resource.resource_type == ResourceType.TOPIC
+    known = TOPIC_SETTINGS if is_topic else all_broker_settings()
+    if resource.resource_type == ResourceType.GROUP:
+        known = {}  # No config of these resources is a list.
+
+    def default(name: str) -> str:
+        settings, setting = ctx.broker.topics.settings, known[name]
+        value = broker_default(setting, settings.config) if is_topic else settings.value_of(name)
+        return setting.format(value) or ""
+
+    def alteration(current: Mapping[str, str]) -> dict[str, str]:
+        return altered(current, changes, known, default)
+
+    await alter(ctx, resource, alteration, validate_only=validate_only)
+
+
+@handles(ListConfigResourcesRequest, versions="0-1")
+def list_config_resources(
+    ctx: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """List the resources of the requested types, of all types if none is given."""
+    ctx.require(Operation.DESCRIBE_CONFIGS, acls.ResourceType.CLUSTER)
+    if ctx.api_version == 0:
+        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
+    every = set(ResourceType)
+    wanted = set(request.resource_types) or every
+    if not wanted <= every:
+        return ListConfigResourcesResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
+        )
+    broker = str(ctx.broker.node_id)
+    names = {
+        ResourceType.BROKER_LOGGER: [broker],
+        ResourceType.BROKER: [broker],
+        ResourceType.TOPIC: [topic.name for topic in ctx.broker.topics.all() if topic.is_listed],
+        ResourceType.GROUP: list(ctx.broker.topics.settings.groups),
+    }
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind, of_kind in names.items()
+            if kind in wanted
+            for name in of_kind
+        ],
+    )

@@ -6,6 +6,12 @@ DescribeQuorum (key 55): this broker is the only voter of the metadata quorum.
 
 v0-2 as in Kafka 4.4 with one node. The metadata is not stored in a log, so its end offset and high
 watermark are 0: nothing lags. The voter has the broker's address.
+
+UpdateFeatures (key 57): no feature has a level that can be changed.
+
+v0-2. As in Kafka 4.4, a feature may be set to its current level, which changes nothing, and an
+unknown feature is rejected. The features of this broker are always enabled, at levels that its
+settings fix.
 """
 
 from typing import Final
@@ -31,6 +37,12 @@ from kohort.protocol.messages.describe_quorum import (
     ReplicaState,
     TopicAsked,
     TopicData,
+)
+from kohort.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 from kohort.protocol.types import ZERO_UUID
 
@@ -156,4 +168,39 @@ def describe_cluster(
 def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
     return DescribeClusterResponse(
         error_code=code, error_message=message, cluster_id="", brokers=[]
+    )
+
+
+_UPGRADE_TYPES: Final = range(1, 4)
+"""Upgrade, safe and unsafe downgrade. The level stays the same, so all of them are accepted."""
+
+
+@handles(UpdateFeaturesRequest, versions="0-2")
+def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Accept updates to the current level. One other update makes all fail, as in Kafka."""
+    ctx.require(Operation.ALTER, ResourceType.CLUSTER)
+    for update in request.feature_updates:
+        level = ctx.broker.finalized_features.get(update.feature)
+        if update.max_version_level != level or update.upgrade_type not in _UPGRADE_TYPES:
+            return _refused_update(update)
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        results=[
+            UpdatableFeatureResult(
+                feature=update.feature, error_code=ErrorCode.NONE, error_message="NONE"
+            )
+            for update in request.feature_updates
+        ],
+    )
+
+
+def _refused_update(update: FeatureUpdateKey) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.INVALID_UPDATE_VERSION,
+        error_message=(
+            "The update failed for all features since the following feature had an error: Invalid "
+            f"update version {update.max_version_level} for feature {update.feature}. This broker "
+            "has no feature whose level can be changed."
+        ),
     )

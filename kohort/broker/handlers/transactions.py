@@ -5,22 +5,45 @@ v0-5. Up to v3 one transaction: all of its partitions are added or none, PRODUCE
 transactions, for which brokers may also verify whether partitions are included (KIP-890); here that
 is not needed, but these versions are supported because Kafka advertises them to every client. A
 request without transactions is answered, unlike in Kafka.
+
+AddOffsetsToTxn (key 25): add the offsets of a group to a transaction (KIP-98).
+
+v0-4. PRODUCER_FENCED from v2 (KIP-588). Adds the partition of __consumer_offsets to which the group
+belongs; the group need not exist. TxnOffsetCommit v5 does the same by itself.
+
+EndTxn (key 26): commit or abort a transaction (KIP-98).
+
+v0-5. PRODUCER_FENCED from v2 (KIP-588). From v5 the end raises the producer's epoch, and the
+response has the producer id and epoch of the next transaction (KIP-890). The response is sent when
+the outcome is decided and visible to readers; if a marker has to be forced to disk, after that.
+Kafka responds before it writes the markers. The rules are in
+:mod:`kohort.broker.core.transaction.rules`.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
+from kohort.broker.core.transaction.requests import (
+    AddRequest,
+    ClientVersion,
+    EndRequest,
+    EndResult,
+    TopicPartition,
+)
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transactional_producer import fenced_in
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
-from kohort.broker.topics.names import INTERNAL_TOPICS
+from kohort.broker.topics.names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from kohort.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -30,6 +53,8 @@ from kohort.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kohort.protocol.records.control import ControlType
 
 FENCED_SINCE: Final = 2
 SEVERAL_SINCE: Final = 4
@@ -207,3 +232,56 @@ def _results(
             )
             yield
     return results
+
+
+@handles(AddOffsetsToTxnRequest, versions="0-4")
+def add_offsets_to_txn(
+    ctx: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Deferred[AddOffsetsToTxnResponse]:
+    """Add the partition; answered when that is durable."""
+    ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    index = ctx.broker.groups.offsets_partition(request.group_id)
+    add = AddRequest(
+        request.producer_id,
+        request.producer_epoch,
+        (TopicPartition(CONSUMER_OFFSETS, index),),
+        ClientVersion.V1,
+        ctx.client,
+    )
+    version = ctx.api_version
+
+    def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
+        return AddOffsetsToTxnResponse(error_code=fenced_in(version, error, since=FENCED_SINCE))
+
+    return ctx.broker.transactions.add_partitions(request.transactional_id, add).map(respond)
+
+
+RAISES_EPOCH_SINCE: Final = 5
+
+
+@handles(EndTxnRequest, versions="0-5")
+def end_txn(
+    ctx: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse | Deferred[EndTxnResponse]:
+    """End the transaction; answered when the outcome is decided,
+    with the next epoch if requested.
+    """
+    ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    version = ctx.api_version
+    raises_epoch = version >= RAISES_EPOCH_SINCE
+    end = EndRequest(
+        request.producer_id,
+        request.producer_epoch,
+        ControlType.COMMIT if request.committed else ControlType.ABORT,
+        ClientVersion.V2 if raises_epoch else ClientVersion.V1,
+    )
+
+    def respond(result: EndResult) -> EndTxnResponse:
+        return EndTxnResponse(
+            error_code=fenced_in(version, result.error, since=FENCED_SINCE),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+        )
+
+    return ctx.broker.transactions.end(request.transactional_id, end).map(respond)

@@ -4,9 +4,15 @@ v0. The client sends the password salted and hashed; what is stored is derived f
 not reveal it. Users fail individually. As in Kafka, a salt may be short or empty, and a salted
 password may have any length above 0. Unlike Kafka, the broker limits names, salts and the number of
 users.
+
+DescribeUserScramCredentials (key 50): the users with SCRAM credentials (KIP-554).
+
+v0. Shows mechanisms and iterations, never a salt or a key.
 """
 
 import asyncio
+from collections import Counter
+from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.scram import Credential
@@ -30,6 +36,12 @@ from kohort.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
+)
+from kohort.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 )
 from kohort.protocol.scram import (
     HASHES,
@@ -166,3 +178,71 @@ def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) 
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why)
     keys = keys_of(HASHES[mechanism], bytes(wanted.salted_password))
     return Credential(bytes(wanted.salt), keys, wanted.iterations)
+
+
+NO_MESSAGE: Final = ""
+"""The error message of a success, as in Kafka; other APIs return null."""
+
+
+@handles(DescribeUserScramCredentialsRequest, versions="0")
+def describe_user_scram_credentials(
+    ctx: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> Steps[DescribeUserScramCredentialsResponse]:
+    """Describe each user; all users if none is named."""
+    users = ctx.broker.users
+    assert users is not None
+    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _undescribed(request)
+    if request.users:
+        times = Counter(user.name for user in request.users)
+    else:
+        times = Counter(users.names())
+    results = []
+    for name, count in times.items():
+        results.append(_described(users, name) if count == 1 else _twice(name))
+        yield
+    return DescribeUserScramCredentialsResponse(
+        error_code=ErrorCode.NONE, error_message=NO_MESSAGE, results=results
+    )
+
+
+def _undescribed(
+    request: DescribeUserScramCredentialsRequest,
+) -> DescribeUserScramCredentialsResponse:
+    """Refuse at the top level and for each user, without repeating their names."""
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=text,
+        results=[_failed("", code, text) for _ in request.users or ()],
+    )
+
+
+def _described(users: Users, name: str) -> DescribeUserScramCredentialsResult:
+    infos = [
+        CredentialInfo(mechanism=number, iterations=credential.iterations)
+        for number, credential in users.credentials_of(name)
+    ]
+    if infos:
+        return DescribeUserScramCredentialsResult(
+            user=name, error_code=ErrorCode.NONE, error_message=NO_MESSAGE, credential_infos=infos
+        )
+    return _failed(
+        name,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        f"Attempt to describe a user credential that does not exist: {name}",
+    )
+
+
+def _twice(name: str) -> DescribeUserScramCredentialsResult:
+    return _failed(
+        name,
+        ErrorCode.DUPLICATE_RESOURCE,
+        f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+    )
+
+
+def _failed(name: str, code: ErrorCode, text: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=name, error_code=code, error_message=text, credential_infos=[]
+    )
