@@ -44,7 +44,6 @@ class Environment:
     def bind(
         self, host: str, port: int, *, send_buffer_bytes: int, receive_buffer_bytes: int
     ) -> list[socket]:
-        """Bound sockets, see `listening_sockets`."""
         return listening_sockets(
             host,
             port,
@@ -59,7 +58,6 @@ class Environment:
         return raise_descriptor_limit()
 
     def new_executor(self) -> Executor:
-        """Create an executor for blocking work."""
         return ThreadPoolExecutor(IO_THREADS, thread_name_prefix="kohort-io")
 
     def new_uuid(self) -> uuid.UUID:

@@ -37,8 +37,6 @@ NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """Start offsets and current end offsets of the partitions."""
-
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
 

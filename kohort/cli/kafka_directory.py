@@ -259,8 +259,6 @@ def counted(image: ClusterImage) -> dict[str, int]:
 
 
 class Progress:
-    """Prints progress on a terminal, at most every PROGRESS_S."""
-
     def __init__(self) -> None:
         self._is_wanted = sys.stderr.isatty()
         self._printed_s = time.monotonic()

@@ -226,7 +226,6 @@ class ConsumerConfig(SecuritySettings):
 
     @property
     def cluster(self) -> ClusterConfig:
-        """Settings for connections and metadata."""
         return ClusterConfig(
             bootstrap=parse_bootstrap(self.bootstrap_servers),
             connection=self.connection,
@@ -252,7 +251,6 @@ class ConsumerConfig(SecuritySettings):
 
     @property
     def reset_policy(self) -> ResetPolicy:
-        """The parsed `auto_offset_reset`."""
         return ResetPolicy.parse(self.auto_offset_reset)
 
     @property

@@ -51,8 +51,6 @@ PARTITIONS_LISTED: Final = 10
 
 
 class WaitingFor(NamedTuple):
-    """The event and the members that a running rebalance waits for."""
-
     phase: str
     """The event that the rebalance waits for, as named by GET /groups."""
     since_ms: int

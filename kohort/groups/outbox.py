@@ -118,7 +118,6 @@ class Outbox:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the result of an append is pending."""
         return bool(self.in_flight or self._staged)
 
     @property

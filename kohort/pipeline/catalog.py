@@ -38,7 +38,6 @@ class Namespace:
         return _UNUSUAL.sub("_", name)
 
     def table(self, name: str) -> str:
-        """Return the qualified name of a table, quoted for SQL."""
         return quoted(self.catalog, *self.levels, self.table_name(name))
 
     def __str__(self) -> str:

@@ -35,8 +35,6 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOwner:
-    """The job that owns a checkpoint, from `job.json`."""
-
     claim: Claim
     app_id: str
     """Application id under which the table stores this checkpoint's batch numbers."""

@@ -115,7 +115,6 @@ def _wrong(event: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _missing(event: dict[str, Any]) -> str | None:
-    """Return the name of a missing required field."""
     if event["group"] is None:
         return "group"
     if event["sequence"] is None:

@@ -49,7 +49,6 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
     def is_at(self, path: Path) -> bool:
-        """Whether this file has the jar's size and hash."""
         try:
             return path.stat().st_size == self.size and _sha256(path) == self.sha256
         except FileNotFoundError:

@@ -49,7 +49,6 @@ class Kafka:
         self._settings = dict(settings)
 
     def connector_options(self) -> dict[str, str]:
-        """Options for `format("kafka")`, for reads and writes."""
         options = {f"kafka.{name}": value for name, value in self._settings.items()}
         return options | {"kafka.bootstrap.servers": self.servers}
 
@@ -283,7 +282,6 @@ def partition_ranges(offsets: Iterable[tuple[int, int]]) -> str:
 
 
 def _reason(error: Py4JJavaError) -> str:
-    """Return the innermost Java cause."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

@@ -35,9 +35,7 @@ class Change(Protocol):
     """
 
     @property
-    def is_new(self) -> bool:
-        """Whether the table does not exist yet."""
-        ...
+    def is_new(self) -> bool: ...
 
     def fits(self, table: Table) -> bool:
         """Whether the table exists with exactly these columns."""
@@ -73,18 +71,14 @@ class Lake(Protocol):
     """A lake. All methods raise ReportedError with the cause in plain words."""
 
     @property
-    def spark(self) -> SparkSession:
-        """The session that reads and writes the tables."""
-        ...
+    def spark(self) -> SparkSession: ...
 
     @property
     def root(self) -> str:
         """The lake's directory: of its checkpoints, and perhaps of its tables."""
         ...
 
-    def exists(self, name: str) -> bool:
-        """Whether the table exists, even if empty."""
-        ...
+    def exists(self, name: str) -> bool: ...
 
     def read(self, name: str) -> DataFrame:
         """Return the current table.

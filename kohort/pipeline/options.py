@@ -253,7 +253,6 @@ def _environment(name: str, default: str | None = None) -> str | None:
 
 
 def _namespace(text: str) -> Namespace:
-    """Argument type: a catalog and namespace."""
     try:
         return Namespace.parse(text)
     except ValueError as error:

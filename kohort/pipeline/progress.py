@@ -143,7 +143,6 @@ def landing(topics: Iterable[str], to_come: int) -> str:
 
 
 def announce_stages(spark: SparkSession, doing: str = "") -> None:
-    """Report the activity and the progress of the active stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in stages if stage is not None)

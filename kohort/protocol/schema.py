@@ -61,8 +61,6 @@ class FieldOptions(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field of a structure, over all versions."""
-
     name: str
     kind: WireType | type
     """A primitive, or the class of a nested structure."""

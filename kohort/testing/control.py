@@ -51,8 +51,6 @@ class _OpenFault:
 
 
 class ControlledBroker:
-    """A broker with the faults that were set over HTTP."""
-
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
         self._faults: dict[int, _OpenFault] = {}

@@ -194,7 +194,6 @@ class Kafka:
     # Groups.
 
     def group(self, name: str) -> "KafkaGroup":
-        """Return a group, which need not exist yet."""
         return KafkaGroup(self, name)
 
     def why(self) -> dict[str, list[str]]:

@@ -38,8 +38,6 @@ TRACE_LINES_MAX: Final = 1_000_000
 
 
 class _Machine(MemoryMachine):
-    """A machine whose sockets are ports of the virtual network."""
-
     clock: VirtualClock
 
     def __init__(self, network: VirtualNetwork, clock: VirtualClock, chance: random.Random) -> None:
@@ -142,7 +140,6 @@ class VirtualKafka:
         return self._why
 
     def close(self) -> None:
-        """Close it after the last run."""
         self._kit.machine.close()
 
     # Topics.
@@ -186,7 +183,6 @@ class VirtualKafka:
         )
 
     def group(self, name: str) -> "VirtualGroup":
-        """Return a group, which need not exist yet."""
         return VirtualGroup(self._kit, name)
 
     # Faults.

@@ -58,8 +58,6 @@ class VirtualServer:
 
 
 class VirtualNetwork:
-    """All ports and connections of one loop."""
-
     def __init__(self, random: Random) -> None:
         self._random = random
         self._ports: dict[int, VirtualPort] = {}

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class MetricsPage:
-    """The page; the HTTP server calls `answer`."""
-
     def __init__(
         self,
         metrics: BrokerMetrics,
@@ -49,7 +47,6 @@ class MetricsPage:
         return HttpResponse(HTTPStatus.OK, text_format.value, parts)
 
     async def close(self) -> None:
-        """Cancel running scrapes."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()

@@ -32,8 +32,6 @@ class PortError(OSError):
 
 
 class WantedPort(NamedTuple):
-    """The configured address of a server."""
-
     what: str
     """Beginning of the log line about the port: "Metrics are", "The console is"."""
     prefix: str

@@ -23,8 +23,6 @@ PARTITIONS_MAX: Final = 1_000
 
 
 class GroupView:
-    """Builds the data of a group's page."""
-
     def __init__(
         self, source: ConsoleSource, ages: Ages, recents: Recents, formatter: RecordFormatter
     ) -> None:

@@ -27,8 +27,6 @@ The group's own page reads all."""
 
 
 class GroupsView:
-    """Builds the pages of the list of groups."""
-
     def __init__(
         self, source: ConsoleSource, survey: TimedCache[Survey], ages: Ages, recents: Recents
     ) -> None:

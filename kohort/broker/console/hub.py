@@ -146,7 +146,6 @@ class EventHub:
                 self._timer = None
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Schedule a notification of this group's change."""
         del event
         if self._is_any or group_id in self._changed:
             return

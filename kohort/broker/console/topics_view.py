@@ -22,8 +22,6 @@ NAMED_MAX: Final = 5
 
 
 class TopicsView:
-    """Builds the data of the topics' pages."""
-
     def __init__(self, source: ConsoleSource, survey: TimedCache[Survey], ages: Ages) -> None:
         self._source = source
         self._survey = survey

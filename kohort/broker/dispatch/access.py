@@ -134,7 +134,6 @@ def _has_names(settings: CurrentConfig) -> bool:
 
 
 def _admits_anonymous(authorizer: Authorizer) -> bool:
-    """Whether anonymous clients may do something."""
     anonymous = str(ANONYMOUS)
     return (
         authorizer.allow_everyone_if_no_acl_found

@@ -32,8 +32,6 @@ from kohort.protocol.messages.api_versions import ApiVersionsResponse
 
 
 class Dispatcher:
-    """The service behind all connections of a broker."""
-
     def __init__(
         self, router: Router, broker: BrokerServices, metrics: NetworkMetrics, log: PeerLog
     ) -> None:

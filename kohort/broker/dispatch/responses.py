@@ -145,7 +145,6 @@ class Responder:
     def respond_later(
         self, call: Call, result: Deferred[Any]
     ) -> ResponseBuffers | Deferred[ResponseBuffers]:
-        """Respond when the handler's result is available."""
         worked_s = 0.0
         if self._quotas.is_limiting:
             ctx, _, _, started_s, _ = call

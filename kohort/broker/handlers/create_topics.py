@@ -195,7 +195,6 @@ PARTITIONS_STRICT_SINCE: Final = 3
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Add partitions, or only validate the request; one result per topic."""
     times = Counter(topic.name for topic in request.topics)
     mutations = Mutations(ctx, is_strict=ctx.api_version >= PARTITIONS_STRICT_SINCE)
     results = {}

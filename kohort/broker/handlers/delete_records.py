@@ -34,7 +34,6 @@ HIGH_WATERMARK: Final = -1
 async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Delete the records; partitions fail individually."""
     time_slice = Slice(ctx.broker.clock)
     response = DeleteRecordsResponse(topics=[])
     is_any_deleted = False

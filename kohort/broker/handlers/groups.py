@@ -57,7 +57,6 @@ def _drop_repeats(ctx: RequestContext, request: DeleteGroupsRequest) -> None:
     part_max=20,
 )
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Delete the groups; answered when that is durable."""
     group_ids = list(dict.fromkeys(request.groups_names))
     tickets = [
         ctx.broker.groups.delete_group(group_id)

@@ -80,7 +80,6 @@ SEVERAL_SINCE: Final = 4
 def add_partitions_to_txn(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
-    """Add the partitions; answered when that is durable."""
     several = ctx.api_version >= SEVERAL_SINCE
     if several:
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)

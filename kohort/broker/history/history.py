@@ -303,7 +303,6 @@ class RebalanceHistory:
         return self._queue.weight
 
     def stats(self) -> dict[str, int]:
-        """Figures for metrics and debugging."""
         return {
             "groups": len(self._rings),
             "records": self._rings.record_count,

@@ -100,8 +100,6 @@ class StoredRecord(NamedTuple):
 
 
 class HistoryStore:
-    """The records of all groups, in blocks."""
-
     def __init__(self) -> None:
         self._blocks: set[Block] = set()
         self._current: Block | None = None

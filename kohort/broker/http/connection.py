@@ -63,8 +63,6 @@ class Phase(IntEnum):
 
 
 class HttpConnection:
-    """Serves one accepted connection and closes it."""
-
     def __init__(
         self,
         reader: asyncio.StreamReader,

@@ -154,7 +154,6 @@ class HttpServer:
         return await loop.create_server(self._handshakes.new_protocol, sock=listener)
 
     async def close(self) -> None:
-        """Stop listening and close all connections."""
         if not self._servers:
             return
         for server in self._servers:

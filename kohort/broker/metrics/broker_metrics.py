@@ -63,8 +63,6 @@ class MetricsSource(NamedTuple):
 
 
 class MetricsConfig(Protocol):
-    """The settings that bound label sets; the broker's config has them."""
-
     @property
     def kohort_metrics_partitions_max(self) -> int: ...
     @property

@@ -98,8 +98,6 @@ class EdgeCollector:
 
 
 class MemoryCollector:
-    """Collector of the memory held by requests and responses."""
-
     def __init__(self, network: NetworkServer) -> None:
         self._network = network
 

@@ -24,8 +24,6 @@ def open_partition(topics: TopicManager, topic: Topic, index: int) -> Partition 
 
 
 class Readable(NamedTuple):
-    """The offsets of a partition that can be read."""
-
     start: int
     """The log start offset."""
     end: int

@@ -161,7 +161,6 @@ class EdgeMetrics:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def authentication(self, listener: str, mechanism: str, result: str) -> None:
-        """Count a finished attempt to authenticate."""
         key = listener, mechanism, result
         self.authentications[key] = self.authentications.get(key, 0) + 1
 

@@ -52,8 +52,6 @@ def _nothing() -> None:
 
 
 class RequestMemoryBudget:
-    """The memory budget for requests being received or executed."""
-
     __slots__ = (
         "_bytes_by_block",
         "_limit_bytes",
@@ -123,7 +121,6 @@ class RequestMemoryBudget:
         return self.large_bytes - overdrawn_bytes + byte_count - budget_bytes
 
     def reserve(self, reservation: "MemoryReservation", byte_count: int) -> bool:
-        """Grant `byte_count`, or put the reservation into the queue."""
         if not reservation.is_large:
             self._add_upload(reservation)
         if self._fits(reservation, byte_count) or self._may_overdraw(reservation):
@@ -143,7 +140,6 @@ class RequestMemoryBudget:
             self.grant_waiting()
 
     def remove(self, reservation: "MemoryReservation") -> None:
-        """Release the memory of a closed connection."""
         self.waiting.pop(reservation, None)
         if reservation.is_large:
             self._remove_upload(reservation)

@@ -186,8 +186,6 @@ class ListenerTls(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Listener:
-    """The configuration shared by a listener's connections."""
-
     name: str
     """The listener's name in `listeners`, in upper case."""
     tls: ListenerTls | None = None

@@ -74,7 +74,6 @@ class ServingTime:
         self._lost_ms = 0
 
     def plan(self, due_ms: int) -> None:
-        """Set when the next check is due."""
         self._due_ms = due_ms
 
     def resume(self, now_ms: int) -> None:

@@ -24,9 +24,7 @@ class Threads(Protocol):
         """Run `work`; the future gets its result or exception."""
         ...
 
-    def close(self) -> None:
-        """Start no more work."""
-        ...
+    def close(self) -> None: ...
 
 
 class LowPriorityThreads:

@@ -45,11 +45,7 @@ async def yield_to_loop() -> None:
 
 
 class Monotonic(Protocol):
-    """The clock interface that a slice needs."""
-
-    def monotonic_ms(self) -> int:
-        """See `kohort.broker.runtime.clock.Clock`."""
-        ...
+    def monotonic_ms(self) -> int: ...
 
 
 class Slice:
@@ -134,12 +130,10 @@ class RoundRobin:
             self._schedule(1)
 
     async def wait_idle(self) -> None:
-        """Return when no work is left."""
         while self._waiting:
             await yield_to_loop()
 
     def clear(self) -> None:
-        """Drop all remaining work."""
         self._waiting.clear()
 
     def new_slice(self) -> Slice:

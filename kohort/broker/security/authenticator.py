@@ -72,8 +72,6 @@ class Exchange(Protocol):
 
 
 class Dispatcher(Service, Protocol):
-    """Executes the requests of authenticated clients."""
-
     def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
         """Return the error response to a rejected request; None for acks=0.
 
@@ -88,8 +86,6 @@ class FailureDelays(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SaslListener:
-    """Configuration and state shared by all connections of a SASL listener."""
-
     name: str
     exchanges: Mapping[str, Callable[[str], Exchange]]
     """By mechanism, the function that starts an attempt of a client with an IP address."""

@@ -28,8 +28,6 @@ MECHANISMS: Final = {"basic": "BASIC", "bearer": "BEARER"}
 
 @dataclass(slots=True, eq=False)
 class HttpGuard:
-    """Authenticates requests to the HTTP port."""
-
     ways: tuple[str, ...]
     """The schemes enabled by `kohort.http.authentication`."""
     check_password: Callable[[PlainLogin, str], Done | Deferred[Done]]

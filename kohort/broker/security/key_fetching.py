@@ -53,8 +53,6 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
     limit = _TimeLimit(timeout_s)
 
     class Limited(HTTPConnection):
-        """Connects within the time limit."""
-
         def connect(self) -> None:
             self._create_connection = limit.connect
             super().connect()
@@ -63,14 +61,10 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
         """The same with TLS, whose handshake follows `Limited.connect`."""
 
     class Http(HTTPHandler):
-        """Opens limited connections."""
-
         def http_open(self, req: Request) -> HTTPResponse:
             return self.do_open(Limited, req)
 
     class Https(HTTPSHandler):
-        """Opens limited connections."""
-
         def https_open(self, req: Request) -> HTTPResponse:
             return self.do_open(LimitedTls, req)
 

@@ -438,7 +438,6 @@ def _first_frame_max_bytes(config: BrokerConfig) -> int:
 
 
 def _given_passwords(config: BrokerConfig) -> dict[str, str]:
-    """Return the users and passwords in `sasl.jaas.config`."""
     if not config.sasl_jaas_config:
         return {}
     try:

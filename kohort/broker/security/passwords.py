@@ -44,8 +44,6 @@ class _Check:
 
 
 class Passwords:
-    """Checks passwords, and caches successes."""
-
     def __init__(
         self,
         users: Users,
@@ -71,7 +69,6 @@ class Passwords:
 
     @property
     def waiting_count(self) -> int:
-        """The number of queued checks."""
         return self._waiting.count
 
     def close(self) -> None:

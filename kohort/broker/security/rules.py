@@ -32,8 +32,6 @@ class TooManyRulesError(Exception):
 
 
 class Disk(Protocol):
-    """Runs blocking calls in another thread."""
-
     async def run(self, work: Callable[..., None], *args: object) -> None: ...
 
 

@@ -53,8 +53,6 @@ _UNCHECKED: Final = dict.fromkeys(
 
 
 class Tokens:
-    """The keys and token requirements of one listener."""
-
     def __init__(
         self, listener: str, config: BrokerConfig, *, clock: Clock, executor: Executor
     ) -> None:

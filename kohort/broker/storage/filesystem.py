@@ -308,7 +308,6 @@ class OsFileSystem:
 
     @property
     def range_count(self) -> int:
-        """Ranges being sent, or to be sent."""
         return self._range_count
 
     def note_open(self, file: OsFile) -> None:

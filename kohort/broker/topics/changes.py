@@ -116,7 +116,6 @@ class TopicChanges:
         partition_count: int,
         configs: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create one topic, or raise KafkaError."""
         new = NewTopic(name=name, partition_count=partition_count, configs=configs or {})
         (outcome,) = await self.create_topics([new])
         if isinstance(outcome, KafkaError):

@@ -250,7 +250,6 @@ class Partition:
 
     @property
     def open_transaction_count(self) -> int:
-        """Number of open transactions; raises as above."""
         self.check_online()
         return len(self.log.producers.spans.open)
 

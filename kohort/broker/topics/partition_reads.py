@@ -35,8 +35,6 @@ REPAIR_ATTEMPTS: Final = 3
 
 
 class Visible(Protocol):
-    """The part of a partition that reads need: its visible offsets."""
-
     high_watermark: int
     failure: KafkaError | None
 

@@ -64,7 +64,6 @@ class _TransactionEnds:
                 self._committed.setdefault(header.producer_id, []).append(is_commit)
 
     def is_committed(self, header: BatchHeader) -> bool:
-        """Whether the producer's next marker is a commit."""
         offsets = self._offsets.get(header.producer_id, [])
         place = bisect(offsets, header.base_offset)
         return place < len(offsets) and self._committed[header.producer_id][place]

@@ -89,7 +89,6 @@ class Upkeep:
         )
 
     def forget(self, partition: Partition) -> None:
-        """Drop the state of a deleted partition."""
         self._unflushed_since.pop(partition, None)
 
     async def _retain(self) -> None:

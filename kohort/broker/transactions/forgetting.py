@@ -26,9 +26,7 @@ class ForgettingHost(Protocol):
     @property
     def counts(self) -> EventCounts: ...
 
-    def forget(self, txn: TransactionalId) -> None:
-        """Write the tombstone of an idle id."""
-        ...
+    def forget(self, txn: TransactionalId) -> None: ...
 
     def is_broken(self, transactional_id: str) -> bool:
         """Return whether an internal error has disabled the id."""
@@ -63,7 +61,6 @@ class Forgetting:
         )
 
     async def close(self) -> None:
-        """Stop the periodic checks."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])

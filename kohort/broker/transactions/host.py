@@ -282,7 +282,6 @@ class TransactionHost:
     # For `Forgetting` and `Reconciler`.
 
     def forget(self, txn: TransactionalId) -> None:
-        """Write the tombstone of an id that is idle."""
         txn.forget()
         self._carry_out_effects(txn)
 
@@ -308,7 +307,6 @@ class TransactionHost:
         return self._log.prepare()
 
     async def wait_settled(self, txn: TransactionalId) -> None:
-        """Return when this id has no operation in progress."""
         while txn.is_busy:
             await self.settled(txn)
 

@@ -40,7 +40,6 @@ def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
 
 
 def find_epochs(partitions: Iterable[Partition]) -> Iterator[tuple[int, int]]:
-    """Return (producer id, epoch) of every producer in these partitions."""
     for partition in partitions:
         if partition.failure is None:
             for producer in partition.producers_seen():

@@ -40,11 +40,9 @@ class TransactionTimers:
 
     @property
     def retry_count(self) -> int:
-        """The number of ids that wait for a retry."""
         return len(self._retries)
 
     def watch(self, txn: TransactionalId) -> None:
-        """Schedule the abort of the transaction at its timeout."""
         deadline_ms = txn.deadline_ms
         # While a record is being written nothing is aborted; its end calls `watch` again.
         if deadline_ms is None or txn.is_pending:
@@ -68,7 +66,6 @@ class TransactionTimers:
             self._timeouts.schedule(txn.transactional_id, retry_ms)
 
     def retry_later(self, name: str) -> None:
-        """Schedule a retry of its failed write."""
         self._retries.schedule(name, self._clock.monotonic_ms() + RETRY_MS)
 
     def cancel(self, name: str) -> None:

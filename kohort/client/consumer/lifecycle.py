@@ -17,8 +17,6 @@ from kohort.client.processing.run_controller import RunController
 
 
 class Lifecycle:
-    """One consumer from its creation until it is closed."""
-
     def __init__(
         self, config: ConsumerConfig, subscription: Subscription, runs: RunController
     ) -> None:

@@ -78,7 +78,6 @@ def metadata_of(config: ConsumerConfig, engine: Engine | None) -> GroupMetadata:
 
 
 def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) -> dict[str, Any]:
-    """The fields about polls and partitions."""
     positions, state = engine.positions, engine.fetcher.state
     failures = state.failures
     partitions = [tp for tp in sorted(assigned) if positions.find(tp) is not None]
@@ -109,7 +108,6 @@ def _since_s(then_s: float | None, now_ms: int) -> float | None:
 
 
 def _membership(member: MembershipShell, now_ms: int) -> dict[str, Any]:
-    """The fields about the group."""
     membership, statistics = member.membership, member.statistics
     address = member.coordinator.address
     lasted_ms, heartbeat_trouble = statistics.last_duration_ms, member.heartbeats.trouble

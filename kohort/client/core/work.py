@@ -343,7 +343,6 @@ class Work:
 
     @property
     def partitions(self) -> KeysView[TopicPartition]:
-        """Owned partitions from which records have arrived."""
         return self._shares.keys()
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
@@ -352,7 +351,6 @@ class Work:
             self._share(partition).is_held = True
 
     def running_count(self, partitions: Iterable[TopicPartition]) -> int:
-        """How many of their records are running."""
         shares = map(self._shares.get, partitions)
         return sum(share.running_count for share in shares if share is not None)
 

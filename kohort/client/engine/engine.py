@@ -59,8 +59,6 @@ to receive further records."""
 
 
 class Engine:
-    """The engine of one consumer, on the running loop."""
-
     def __init__(self, config: ConsumerConfig, subscription: Subscription) -> None:
         self.config = config
         self.subscription = subscription

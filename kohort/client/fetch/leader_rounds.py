@@ -92,7 +92,6 @@ class LeaderRounds(Generic[T]):
             self._on_metadata_wanted()
 
     async def close(self) -> None:
-        """Cancel pending requests."""
         if self._timer is not None:
             self._timer.cancel()
         tasks = list(self._tasks)

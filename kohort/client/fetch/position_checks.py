@@ -90,7 +90,6 @@ class PositionChecks:
         return has_doubts
 
     async def close(self) -> None:
-        """Cancel pending requests."""
         await self._rounds.close()
 
     def _asked_leader(self, partition: TopicPartition) -> int | None:

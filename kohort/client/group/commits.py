@@ -97,7 +97,6 @@ class AutoCommit:
             self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
-        """Start a commit without waiting for it."""
         self.due_s = now_s + self._interval_s
         processed = self._processed()
         is_same = processed == self._sent and now_s < self._sent_s + SAME_AGAIN_S
@@ -121,8 +120,6 @@ class AutoCommit:
 
 
 class Commits:
-    """The commits of one consumer, from start to close."""
-
     def __init__(
         self,
         config: ConsumerConfig,
@@ -178,7 +175,6 @@ class Commits:
         self.offsets.commit_async(self._wanted(offsets), callback)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> Committed:
-        """Implements `Consumer.committed_offsets`."""
         with self._calls.call():
             return await self.offsets.fetch(partitions, self._config.default_api_timeout_ms / 1000)
 

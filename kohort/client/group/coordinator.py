@@ -76,7 +76,6 @@ class Coordinator:
             self.address = None
 
     def close(self) -> None:
-        """Cancel a lookup in progress."""
         if self._search is not None:
             self._search.cancel()
 
@@ -119,7 +118,6 @@ class LeaveSender:
         return self._task
 
     def give_up(self) -> None:
-        """Stop waiting for the response."""
         if self._task is not None:
             self._task.cancel()
 

@@ -60,8 +60,6 @@ on a busy machine."""
 
 
 class HeartbeatThreadConfig(NamedTuple):
-    """The member that the thread sends heartbeats for, and how."""
-
     group_id: str
     group_instance_id: str | None
     request_timeout_ms: int

@@ -176,7 +176,6 @@ class MembershipShell:
 
     @property
     def protocol(self) -> str:
-        """The group protocol that it uses, classic or consumer."""
         return "consumer" if isinstance(self.membership, ConsumerMembership) else "classic"
 
     @property

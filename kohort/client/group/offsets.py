@@ -269,7 +269,6 @@ class GroupOffsets:
         task.add_done_callback(done)
 
     async def close(self) -> None:
-        """Cancel the commits in progress."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -45,8 +45,6 @@ FETCHING: Final = "fetch"
 
 
 class ClusterConfig(NamedTuple):
-    """How to find the cluster, and timeouts."""
-
     bootstrap: Sequence[Address]
     connection: ConnectionConfig
     reconnect_backoff_ms: int = 50

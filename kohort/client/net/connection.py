@@ -45,16 +45,12 @@ handle timers before or after sockets."""
 
 
 class _Outgoing(NamedTuple):
-    """An encoded request, and the future of its response."""
-
     parts: Sequence[Buffer]
     expected: ExpectedAnswer
     future: asyncio.Future[Any]
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection; created by `opening.open_connection`."""
-
     def __init__(self, address: str, config: ConnectionConfig) -> None:
         self.address = address
         self.versions = ApiVersionTable()

@@ -98,8 +98,6 @@ def is_good(token: OAuthToken, now_s: float) -> bool:
 
 
 class Provider:
-    """The application's provider, whatever its form."""
-
     def __init__(self, given: object) -> None:
         """Raises ValueError if it is not a provider."""
         token = getattr(given, "token", None)

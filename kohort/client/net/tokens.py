@@ -182,7 +182,6 @@ class Attempt:
         self._began_s = time.monotonic()
 
     def begin(self) -> None:
-        """Record that the call starts now."""
         self.is_begun = True
         self._began_s = time.monotonic()
 

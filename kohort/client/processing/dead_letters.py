@@ -100,8 +100,6 @@ class DeadLetterSink(Protocol):
 
 
 class CallerSink:
-    """Passes dead letters to the application's function."""
-
     def __init__(self, writer: DeadLetterWriter) -> None:
         self._writer = writer
 

@@ -11,8 +11,6 @@ from kohort.client.core.partitions import TopicPartition
 
 @dataclass(slots=True, eq=False)
 class Counts:
-    """Counts over all runs of one consumer."""
-
     handled: int = 0
     """Records whose handler returned."""
     failed: int = 0

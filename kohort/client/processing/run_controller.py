@@ -119,8 +119,6 @@ group."""
 
 
 class RunController:
-    """Starts and ends the runs of one consumer."""
-
     def __init__(self) -> None:
         self._counts: Counts | None = None
         """Counted over all runs."""

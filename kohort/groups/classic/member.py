@@ -59,7 +59,6 @@ class Member:
 
     @property
     def metadata_bytes(self) -> int:
-        """Size of its protocols and its names."""
         return size_of(self.protocols) + size_of_ids(self.client_id, self.instance_id)
 
     @property

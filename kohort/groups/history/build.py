@@ -463,7 +463,6 @@ class _Builder:
     # The complete record.
 
     def record(self) -> RebalanceRecord:
-        """Return the record, after the last step."""
         facts = self.facts
         started, join_phase = facts.started, facts.join_phase
         began_ms = facts.began.ms

@@ -68,8 +68,6 @@ def _exchanged(run: "_Run | None") -> list[Deploy]:
 
 
 class _Run:
-    """Records close to each other in time."""
-
     def __init__(self, sequence: int, began_ms: int, ended_ms: int) -> None:
         self._first_sequence = self._last_sequence = sequence
         self._began_ms = began_ms

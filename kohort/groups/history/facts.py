@@ -49,8 +49,6 @@ class Cause(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """A client that ceased to be a member, or was refused."""
-
     member: MemberRef
     fate: MemberFate
     at_ms: int

@@ -160,8 +160,6 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPartitions:
-    """A member's share before and after."""
-
     known: bool = False
     kept: int = 0
     given_up: tuple[str, ...] = ()

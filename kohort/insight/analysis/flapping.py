@@ -36,7 +36,6 @@ class OwnershipIntervals:
         differently."""
 
     def add(self, intervals: Iterable[Interval]) -> None:
-        """Add a portion of the rows of `partitions`."""
         by_set: _Sets = defaultdict(list)
         for interval in intervals:
             if interval.state == OWNED:

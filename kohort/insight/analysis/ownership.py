@@ -185,7 +185,6 @@ class Idle:
         self._sums: dict[tuple[str, int, str], tuple[int, int, int, int, int]] = {}
 
     def add(self, intervals: Iterable[Interval]) -> None:
-        """Add a portion of the rows of `partitions`."""
         by_cause: dict[tuple[str, tuple[int, ...], str], list[Interval]] = defaultdict(list)
         for row in intervals:
             if row.state == UNAVAILABLE:

@@ -34,8 +34,6 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """The content of the first screen about a group."""
-
     causes: Sequence[Cause]
     storms: str
     """A sentence on the storms with the most rebalances; empty if there are few."""

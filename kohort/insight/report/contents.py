@@ -53,8 +53,6 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The owners of partitions in a part of the history."""
-
     times: Sequence[Row] = ()
     """topic, partition, state, owner, from_at_ms and until_at_ms, which is None for an open
     period."""

@@ -179,7 +179,6 @@ def advise(lake: Lake, events: Iterable[Events], *, days: int, known: dict[str, 
 
 
 def _write(lake: Lake, rows: pa.Table) -> None:
-    """Replace the rows of these groups in one commit."""
     lake.create(ADVICE.name, ADVICE.schema)
     keys = rows.group_by(list(GROUP)).aggregate([]).select(list(GROUP))
     groups = sorted(zip(*map(values_of, keys.columns), strict=True))

@@ -210,15 +210,12 @@ class _Topics:
 
 
 class _Running:
-    """A topic with an active query."""
-
     def __init__(self, lander: TopicLander, query: StreamingQuery) -> None:
         self.lander = lander
         self.query = query
         self.since_s = time.monotonic()
 
     def failure(self) -> ReportedError | None:
-        """Return the query's failure; None if it ended normally."""
         error = self.lander.query.failure(self.query)
         if error is None or isinstance(error, ReportedError):
             return error

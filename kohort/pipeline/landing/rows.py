@@ -73,8 +73,6 @@ QUARANTINED: Final = StructType([*LANDED.fields, StructField(UNDECODABLE, String
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns of one topic's table."""
-
     by_day: bool = False
     decoding: Decoding | None = None
 

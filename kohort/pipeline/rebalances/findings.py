@@ -62,8 +62,6 @@ class _Work:
 
 
 class _Events(NamedTuple):
-    """The size of a group's history."""
-
     events: int
     last: int
     rows: int

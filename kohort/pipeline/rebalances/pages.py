@@ -87,8 +87,6 @@ def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) ->
 
 
 class _Tables:
-    """The tables of a lake, each as of its first use."""
-
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._changes: dict[str, Change] = {}

@@ -39,8 +39,6 @@ them, and joins no group."""
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """The settings for reading the topic, from the command line."""
-
     topic: str
     stream: StreamSettings
     offsets_max: int

@@ -200,7 +200,6 @@ class TopicQuery:
             self.announce(f"the commit to the group {group} failed: {error}{advice}")
 
     def announce(self, text: str) -> None:
-        """Print a line for the user."""
         announce(f"{self.job} {self.name}: {text}")
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:

@@ -15,16 +15,12 @@ class AlterReplicaLogDirTopic:
 
 @struct
 class AlterReplicaLogDir:
-    """The partitions to move to one directory."""
-
     path: String
     topics: list[AlterReplicaLogDirTopic]
 
 
 @request(key=34, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
-    """The partitions to move, by directory."""
-
     dirs: list[AlterReplicaLogDir]
 
 

@@ -33,8 +33,6 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """The range of levels of a feature that this broker supports."""
-
     name: String
     min_version: Int16
     """The lowest level. Below v4, features that start at 0 must be left out."""

@@ -53,8 +53,6 @@ class ConsumerGroupMetadataValue:
 
 @struct
 class ClassicProtocol:
-    """An assignor that a classic member supports."""
-
     name: String
     metadata: Bytes
 

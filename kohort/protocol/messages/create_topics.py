@@ -17,8 +17,6 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """A config of the new topic; None means the broker's default."""
-
     name: String
     value: String | None
 

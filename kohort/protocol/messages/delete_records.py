@@ -22,8 +22,6 @@ class DeleteRecordsTopic:
 
 @request(key=21, versions="0-2", flexible="2+")
 class DeleteRecordsRequest:
-    """New starts for any number of partitions."""
-
     topics: list[DeleteRecordsTopic]
     timeout_ms: Int32
 

@@ -21,8 +21,6 @@ class DescribeClusterRequest:
 
 @struct
 class DescribeClusterBroker:
-    """One broker and where clients reach it."""
-
     broker_id: Int32
     host: String
     port: Int32

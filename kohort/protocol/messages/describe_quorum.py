@@ -66,8 +66,6 @@ class Listener:
 
 @struct
 class Node:
-    """A voter and where its controller is."""
-
     node_id: Int32
     listeners: list[Listener]
 

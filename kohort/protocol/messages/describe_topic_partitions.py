@@ -14,8 +14,6 @@ class TopicRequest:
 
 @struct
 class Cursor:
-    """The position at which a page begins."""
-
     topic_name: String
     partition_index: Int32
 

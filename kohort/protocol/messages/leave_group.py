@@ -29,8 +29,6 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """The outcome for one member, identified as in the request."""
-
     member_id: String
     group_instance_id: String | None
     error_code: Int16

@@ -27,8 +27,6 @@ class ListOffsetsTopic:
 
 @request(key=2, versions="1-11", flexible="6+")
 class ListOffsetsRequest:
-    """Lookups in any number of partitions."""
-
     replica_id: Int32
     """-1 for a consumer, -2 for a debugging one that may see beyond the high watermark."""
     isolation_level: Int8 = field(default=0, since=2)

@@ -30,8 +30,6 @@ class MetadataRequest:
 
 @struct
 class MetadataResponseBroker:
-    """A broker and where clients reach it."""
-
     node_id: Int32
     host: String
     port: Int32
@@ -51,8 +49,6 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """One topic, or why it cannot be described."""
-
     error_code: Int16
     name: String | None = field(nullable_since=12)
     """The name, None only for an id that no topic has."""

@@ -25,8 +25,6 @@ class OffsetForLeaderTopic:
 
 @request(key=23, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochRequest:
-    """Lookups in any number of partitions."""
-
     replica_id: Int32 = field(default=-2, since=3, ignorable=True)
     """-1 for a consumer, -2 for a debugging one that may see beyond the high watermark."""
     topics: list[OffsetForLeaderTopic]

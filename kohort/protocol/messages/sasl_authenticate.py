@@ -9,8 +9,6 @@ from kohort.protocol.types import Bytes, Int16, Int64, String
 
 @request(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateRequest:
-    """A token of the chosen mechanism."""
-
     auth_bytes: Bytes
 
 

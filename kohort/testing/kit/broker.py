@@ -144,7 +144,6 @@ class KitBroker:
         await self.start()
 
     def group(self, name: str) -> KitGroup:
-        """Return a group, which need not exist yet."""
         return KitGroup(name, lambda: self.groups)
 
     async def why(self) -> dict[str, list[str]]:

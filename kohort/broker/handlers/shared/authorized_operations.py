@@ -22,7 +22,6 @@ NOT_COMPUTED: Final = -0x80000000
 
 
 def topic_operations(ctx: RequestContext, name: str) -> int:
-    """The operations that the principal may perform on a topic."""
     access = ctx.broker.access
     if access is None:
         return TOPIC_OPERATIONS
@@ -30,7 +29,6 @@ def topic_operations(ctx: RequestContext, name: str) -> int:
 
 
 def group_operations(ctx: RequestContext, group_id: str) -> int:
-    """The operations that the principal may perform on a group."""
     access = ctx.broker.access
     if access is None:
         return GROUP_OPERATIONS

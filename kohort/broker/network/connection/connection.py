@@ -420,7 +420,6 @@ class Connection(asyncio.BufferedProtocol):
             self._regulate_reading()
 
     def _execute(self) -> None:
-        """Execute requests while `_may_execute`."""
         responses: list[Buffer] = []
         response_bytes = 0
         serve = self._service.serve

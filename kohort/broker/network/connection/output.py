@@ -38,9 +38,7 @@ class OutputHost(Protocol):
 class OutputOwner(SlowReader, Protocol):
     ip: str
 
-    def on_writable(self) -> None:
-        """Called when the output is no longer blocked."""
-        ...
+    def on_writable(self) -> None: ...
 
     def on_files_sent(self) -> None:
         """Called when the transport has accepted a whole response with file ranges."""

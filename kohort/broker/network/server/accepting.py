@@ -18,8 +18,6 @@ RETRY_S: Final = 1.0
 
 
 class Acceptor:
-    """Accepts connections from one socket, which it owns."""
-
     def __init__(
         self,
         bound: socket.socket,

@@ -17,8 +17,6 @@ ADDRESSES_MAX: Final = 100_000
 
 
 class Admission:
-    """Counts the open connections."""
-
     __slots__ = ("_of_listener", "_per_ip", "count", "limits")
 
     def __init__(self, limits: NetworkLimits) -> None:

@@ -315,7 +315,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        """Resume reading after a handshake step."""
         if self._is_reading and not self._state.is_closing:
             self._transport.resume_reading()
 

@@ -25,8 +25,6 @@ class StepResult(NamedTuple):
 
 
 class Handshake(Hashable, Protocol):
-    """A connection whose handshake has received data."""
-
     @property
     def address_block(self) -> str: ...
 
@@ -55,7 +53,6 @@ class Handshakes:
         self._start_steps()
 
     def remove(self, handshake: Handshake) -> None:
-        """Remove a closed connection from the queue."""
         self._waiting.remove(handshake.address_block, handshake)
 
     def close(self) -> None:

@@ -55,8 +55,6 @@ LEADER_EPOCH_MAX = (1 << 31) - 1
 
 
 class PartitionLog:
-    """The log of one partition; see the module docstring."""
-
     def __init__(self, state: LogState, config: LogConfig) -> None:
         """Use `open` instead."""
         self.config: LogConfig = config
@@ -169,7 +167,6 @@ class PartitionLog:
 
     @property
     def failed(self) -> bool:
-        """Whether the log is unusable until it is reopened."""
         return self._state.failure is not None
 
     @property

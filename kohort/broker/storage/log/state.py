@@ -392,7 +392,6 @@ class LogState:
             raise StorageError(self.failure or f"{self.directory} is closed")
 
     def fail(self, reason: str) -> None:
-        """Refuse all operations from now on."""
         self.is_usable = False
         if self.failure is None:
             self.failure = reason

@@ -318,7 +318,6 @@ class LogSegment:
         damage: str | None = None,
         is_noted: bool = True,
     ) -> TransactionIndex:
-        """Add an index of aborted transactions; arguments as of :class:`TransactionIndex`."""
         self.aborted = TransactionIndex(
             files,
             self.path(TRANSACTION_INDEX_SUFFIX),
@@ -387,7 +386,6 @@ class LogSegment:
             )
 
     def save_indexes(self) -> None:
-        """Write unsaved index entries."""
         # In this order, so that after a kill the .timeindex covers at least what the .index covers.
         self.time_index.save()
         self.index.save()

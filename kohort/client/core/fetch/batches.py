@@ -64,8 +64,6 @@ class Aborted(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """The batch that records are being taken from."""
-
     header: BatchHeader
     view: memoryview
     source: BatchContext
@@ -110,7 +108,6 @@ class Fetched:
 
     @property
     def byte_count(self) -> int:
-        """The size of the unfinished batches, as received."""
         begun = len(self._open.view) if self._open else 0
         return self._stop - self._cursor + begun
 
@@ -153,7 +150,6 @@ class Fetched:
         return records
 
     def _unpacked(self, floor: int, wanted: int) -> list[AnyRecord]:
-        """Return the result of `read` as bytes."""
         while True:
             if not self._left and not self._begin_batch(floor):
                 return []

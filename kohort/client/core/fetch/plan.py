@@ -43,8 +43,6 @@ class FetchLimits(NamedTuple):
 
 
 class PlannedFetch(NamedTuple):
-    """A request to send now."""
-
     node_id: int
     partitions: Sequence[TopicPartition]
     """Partitions in the order in which they should be served."""
@@ -70,8 +68,6 @@ class _Postponed(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Share:
-    """The state of one broker's partitions."""
-
     wanted: list[TopicPartition]
     waiting_bytes: int = 0
     readable_bytes: int = 0
@@ -126,7 +122,6 @@ class FetchPlan:
         return byte_count < self._enough_bytes <= had or (byte_count == 0 < had)
 
     def sent(self, node_id: int, now_ms: int) -> None:
-        """Record a request in flight."""
         self._busy.add(node_id)
         self._sent_ms[node_id] = now_ms
 

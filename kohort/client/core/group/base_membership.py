@@ -33,8 +33,6 @@ class MemberState(Enum):
 
 
 class BaseMembership:
-    """The membership of one consumer; each protocol has a subclass."""
-
     def __init__(
         self, config: MembershipConfig, *, subscription: Subscription, backoff: Backoff
     ) -> None:

@@ -5,8 +5,6 @@ from kohort.protocol.errors import ErrorCode
 
 
 class PollErrors:
-    """The errors that the next polls of one member raise."""
-
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self.lasting: ConsumerError | None = None

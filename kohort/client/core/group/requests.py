@@ -161,7 +161,6 @@ def encode_subscription(
     generation: int,
     rack: str | None,
 ) -> bytes:
-    """Encode a subscription, the metadata of one assignor in a JoinGroup."""
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),

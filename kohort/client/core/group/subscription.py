@@ -44,7 +44,6 @@ class Subscription:
         return self.kind in {SubscriptionKind.TOPICS, SubscriptionKind.PATTERN}
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics, shared with the other members of the group."""
         self._begin(SubscriptionKind.TOPICS)
         self.topics = frozenset(topics)
 
@@ -76,7 +75,6 @@ class Subscription:
         self.assigned = frozenset()
 
     def match(self, existing: Collection[str]) -> None:
-        """Apply the pattern to the existing topics."""
         if self.pattern is not None:
             self.topics = frozenset(filter(self.pattern.fullmatch, existing))
 
