@@ -18,19 +18,15 @@ from kohort.client.consumer.constructor import K, TypedConstructor, V
 from kohort.client.consumer.health import Health
 from kohort.client.consumer.lifecycle import Lifecycle
 from kohort.client.consumer.reporting import figures_of, health_of, metadata_of
-from kohort.client.consumer.seeking import ends, offsets_for, seek, seek_to, seek_to_committed
+from kohort.client.consumer.seeking import ConsumerPositions
 from kohort.client.consumer.subscribing import Subscribing
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.core.group.identity import GroupMetadata
 from kohort.client.core.group.statistics import Figures
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import (
-    EARLIEST,
-    LATEST,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     ToCommit,
-    check_time,
 )
 from kohort.client.core.partitions import PartitionInfo, TopicPartition
 from kohort.client.core.records import ConsumerRecord
@@ -46,7 +42,7 @@ _numbers: Final = itertools.count(1)
 """Numbers for the consumers of this process that were not given a client_id."""
 
 
-class Consumer(TypedConstructor[K, V]):
+class Consumer(TypedConstructor[K, V], ConsumerPositions):
     """Reads records. Must be closed: use `async with`, or call `start` and `stop`.
 
     Type checkers infer the types of keys and values from the deserialisers: `Consumer("orders",
@@ -315,114 +311,6 @@ class Consumer(TypedConstructor[K, V]):
             IllegalStateError: there is no group_id.
         """
         return metadata_of(self.config, self._lifecycle.engine)
-
-    # Positions.
-
-    async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be returned.
-
-        Raises:
-            IllegalStateError: the partition is not assigned.
-            OperationTimedOutError: the offset could not be determined within
-                default_api_timeout_ms.
-        """
-        engine = self._running()
-        position = engine.positions.position(partition)
-        if position is None:
-            position = await engine.find_position(partition)
-        return position
-
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue reading from this offset.
-
-        Raises:
-            TypeError, ValueError: the offset is not valid.
-            IllegalStateError: the partition is not assigned.
-        """
-        seek(self._running(), partition, offset)
-
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue from the first record of these partitions, or of all; looked up in the
-        background.
-        """
-        seek_to(self._running(), partitions, EARLIEST)
-
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last record of these partitions, or of all. The end is looked up in
-        the background; `position` waits for it.
-        """
-        seek_to(self._running(), partitions, LATEST)
-
-    async def seek_to_committed(
-        self, *partitions: TopicPartition
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Continue from the committed offsets of these partitions, or of all, and return them.
-        Partitions without a committed offset keep their position.
-        """
-        return await seek_to_committed(self._running(), partitions)
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition. Raises as `offsets_for_times`."""
-        return await ends(self._running(), partitions, EARLIEST)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset that the next record of each partition will get; with read_committed
-        the last stable offset. Raises as `offsets_for_times`.
-        """
-        return await ends(self._running(), partitions, LATEST)
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return for each partition the first record with its timestamp (milliseconds since the
-        epoch) or a later one; None if there is none.
-
-        Raises:
-            UnknownTopicError, AuthorizationError, BrokerUnreachableError: the lookup did not
-                succeed within default_api_timeout_ms.
-        """
-        for timestamp_ms in timestamps.values():
-            check_time(timestamp_ms)
-        return dict(await offsets_for(self._running(), timestamps))
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until `resume`; polling keeps the membership."""
-        engine = self._running()
-        engine.positions.pause(partitions)
-        engine.fetcher.wake()
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        engine = self._running()
-        engine.positions.resume(partitions)
-        engine.fetcher.wake()
-
-    def paused(self) -> set[TopicPartition]:
-        return self._running().positions.paused()
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """The high watermark as of the last fetch; None before the first fetch."""
-        return self._running().positions.high_watermark(partition)
-
-    def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets the position is behind the end as of the last fetch: the high watermark,
-        or with read_committed the last stable offset. None while either is unknown.
-
-        Raises:
-            IllegalStateError: the partition is not assigned.
-        """
-        return self._running().positions.lag(partition)
-
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The last stable offset as of the last fetch: every transaction before it has ended."""
-        return self._running().positions.last_stable(partition)
-
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When a broker last reported `highwater` and `last_stable_offset`, with or without
-        records, in milliseconds since the epoch; None before the first report.
-        """
-        return self._running().positions.state(partition).learned_wall_ms
 
     # Commits.
 

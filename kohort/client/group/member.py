@@ -17,14 +17,13 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
     BrokerUnreachableError,
-    error_for,
 )
 from kohort.client.core.group.actions import (
     Apply,
@@ -37,8 +36,6 @@ from kohort.client.core.group.actions import (
     RefreshTopics,
     Sync,
 )
-from kohort.client.core.group.assignors import Assignor
-from kohort.client.core.group.assignors.assignor import Assignment
 from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.consumer_heartbeat import (
     JOIN_EPOCH,
@@ -51,6 +48,7 @@ from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership
 from kohort.client.core.group.statistics import GroupStatistics, RebalancePhase
 from kohort.client.core.group.subscription import Subscription
+from kohort.client.group.classic_requests import ClassicRequests
 from kohort.client.group.coordinator import Coordinator, LeaveSender
 from kohort.client.group.heartbeat_thread import (
     HeartbeatThread,
@@ -59,20 +57,12 @@ from kohort.client.group.heartbeat_thread import (
 )
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
-from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.metadata import MetadataKeeper
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.join_group import JoinGroupRequest
 
 logger = logging.getLogger(__name__)
-
-JOIN_GRACE_MS: Final = 5_000
-"""Added to the rebalance timeout when waiting for a JoinGroup response, as in the Java consumer."""
-
-INSTANCE_ID_SINCE: Final = 5
-"""The JoinGroup version that introduced static membership."""
 
 JOIN_ANSWER_TIMEOUT_S: Final = 1.0
 """How long a leaving consumer waits for the response to its first join."""
@@ -81,9 +71,6 @@ NEW_ASSIGNMENT: Final = f"{JoinReason.GROUP_REBALANCING.name}: new assignment"
 """The cause of a rebalance that the coordinator began."""
 
 THREAD_END_S: Final = 1.0
-
-LARGE_GROUP: Final = 100
-"""Group size from which the assignor runs in a thread, so that it does not block the event loop."""
 
 
 class MembershipShell:
@@ -112,8 +99,7 @@ class MembershipShell:
         """The identity that the heartbeat thread uses."""
         self._error: BaseException | None = None
         """The error that ended a round, to be raised by the next poll."""
-        self._parked_on: BrokerConnection | None = None
-        """The connection on which a join or sync response is pending."""
+        self._requests = ClassicRequests(config, coordinator, metadata, self.statistics)
         self._learned = asyncio.Event()
         """Set when findings of the heartbeat thread were processed."""
         self._is_started = False
@@ -177,12 +163,6 @@ class MembershipShell:
     @property
     def protocol(self) -> str:
         return "consumer" if isinstance(self.membership, ConsumerMembership) else "classic"
-
-    @property
-    def _classic(self) -> Membership:
-        """The membership, in actions of the classic protocol."""
-        assert isinstance(self.membership, Membership)
-        return self.membership
 
     # Called by polls.
 
@@ -282,12 +262,10 @@ class MembershipShell:
                     case RefreshTopics():
                         await self._metadata.refresh()
                         self.membership.topics_refreshed()
-                    case Join():
-                        await self._join(action)
-                    case Assign():
-                        await self._assign(action)
-                    case Sync():
-                        await self._sync(action)
+                    case Join() | Assign() | Sync():
+                        self._align_heartbeats()
+                        assert isinstance(self.membership, Membership)
+                        await self._requests.run(action, self.membership)
                     case _:
                         return
             except (DisconnectedError, BrokerUnreachableError) as error:
@@ -338,89 +316,12 @@ class MembershipShell:
             self.membership.coordinator_failed(code, monotonic_ms())
             self._metadata.want()
 
-    async def _join(self, action: Join) -> None:
-        self._align_heartbeats()
-        config = self._config
-        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
-        logger.info(
-            "group %s: joining (%s: %s)",
-            self.coordinator.group_id,
-            action.request.join_reason,
-            action.request.reason,
-        )
-        try:
-            answer = await self._call(action.request, timeout_ms)
-        except DisconnectedError as error:
-            logger.debug("group %s: JoinGroup: %s", self.coordinator.group_id, error)
-            self.coordinator.lost()
-            self.statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-            self._classic.join_failed(action.identity, monotonic_ms())
-        else:
-            self.statistics.join_answered(answer.error_code, monotonic_ms())
-            self._classic.join_answered(action.identity, answer, monotonic_ms())
-            self._forget_coordinator(answer.error_code)
-
-    async def _sync(self, action: Sync) -> None:
-        config = self._config
-        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
-        try:
-            answer = await self._call(action.request, timeout_ms)
-        except DisconnectedError as error:
-            logger.debug("group %s: SyncGroup: %s", self.coordinator.group_id, error)
-            self.coordinator.lost()
-            self.statistics.sync_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-            self._classic.sync_failed(action.identity, monotonic_ms())
-        else:
-            self.statistics.sync_answered(answer.error_code, monotonic_ms())
-            self._classic.sync_answered(action.identity, answer, monotonic_ms())
-            self._forget_coordinator(answer.error_code)
-
-    async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
-        connection = await self.coordinator.connection("group")
-        version = connection.versions.best(type(request))
-        is_join = isinstance(request, JoinGroupRequest)
-        if is_join and self._config.group_instance_id and version < INSTANCE_ID_SINCE:
-            raise error_for(ErrorCode.UNSUPPORTED_VERSION, "joining with a group_instance_id")
-        self._parked_on = connection
-        try:
-            return await connection.call(request, version=version, timeout_ms=timeout_ms)
-        finally:
-            self._parked_on = None
-
-    def _forget_coordinator(self, error_code: int) -> None:
-        if error_code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
-            self.coordinator.lost()
-
-    async def _assign(self, action: Assign) -> None:
-        # From now on metadata must cover everything that the group's members subscribe to.
-        self._leading = action.topics
-        try:
-            await self._metadata.refresh()
-        finally:
-            self._leading = frozenset()
-        counts = self._metadata.cluster.partition_counts(action.topics)
-        assignment: Assignment = {}
-        if action.assignor is not None:
-            assignment = await self._run_assignor(action.assignor, action, counts)
-        # Topics that do not exist yet are watched as well.
-        self._classic.assigned(assignment, {name: counts.get(name, 0) for name in action.topics})
-
-    _leading: frozenset[str] = frozenset()
-    """Topics of the group that this member has just become the leader of."""
-
-    async def _run_assignor(
-        self, assignor: Assignor, action: Assign, counts: dict[str, int]
-    ) -> Assignment:
-        if len(action.members) < LARGE_GROUP:
-            return assignor.assign(counts, action.members)
-        return await asyncio.to_thread(assignor.assign, counts, action.members)
-
     # Events.
 
     @property
     def watched_topics(self) -> frozenset[str]:
         """Topics whose metadata this member needs because it leads the group."""
-        return self._leading.union(self.membership.watched_topics)
+        return self._requests.leading.union(self.membership.watched_topics)
 
     def metadata_updated(self) -> None:
         self.heartbeats.know_brokers(self._metadata.cluster.addresses)
@@ -529,7 +430,7 @@ class MembershipShell:
                     await self._learned.wait()
             return
         task = self._round
-        if task is None or self._parked_on is None or self.membership.identity.member_id:
+        if task is None or self._requests.parked_on is None or self.membership.identity.member_id:
             return
         left_s = max(0.0, deadline_s - time.monotonic())
         self._is_leaving = True
@@ -553,10 +454,7 @@ class MembershipShell:
             return
         self._round.cancel()
         self._round = None
-        if self._parked_on is not None:
-            # Any other request on this connection would be answered only after the abandoned join.
-            self._parked_on.close()
-            self._parked_on = None
+        self._requests.abandon()
 
     @staticmethod
     def _backoff(config: ConsumerConfig) -> Backoff:

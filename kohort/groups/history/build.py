@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from kohort.groups.events import MemberRef
 from kohort.groups.history import consumer_waits
 from kohort.groups.history.awaited_members import leader_change, waited_for
-from kohort.groups.history.consumers import CONSUMER_MODE, ConsumerFacts, Progress
+from kohort.groups.history.consumers import CONSUMER_MODE
 from kohort.groups.history.facts import Cause, Departure, RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
 from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
@@ -28,7 +28,7 @@ from kohort.groups.history.model import (
 from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
 from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
-from kohort.groups.kinds import EMPTY, GroupKind
+from kohort.groups.kinds import EMPTY
 from kohort.groups.requests import CONSUMER
 from kohort.groups.steps import FEW, SOME, Steps
 
@@ -151,7 +151,7 @@ class _Builder:
         elif facts.join_phase is not None:
             members = facts.join_phase.members
         elif facts.consumers is not None:
-            members = self._find_consumers(facts.consumers)
+            members = consumer_waits.members(facts, facts.consumers)
         else:
             members = yield from self._find_those_to_come()
         protocol = None if facts.join_phase is None else facts.join_phase.protocol_name
@@ -206,13 +206,6 @@ class _Builder:
             if count % FEW == 0:
                 yield
         return tuple(found.values())
-
-    def _find_consumers(self, consumers: ConsumerFacts) -> tuple[MemberRef, ...]:
-        """Return the members that are left of those before, and those that have come."""
-        found = {member.member_id: member for member in self.facts.started.members}
-        found |= {member_id: row.member for member_id, row in consumers.members.items()}
-        gone = self.facts.gone
-        return tuple([member for member_id, member in found.items() if member_id not in gone])
 
     def _owns(self, member_id: str, protocol: str | None) -> bool:
         join = self.facts.joins.get(member_id)
@@ -275,8 +268,12 @@ class _Builder:
 
     def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
         member_id = row.member.member_id
-        if self.facts.consumers is not None:
-            self._measure_consumer(row, self.facts.consumers)
+        consumers = self.facts.consumers
+        if consumers is not None:
+            row.mode = CONSUMER_MODE
+            progress = consumers.members.get(member_id)
+            row.stopped_ms, row.stopped_open = consumer_waits.stop(self.facts, consumers, progress)
+            self._count_stop(row)
             return
         join = self.facts.joins.get(member_id)
         if join is None:
@@ -300,25 +297,11 @@ class _Builder:
                 end_ms = self._end_ms if row.gone is None else row.gone.at_ms
             row.stopped_ms = max(end_ms - join[0], 0)
             row.stopped_open = answered_ms is None
-        self._open_count += row.stopped_open
-        if not row.is_new and row.stopped_ms:
-            self._stopped_count += 1
-            self._stopped_total_ms += row.stopped_ms
-            self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
+        self._count_stop(row, is_counted=not row.is_new)
 
-    def _measure_consumer(self, row: _Row, consumers: ConsumerFacts) -> None:
-        """Measure how long the partitions that a consumer gained had no owner."""
-        row.mode = CONSUMER_MODE
-        progress = consumers.members.get(row.member.member_id)
-        row.stopped_ms = 0
-        if progress is not None:
-            is_over = self.facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY}
-            row.stopped_ms = progress.stopped_ms
-            row.stopped_open = not is_over and not consumers.unowned.keys().isdisjoint(
-                progress.taken
-            )
+    def _count_stop(self, row: _Row, *, is_counted: bool = True) -> None:
         self._open_count += row.stopped_open
-        if row.stopped_ms:
+        if is_counted and row.stopped_ms:
             self._stopped_count += 1
             self._stopped_total_ms += row.stopped_ms
             self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
@@ -405,7 +388,7 @@ class _Builder:
             progress = facts.consumers.members.get(member_id)
             told_ms = None if progress is None else progress.told_ms
             partitions = consumer_waits.partitions(progress)
-            stated |= self._consumer_fields(member_id, progress)
+            stated |= consumer_waits.member_fields(facts, member_id, progress)
         is_answered = join is not None and facts.join_phase is not None and self._is_in(row)
         return MemberTimeline(
             member_id=cut_id(member_id),
@@ -429,23 +412,6 @@ class _Builder:
             partitions=partitions,
             **stated,
         )
-
-    def _consumer_fields(self, member_id: str, progress: Progress | None) -> dict[str, Any]:
-        started = self.facts.started
-        before = started.epochs.get(member_id)
-        is_classic = member_id in started.classic_ids
-        if progress is None:
-            return {"type": _type(is_classic), "epoch_before": before, "epoch": before}
-        if progress.is_classic is not None:
-            is_classic = progress.is_classic
-        return {
-            "type": _type(is_classic),
-            "epoch_before": before,
-            "epoch": before if progress.epoch is None else progress.epoch,
-            "revoked_ms": self._after(progress.revoked_ms),
-            "reached_ms": self._after(progress.reached_ms),
-            "completed_ms": self._after(progress.completed_ms),
-        }
 
     def _is_in(self, row: _Row) -> bool:
         """Whether it was a member when the join phase ended."""
@@ -533,8 +499,3 @@ class _Builder:
             durable_ms=self._after(durable_ms),
             finished_ms=self._after(facts.finished_ms),
         )
-
-
-def _type(is_classic: bool) -> str:  # noqa: FBT001 - its only argument.
-    kind = GroupKind.CLASSIC if is_classic else GroupKind.CONSUMER
-    return str(kind.value)

@@ -1,11 +1,60 @@
-"""What the record of a consumer group's rebalance says of its partitions and of its waits."""
+"""The parts of the record of a consumer group's rebalance: members, partitions, stops, waits."""
 
 from collections.abc import Container, Iterable, Iterator
+from typing import Any
 
-from kohort.groups.events import AT_ONCE
+from kohort.groups.events import AT_ONCE, MemberRef
 from kohort.groups.history.consumers import ConsumerFacts, Partition, Progress
+from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.limits import PARTITIONS_LISTED, cut_id, cut_ids
-from kohort.groups.history.model import MemberPartitions, PartitionCounts, WaitedFor
+from kohort.groups.history.model import (
+    MemberPartitions,
+    PartitionCounts,
+    RebalanceOutcome,
+    WaitedFor,
+)
+from kohort.groups.kinds import GroupKind
+
+
+def members(facts: RebalanceFacts, consumers: ConsumerFacts) -> tuple[MemberRef, ...]:
+    """Return the members that are left of those before, and those that have come."""
+    found = {member.member_id: member for member in facts.started.members}
+    found |= {member_id: row.member for member_id, row in consumers.members.items()}
+    return tuple([member for member_id, member in found.items() if member_id not in facts.gone])
+
+
+def member_fields(
+    facts: RebalanceFacts, member_id: str, progress: Progress | None
+) -> dict[str, Any]:
+    """Return the fields of a member's timeline that only consumer groups have."""
+    started, began_ms = facts.started, facts.began.ms
+    before = started.epochs.get(member_id)
+    is_classic = member_id in started.classic_ids
+    if progress is not None and progress.is_classic is not None:
+        is_classic = progress.is_classic
+    kind = GroupKind.CLASSIC if is_classic else GroupKind.CONSUMER
+    fields = {"type": str(kind.value), "epoch_before": before, "epoch": before}
+    if progress is None:
+        return fields
+    if progress.epoch is not None:
+        fields["epoch"] = progress.epoch
+    for name in ("revoked_ms", "reached_ms", "completed_ms"):
+        at_ms = getattr(progress, name)
+        fields[name] = None if at_ms is None else at_ms - began_ms
+    return fields
+
+
+def stop(
+    facts: RebalanceFacts, consumers: ConsumerFacts, progress: Progress | None
+) -> tuple[int, bool]:
+    """Return how long the partitions that a consumer gained had no owner, and whether partitions
+    that it gave up still have none.
+    """
+    if progress is None:
+        return 0, False
+    is_over = facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY}
+    is_open = not is_over and not consumers.unowned.keys().isdisjoint(progress.taken)
+    return progress.stopped_ms, is_open
 
 
 def partitions(member: Progress | None) -> MemberPartitions:
