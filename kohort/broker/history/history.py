@@ -238,11 +238,6 @@ class RebalanceHistory:
         """Return the `last` records of a group, oldest first, by default all; a rebalance in
         progress comes last, with the outcome "running".
         """
-        parse = self._making.parse_text
-        return [parse(text) for text in self.texts(group_id, last)]
-
-    def texts(self, group_id: str, last: int | None = None) -> list[bytes]:
-        """Return the same as `records`, as the JSON in which they are stored: much cheaper."""
         open_record = self.open_record(group_id)
         count = self._limits.size + 1 if last is None else max(last, 0)
         newest: list[bytes] = []
@@ -254,7 +249,7 @@ class RebalanceHistory:
             start = len(ring.records) - wanted
             texts = [ring.records[index].text for index in range(start, len(ring.records))]
             newest = texts + newest
-        return newest
+        return list(map(self._making.parse_text, newest))
 
     def stored_records(self, group_id: str) -> list[StoredRecord]:
         """Return the complete records of a group, oldest first; compressed, so that a caller can
@@ -280,7 +275,7 @@ class RebalanceHistory:
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
             return None
-        return self._snapshot(group_id, fold.open)
+        return self._making.snapshot(group_id, fold.open, self._clock.monotonic_ms())
 
     def groups(self) -> Iterable[str]:
         return dict.fromkeys((*self._rings, *self._under_way))
@@ -311,9 +306,6 @@ class RebalanceHistory:
             "dropped": self._queue.dropped_count,
             "lost": 0 if self._topic is None else self._topic.lost_count,
         }
-
-    def _snapshot(self, group_id: str, facts: RebalanceFacts) -> RebalanceRecord:
-        return self._making.snapshot(group_id, facts, self._clock.monotonic_ms())
 
     # Creating records.
 

@@ -84,7 +84,6 @@ class Engine:
             on_metadata_wanted=self.metadata.want,
         )
         self.calls = OpenCalls()
-        """Application calls in progress that wait for the cluster."""
         self._coordinator: Coordinator | None = None
         self.commits: Commits | None = None
         if config.group_id is not None:
@@ -116,7 +115,6 @@ class Engine:
         )
         self.shutdown = Shutdown(self)
         self.started_s: float | None = None
-        """When it connected, on the monotonic clock."""
         self.poll_failures = OngoingFailures()
         """Errors raised by polls that do not concern a single partition."""
         self._enforces = False

@@ -15,37 +15,29 @@ Ways to end a connection, from the gentlest: `stop` when the broker shuts down, 
 response; `_close` after all written responses have been sent; `fail` because of an error of this
 client, which it logs and answers before it calls `_close`; `abort` at once, for clients that do not
 read or upload; `drop` for a connection that was never admitted.
-
-Small requests and responses wait for those of other connections within the iteration; see
-`iteration`. `output` sends responses; `end` describes how connections end.
 """
 
 import asyncio
 import logging
-from typing import Final, NamedTuple, Protocol, cast
+from functools import partial
+from typing import Final, cast
 
 from kohort.broker.core.security.addresses import address_block_of, host_text
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection.end import ConnectionEnd, ConnectionState
-from kohort.broker.network.connection.files import FileReads
 from kohort.broker.network.connection.frames import FrameError, FrameReader
+from kohort.broker.network.connection.host import ConnectionHost, Refusal
 from kohort.broker.network.connection.limits import (
     REQUESTS_PER_ITERATION,
     SMALL_BYTES,
     WRITE_HIGH_WATER_BYTES,
-    Activity,
-    NetworkLimits,
     Throttle,
     is_closed_by_peer,
 )
 from kohort.broker.network.connection.output import Output
-from kohort.broker.network.iteration import DisconnectQueue, IterationScheduler
 from kohort.broker.network.memory import (
     MemoryReservation,
-    RequestMemoryBudget,
-    UnsentBytes,
 )
-from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import (
     CloseConnection,
     ConnectionInfo,
@@ -55,62 +47,21 @@ from kohort.broker.network.service import (
 )
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)
 
 _OPEN: Final = ConnectionState.OPEN
-_STOPPING: Final = ConnectionState.STOPPING
 _LOST: Final = ConnectionState.LOST
 
 _NO_TRANSPORT: Final = asyncio.Transport()
 """Transport before the connection is made and after it is lost; its methods must not be called."""
 
 
-class Refusal(NamedTuple):
-    config: str
-    """The config that forbids it."""
-    is_delayed: bool = False
-    """Whether the host closes it later."""
-
-
-class ConnectionHost(Protocol):
-    """The server: resources shared by all connections, and admission."""
-
-    receive_buffer: memoryview
-    limits: NetworkLimits
-    service: Service
-    metrics: NetworkMetrics
-    log: PeerLog
-    memory: RequestMemoryBudget
-    unsent: UnsentBytes
-    scheduler: IterationScheduler
-    disconnects: DisconnectQueue
-    reads: FileReads
-    activity: Activity
-    sends_files: bool
-    """Whether responses may use sendfile(2) on connections without TLS."""
-
-    def connection_made(self, connection: "Connection") -> Refusal | None:
-        """Admit the connection and return None, or return why not."""
-        ...
-
-    def connection_lost(self, connection: "Connection") -> None:
-        """Called once for each admitted connection."""
-        ...
-
-    def on_authenticated(self, connection: "Connection") -> None:
-        """Called after TLS and SASL are complete, and after each reauthentication."""
-        ...
-
-
 class Connection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket.
 
     The base class is for asyncio's transports; uvloop's only call the methods.
-
-    Its parts own the input (`FrameReader`), the output, the end and the throttling.
     """
 
     __slots__ = (
@@ -140,33 +91,26 @@ class Connection(asyncio.BufferedProtocol):
         # Copied from the host, because they are used for every request.
         self._metrics = host.metrics
         self._service = host.service
-        """The service that executes requests: the host's, or an authenticator."""
         self._scheduler = host.scheduler
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._end = ConnectionEnd()
-        """State, close reason and time limits."""
         self.memory = MemoryReservation(
-            host.memory, self._on_memory_granted, self._close_slow_upload
+            host.memory, self._on_memory_granted, partial(self.abort, CloseReason.SLOW_UPLOAD)
         )
         frame_max_bytes = listener.first_frame_max_bytes
         if frame_max_bytes is None:
             frame_max_bytes = host.limits.socket_request_max_bytes
         self._reader = FrameReader(host.receive_buffer, self.memory, frame_max_bytes)
         self._pending: Deferred[ResponseBuffers] | None = None
-        """Response of the parked request; None if no request is parked."""
         self._frame_in_execution: Buffer = b""
-        """Frame of the parked request."""
         self._throttle = Throttle()
-        """Mutes the connection while its client exceeds a quota."""
         self._is_scheduled = False
         self._is_unauthenticated = listener.new_service is not None
         """Whether SASL is required and not complete."""
         self._is_reading = True
         self.output = Output(self, host)
         self.ip = ""
-        """IP address of the client; empty if it disconnected before it was accepted."""
         self.info = ConnectionInfo(peer_host="")
-        """The properties of the connection that handlers can read."""
 
     # Called by the transport.
 
@@ -243,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._reader.received(nbytes):
                 self._process_now()
         elif self._reader.received_small(nbytes):
-            self._schedule()
+            self.schedule()
         else:
             self._process_now()
 
@@ -281,11 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._execute_single(frame)
 
-    # Called by the output; the last two also by TLS and the server.
-
-    def on_writable(self) -> None:
-        """Execute requests that waited until the client had read its responses."""
-        self._schedule()
+    # Called by the output, TLS and the server.
 
     def on_files_sent(self) -> None:
         if self._end.state.is_closing:
@@ -401,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._reader.is_empty and self._is_reading:
             return
         if self._reader.has_frame and self._may_execute():
-            self._schedule()
+            self.schedule()
         self._regulate_reading()
 
     def _execute_single(self, frame: bytes) -> None:
@@ -409,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             response = self._service.serve(self.info, frame)
             if isinstance(response, list):
-                self.output.write(response, _byte_count(response))
+                self.output.write(response, sum(map(len, response)))
             elif response is not None:
                 self._park(response, frame)
             if self.info.throttle_ms:
@@ -440,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
                     self.memory.release(len(frame))
                 if response is not None:
                     responses += response
-                    response_bytes += _byte_count(response)
+                    response_bytes += sum(map(len, response))
                 if self.info.throttle_ms:
                     self._start_throttle()
                     return
@@ -479,17 +419,17 @@ class Connection(asyncio.BufferedProtocol):
         self.memory.release(len(frame))
         response = pending.result()
         if response is not None and not self._end.state.is_closing:
-            self.output.write(response, _byte_count(response))
+            self.output.write(response, sum(map(len, response)))
         if self.info.throttle_ms:
             self._start_throttle()
-        if self._end.state is _STOPPING:
+        if self._end.state is ConnectionState.STOPPING:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
             # Not immediately: the code that completed the response is still running.
-            self._schedule()
+            self.schedule()
 
-    def _schedule(self) -> None:
-        """Have the scheduler call `run`."""
+    def schedule(self) -> None:
+        """Have the scheduler call `run`; also called when the client has read its responses."""
         if not self._is_scheduled and not self._end.state.is_closing:
             self._is_scheduled = True
             if self._is_unauthenticated:
@@ -536,12 +476,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_throttle_end(self) -> None:
         self._regulate_reading()
-        self._schedule()
+        self.schedule()
 
     # The end.
-
-    def _close_slow_upload(self) -> None:
-        self.abort(CloseReason.SLOW_UPLOAD)
 
     def _close(
         self, reason: CloseReason, error: Exception | None = None, delay_ms: int = 0
@@ -561,7 +498,3 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
         elif not self.output.is_sending_files:
             self._transport.close()
-
-
-def _byte_count(buffers: list[Buffer]) -> int:
-    return sum(map(len, buffers))

@@ -38,7 +38,7 @@ class OutputHost(Protocol):
 class OutputOwner(SlowReader, Protocol):
     ip: str
 
-    def on_writable(self) -> None: ...
+    def schedule(self) -> None: ...
 
     def on_files_sent(self) -> None:
         """Called when the transport has accepted a whole response with file ranges."""
@@ -182,7 +182,7 @@ class Output:
         self._send_some()
         if self._sender is None:
             self.is_blocked = self._is_paused
-            self._connection.on_writable()
+            self._connection.schedule()
 
     def _begin_files(self) -> None:
         parts, self._unwritten = self._unwritten, []

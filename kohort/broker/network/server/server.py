@@ -15,9 +15,10 @@ from itertools import chain, islice
 
 from kohort.broker.core.security.quotas import CONNECTION
 from kohort.broker.core.security.session import Session
-from kohort.broker.network.connection.connection import Connection, Refusal
+from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.files import FileReads
 from kohort.broker.network.connection.frames import RECEIVE_BUFFER_BYTES
+from kohort.broker.network.connection.host import Refusal
 from kohort.broker.network.connection.limits import UNLIMITED, Activity, NetworkLimits
 from kohort.broker.network.iteration import (
     DISCONNECTS_PER_SLICE,
