@@ -125,9 +125,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
 def _ask_new(
     cluster: Cluster, group_id: str
 ) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
-    """A group's coordinator, and its description of a group of the consumer protocol; None if it
-    does not exist, or the broker has none.
-    """
+    """A consumer group's coordinator and description; None if the group does not exist there."""
 
     def ask() -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
         coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)

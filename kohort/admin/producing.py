@@ -113,9 +113,7 @@ class Producer:
         batch.byte_count += size
 
     def flush(self) -> None:
-        """Send all records that wait; returns when a broker has appended them. Raises RefusedError,
-        DisconnectedError.
-        """
+        """Return when brokers have appended all records. Raises RefusedError, DisconnectedError."""
         for partition in list(self._waiting):
             self._send(partition)
 

@@ -60,9 +60,7 @@ def _log_warnings(loaded: LoadedConfig) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one object per line: time (UTC, ISO 8601), level, logger, message,
-    exception.
-    """
+    """Formats records as one JSON object per line, with the time in UTC (ISO 8601)."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC)

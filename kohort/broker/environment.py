@@ -52,9 +52,7 @@ class Environment:
         )
 
     def descriptor_limit(self) -> int:
-        """Raise the limit of open file descriptors as far as the operating system allows, and
-        return it.
-        """
+        """Raise the limit of open file descriptors as far as possible, and return it."""
         return raise_descriptor_limit()
 
     def new_executor(self) -> Executor:

@@ -143,9 +143,7 @@ def stopped_broker(directory: str, *, creates: bool = True) -> Iterator[StoppedB
 
 
 def _hand_over(path: Path) -> None:
-    """Give files that root has created to the owner of the directory, so that its broker can read
-    them.
-    """
+    """Give files made by root to the directory's owner, so that its broker can read them."""
     if os.geteuid() != 0:
         return
     owner = path.stat()

@@ -10,9 +10,7 @@ def loop_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """The process's monotonic clock, for data shared with other threads: membership, heartbeats and
-    their statistics.
-    """
+    """The monotonic clock, for data shared with other threads."""
     return time.monotonic_ns() // 1_000_000
 
 

@@ -25,9 +25,7 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reply:
-    """Answer now. Every ticket given to a group is returned in exactly one Reply, alone or within
-    `Replies`.
-    """
+    """Answer now; each ticket is in exactly one Reply, alone or within `Replies`."""
 
     ticket: Ticket
     body: Any
@@ -61,9 +59,7 @@ class Append(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Call `on_deadlines` with `key` at `deadline_ms` (monotonic); replaces an earlier deadline of
-    it.
-    """
+    """Call `on_deadlines` with `key` at `deadline_ms` (monotonic), its only deadline."""
 
     key: TimerKey
     deadline_ms: int

@@ -39,9 +39,7 @@ _BY_KEY_VERSION: Final[dict[int, RecordCodec]] = {
 
 
 def types_of_kind(kind: GroupKind) -> tuple[type[Any], ...]:
-    """Return the classes of the records from which the membership of a kind of group is
-    restored.
-    """
+    """Return the classes of records from which a kind of membership is restored."""
     return tuple(
         [cls for cls, codec in _BY_TYPE.items() if codec.kind is kind and cls in codec.record_types]
     )

@@ -29,9 +29,7 @@ class MemberRef(NamedTuple):
 
 
 class TriggerKind(Enum):
-    """The causes of a rebalance as the broker sees them; a cause that the client states is kept
-    separately.
-    """
+    """Causes of a rebalance as the broker sees them; clients' causes are separate."""
 
     MEMBER_ADDED = "member_added"
     STATIC_ADDED = "static_added"
@@ -117,9 +115,7 @@ class RebalanceEnd(Enum):
 
 
 class Trigger(NamedTuple):
-    """The cause of a rebalance, an additional cause of a running one,
-    or of one that was avoided.
-    """
+    """The cause of a rebalance, or of an avoided one, or an additional cause."""
 
     kind: TriggerKind
     member: MemberRef | None = None
@@ -174,9 +170,7 @@ class RebalanceStarted(NamedTuple):
 
 
 class CommitFenced(NamedTuple):
-    """A transactional commit was refused, because it came from a former member or another
-    generation.
-    """
+    """A transactional commit of a former member or another generation was refused."""
 
     error: ErrorCode
 
@@ -232,9 +226,7 @@ class JoinPhaseEnded(NamedTuple):
 
 
 class JoinPhaseStalled(NamedTuple):
-    """The time for joins is up, but no member (all are static) has joined:
-    the group waits again.
-    """
+    """The time for joins is up, but no static member has joined: the group waits."""
 
     waiting_for: tuple[str, ...]
 
@@ -255,9 +247,7 @@ class SyncReceived(NamedTuple):
 
 
 class SyncAnswered(NamedTuple):
-    """A member that synced late, or again, got its assignment; the others get theirs with
-    `RebalanceEnded`.
-    """
+    """A member that synced late, or again, got its assignment."""
 
     member_id: str
 
@@ -295,9 +285,7 @@ class MemberReconciled(NamedTuple):
 
 
 class RebalanceEnded(NamedTuple):
-    """The rebalance is over. If STABLE, each member whose sync was parked gets its assignment
-    now.
-    """
+    """The rebalance is over; if STABLE, parked syncs get their assignments now."""
 
     outcome: RebalanceEnd
     generation: int
@@ -318,9 +306,7 @@ class MemberRemoved(NamedTuple):
 
 
 class MemberReplaced(NamedTuple):
-    """A static member returned under a new id; or its new id could not be stored, and it has the
-    old one again.
-    """
+    """A static member got a new id, or its old one back as that could not be stored."""
 
     old_member_id: str
     member: MemberRef

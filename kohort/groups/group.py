@@ -164,9 +164,7 @@ class Group:
         )
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker that is in the log. May be called at any time, also while an
-        append is in progress.
-        """
+        """Apply a transaction marker of the log; also while an append is in progress."""
         pending.end_transaction(self, producer_id, commit=commit)
 
     # Removal. Each operation needs a step of its own, with no append in progress.
@@ -195,9 +193,7 @@ class Group:
         return (GroupTombstone(self.group_id),) if membership is None else membership.tombstones()
 
     def end(self, now: Now, error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> None:
-        """End the group: its tombstones are durable, or it is unloaded. Parked requests are
-        answered `error`.
-        """
+        """Answer parked requests with `error`: the group is removed, or unloaded."""
         if self.is_dead:
             return
         self.is_dead = True
@@ -319,9 +315,7 @@ class Group:
 
     @property
     def kind(self) -> GroupKind:
-        """The kind of its members; as in Kafka, a group that has offsets alone counts as
-        classic.
-        """
+        """The kind of its members; a group of offsets alone counts as classic (as in Kafka)."""
         membership = self.membership
         return GroupKind.CLASSIC if membership is None else membership.kind
 
@@ -341,9 +335,7 @@ class Group:
         return {} if self.membership is None else self.membership.gauges()
 
     def describe(self) -> GroupDescription:
-        """Return the group without its members. As in Kafka, a group that has offsets alone is
-        shown as an empty classic one.
-        """
+        """Return the group without members; of offsets alone, an empty classic one."""
         if self.membership is not None:
             return self.membership.describe()
         return GroupDescription(self.group_id, GroupKind.CLASSIC, DEAD if self.is_dead else EMPTY)

@@ -13,9 +13,7 @@ BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class MemberMemory:
-    """An account of bytes. Large members may use half of it, so that a client that fills their half
-    does not exclude ordinary members.
-    """
+    """An account of bytes, of which large members may use half."""
 
     __slots__ = ("_bytes_max", "used_bytes")
 

@@ -39,9 +39,7 @@ class Membership(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether it `is_empty` and no client holds an id with which it may join, so that the
-        group may be removed if it has no offsets.
-        """
+        """Whether it `is_empty` and no client holds an id with which it may join."""
         ...
 
     # Offsets.
@@ -77,9 +75,7 @@ class Membership(Protocol):
         ...
 
     def start(self, now: Now) -> None:
-        """Start sessions and other timers: the membership was restored, or has become that of its
-        group.
-        """
+        """Start the timers of a membership that was restored, or that its group has now."""
         ...
 
     def tombstones(self) -> tuple[DurableRecord, ...]:
@@ -89,9 +85,7 @@ class Membership(Protocol):
     # Time, and the end.
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
-        """Process expired timers. Keys of timers that are no longer set, or were set by an earlier
-        membership of the group, are ignored.
-        """
+        """Process expired timers; keys of other timers than the present ones are ignored."""
         ...
 
     def end(self, error: ErrorCode, now: Now) -> None:
@@ -99,9 +93,7 @@ class Membership(Protocol):
         ...
 
     def close(self) -> None:
-        """Cancel all timers, and release the memory accounted to the members: the group is dropped,
-        or has another membership now.
-        """
+        """Cancel all timers and release the members' memory; the membership has ended."""
         ...
 
     # Reports.

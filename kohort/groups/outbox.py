@@ -88,9 +88,7 @@ class Outbox:
         self._effects.append(Note(event))
 
     def note_stored(self, offset_count: int) -> None:
-        """Count offsets that became durable: reported once for all commits that shared an
-        append.
-        """
+        """Count durable offsets, reported once for all commits of an append."""
         self._stored_count += offset_count
 
     def stage(self, write: Write) -> None:
@@ -126,9 +124,7 @@ class Outbox:
         return self.in_flight + self._staged
 
     def take_ready_effects(self) -> list[Effect]:
-        """Return effects that need no append. Staged writes remain, so this may be called while an
-        append is in progress.
-        """
+        """Return effects without append, also while an append is in progress."""
         effects, self._effects = self._effects, []
         if self._stored_count:
             effects.append(Note(OffsetsStored(self._stored_count)))
@@ -169,9 +165,7 @@ class Outbox:
         return effects
 
     def append_singly(self) -> bool:
-        """Retry the writes of a failed append one by one, so that only the one that cannot be
-        stored fails. False if there was only one.
-        """
+        """Retry the writes of a failed append one by one; False if there is only one."""
         if len(self.in_flight) < 2:
             return False
         self._singly = len(self.in_flight)

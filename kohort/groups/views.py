@@ -20,9 +20,7 @@ partitions has 4 KiB."""
 
 
 def group_json(group: GroupDescription, totals: tuple[int, int]) -> Json:
-    """Return a group's entry in GET /groups, except what it waits for; `totals` are its numbers of
-    rebalances and of avoided ones.
-    """
+    """Return a group's entry in GET /groups; `totals`: rebalances and avoided ones."""
     rebalances, avoided = totals
     return {
         "group": group.group_id,

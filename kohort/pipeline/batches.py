@@ -30,18 +30,14 @@ class Batches:
     """The function that a query passes to `foreachBatch`, and its failure."""
 
     def __init__(self, what: str, handle_batch: Callable[[DataFrame, int], None]) -> None:
-        """`handle_batch` is called with each batch and its number; `what` names the batch in error
-        messages.
-        """
+        """`handle_batch` is called with each batch and its number; `what` names it."""
         self._what = what
         self._handle_batch = handle_batch
         self._is_stopped = False
         self._failure: ReportedError | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Raise an exception with a single line, outside the handler: py4j would send the context
-        along.
-        """
+        """Raise a one-line exception outside the handler: py4j would send the context."""
         try:
             self._handle_batch(frame, batch_id)
         except Exception as error:  # noqa: BLE001 - reported by `failure`.

@@ -64,9 +64,7 @@ def _is_silence(error: BaseException | None) -> bool:
 
 
 def is_observed(observation: Observation) -> bool:
-    """Whether an action has completed the observation; PySpark's own method waits for one
-    indefinitely.
-    """
+    """Whether an action has completed the observation; PySpark's method waits."""
     java_observation = observation._jo  # noqa: SLF001 - as above.
     return java_observation is not None and bool(java_observation.future().isCompleted())
 

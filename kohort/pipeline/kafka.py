@@ -199,9 +199,7 @@ class Admin:
         return sorted(str(name) for name in names if pattern.fullmatch(str(name)))
 
     def size(self, topic: Topic) -> int:
-        """Return the topic's size in bytes, counting the largest replica of each partition; 0 if
-        unknown.
-        """
+        """Return the topic's size in bytes, of one replica each; 0 if unknown."""
         largest: dict[int, int] = {}
         try:
             nodes = self._get(self._client.describeCluster().nodes()).toArray()

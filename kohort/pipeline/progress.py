@@ -162,9 +162,7 @@ def line(name: str, progress: StreamingQueryProgress, row_count: int) -> str:
 
 
 def behind(progress: StreamingQueryProgress) -> int | None:
-    """Return the lag in offsets; None if Spark does not report the sources' end offsets, as for a
-    batch repeated after a kill.
-    """
+    """Return the lag in offsets; None if Spark does not report the sources' ends."""
     total = 0
     for source in progress.sources:
         ends = _offsets(source.endOffset)

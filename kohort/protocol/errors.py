@@ -156,9 +156,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "ErrorCode | None":
-        """Map an error code of a newer broker to UNKNOWN_SERVER_ERROR, as Java's Errors.forCode
-        does.
-        """
+        """Map a newer broker's error code to UNKNOWN_SERVER_ERROR, as Java does."""
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     @property

@@ -8,9 +8,7 @@ from enum import IntEnum
 
 
 class JoinReason(IntEnum):
-    """Reasons for a join. Negative values are reserved, 64 to 127 are for private use; unknown
-    values are read as UNKNOWN.
-    """
+    """Reasons for a join: negative ones are reserved, 64 to 127 private."""
 
     UNKNOWN = 0
     """A reason that was not stated; never written to the wire."""

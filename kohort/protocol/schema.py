@@ -82,9 +82,7 @@ class Field(NamedTuple):
         return self.options.tag is not None and version in self.options.tagged
 
     def make_default(self) -> Any:
-        """Return a new default value: the declared one, otherwise Kafka's implicit one for the
-        type.
-        """
+        """Return the declared default, otherwise Kafka's implicit one for the type."""
         default = self.options.default
         if default is not MISSING:
             if isinstance(default, list):

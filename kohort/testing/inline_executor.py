@@ -12,9 +12,7 @@ T = TypeVar("T")
 
 
 class InlineExecutor(Executor):
-    """Runs each call inside `submit`: in-memory disks never block, and virtual time must not wait
-    for real threads.
-    """
+    """Runs each call inside `submit`: memory disks do not block, and time is virtual."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Return a finished future with the outcome."""

@@ -7,9 +7,7 @@ from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 
 
 class LastingMetadata(MetadataStore):
-    """Metadata in memory that survives the broker, like a database on disk: each change is durable
-    when the call returns.
-    """
+    """Metadata in memory that survives the broker; changes are durable at once."""
 
     def __init__(self, cluster_id: str = "x") -> None:
         super().__init__(None, new_cluster_id=cluster_id)

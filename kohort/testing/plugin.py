@@ -69,9 +69,7 @@ def kafka_session(
 
 @pytest.fixture
 def virtual_kafka(request: pytest.FixtureRequest) -> Iterator[VirtualKafka]:
-    """A broker on virtual time. A coroutine test runs on the same loop; other tests pass coroutines
-    to its `run`.
-    """
+    """A broker on virtual time; tests are coroutines on its loop, or `run` them."""
     from kohort.testing.virtual_kafka import VirtualKafka  # noqa: PLC0415 - see the module.
 
     seed = request.config.getoption("--kafka-seed")
@@ -114,9 +112,7 @@ def _running(
 
 
 def settings_of(node: Any) -> tuple[dict[str, object], bool]:  # noqa: ANN401 - an item, a module.
-    """Return the settings of a test's markers, the closest one taking precedence; and whether the
-    data are on disk.
-    """
+    """Return the settings of a test's markers, and whether data are on disk."""
     given: dict[str, object] = {}
     on_disk = False
     for marker in reversed(list(node.iter_markers(MARKER))):

@@ -118,9 +118,7 @@ class SimulatedFileSystem:
             inode.settle()
 
     def lose_ends(self, pick: Pick) -> None:
-        """Lose power on a disk that writes in order: each file independently loses some of its last
-        writes, often none, and keeps part of the one before them.
-        """
+        """Lose power on a disk that writes in order: each file loses some last writes."""
         self._lose_names(lambda count: count - 1 if pick(4) else pick(count))
         for inode in self._names.values():
             count = len(inode.unsynced)
@@ -335,9 +333,7 @@ class SimulatedFileSystem:
                 self._durable_names[path] = inode
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """Rename a directory; durable at once, because only topic deletion uses it, where the order
-        does not matter.
-        """
+        """Rename a directory, durably at once: only topic deletion does it."""
 
         def moved(path: str) -> str:
             inside = path == source or path.startswith(source + "/")

@@ -31,9 +31,7 @@ class VirtualTimeError(Exception):
 
 
 class VirtualLoop(VirtualClockLoop):
-    """A loop whose connections to virtual ports stay in memory; blocking calls run inline on the
-    loop.
-    """
+    """A loop whose virtual connections stay in memory; blocking calls run inline."""
 
     def __init__(
         self, clock: VirtualClock, network: VirtualNetwork, limit_s: float = LIMIT_S

@@ -9,9 +9,7 @@ MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled"
 
 
 def protocols_problem(names: tuple[str, ...]) -> str | None:
-    """Return the error in a value of `group.coordinator.rebalance.protocols`, None if it is
-    valid.
-    """
+    """Return the error in `group.coordinator.rebalance.protocols`, or None."""
     return None if "classic" in names else "must contain classic"
 
 

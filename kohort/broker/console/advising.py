@@ -107,9 +107,7 @@ def _command(group_id: str) -> list[str]:
 
 
 def _environment() -> Mapping[str, str]:
-    """Return the broker's environment with its import path: the command must not import from the
-    directory in which the broker was started.
-    """
+    """Return the broker's environment, which must not import from its working directory."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 

@@ -18,9 +18,7 @@ _RESIDENT: Final = 1
 
 
 def broker_json(source: ConsoleSource) -> Json:
-    """Return the figures. Counters are totals since the start; the page computes rates from two
-    answers.
-    """
+    """Return the figures. Counters are totals; the page computes rates from two answers."""
     edge, network = source.edge, source.network
     settings = source.topics.settings.config
     return {

@@ -22,9 +22,7 @@ _PARTITIONS: Final = struct.Struct(">i")
 
 
 def facts_of(group: Group, behind: Iterable[Position], recent: Recent, now: Now) -> GroupFacts:
-    """Return the facts of a group, with at most `MEMBERS_LOOKED_AT` members. Positions in `behind`
-    without unread records are ignored.
-    """
+    """Return the facts of a group and at most `MEMBERS_LOOKED_AT` of its members."""
     described = group.describe()
     members = [_member(described, member) for member in group.describe_members(MEMBERS_LOOKED_AT)]
     still = [

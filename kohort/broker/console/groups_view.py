@@ -88,9 +88,7 @@ class GroupsView:
     async def _wait_ages(
         self, rows: Sequence[Row], time_slice: Slice
     ) -> list[tuple[int | None, bool]]:
-        """Return for each group the age of its oldest unread record, and whether that is a lower
-        bound, because not all partitions were read.
-        """
+        """Return the age of each group's oldest unread record, and whether it is a lower bound."""
         asked: list[Position] = []
         ends: list[tuple[int, bool]] = []
         for row in rows:

@@ -51,9 +51,7 @@ class Position(NamedTuple):
 def positions(
     group: OffsetsOwner, topics: TopicManager, only: str | None = None
 ) -> Iterator[Position]:
-    """Yield the group's committed positions; only those in the topic `only`, if given. Each one is
-    read when it is yielded.
-    """
+    """Yield the committed positions, of topic `only` if given; each is read when yielded."""
     for topic, partitions in list(group.offsets.topics().items()):
         if only not in {None, topic}:
             continue
@@ -107,9 +105,7 @@ class Ages:
         return ages
 
     def _look_up(self, position: Position) -> "int | tuple[_Key, Detached[int | None]] | None":
-        """Return the first unread record's timestamp if it is cached, otherwise the cache key and
-        the lookup in its log; None if there is no log.
-        """
+        """Return the cached timestamp, else the cache key and the lookup; None without a log."""
         topic = self._topics.get(position.topic)
         if topic is None or not 0 <= position.partition < len(topic.partitions):
             return None

@@ -45,9 +45,7 @@ class RecordFormatter:
         """Cached records without their members, by group and sequence."""
 
     async def wait_newest(self, group_id: str, time_slice: Slice) -> Json | None:
-        """Return the newest rebalance, possibly a running one, with its sentence and the evidence,
-        but without its members; None if the history has none.
-        """
+        """Return the newest rebalance with sentence and evidence, without members; or None."""
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
             return _parsed(await self._wait_head(await run(steps, time_slice)))
@@ -92,9 +90,7 @@ class RecordFormatter:
 
 
 def _head(text: bytes) -> bytes:
-    """Return a record without its members, with its sentence and the evidence. Can run on any
-    thread.
-    """
+    """Return a record with its sentence and evidence, without members; for any thread."""
     data: Json = json.loads(text)
     texts = {
         "sentence": record_sentence(data, utc_time),
@@ -126,9 +122,7 @@ def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
 
 
 async def listed(history: RebalanceHistory, group_id: str, last: int, time_slice: Slice) -> Json:
-    """Return summaries of the newest `last` records, the oldest first and a running one last, and
-    the deploys that they are part of.
-    """
+    """Return summaries of the newest `last` records, oldest first, and their deploys."""
     records: list[HistoryRecord] = []
     steps = history.open_text_steps(group_id)
     if steps is not None:

@@ -179,9 +179,7 @@ class Access:
         return False
 
     def keep(self, connection: ConnectionInfo) -> None:
-        """Cache in the connection what its session has been granted, until rules change. Nothing
-        is cached while allowed requests are logged as well.
-        """
+        """Cache the session's permissions until rules change, unless permissions are logged."""
         if not logger.isEnabledFor(logging.DEBUG):
             session = connection.session
             connection.granted, connection.granted_to = self._authorizer.granted(session), session
@@ -210,9 +208,7 @@ class Access:
         return self._authorizer.operations(session, kind, name, applicable)
 
     def cluster_operations(self, session: Session, applicable: Sequence[Operation]) -> int:
-        """Bit field of the operations that the principal may perform on the cluster; 0 if it may
-        not describe it.
-        """
+        """Bit field of the permitted operations on the cluster; 0 if it may not be described."""
         allowed = self.operations(session, ResourceType.CLUSTER, CLUSTER_NAME, applicable)
         return allowed if allowed & (1 << Operation.DESCRIBE) else 0
 

@@ -184,9 +184,7 @@ class RequestContext:
         return is_allowed
 
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
-        """Raise KafkaError unless the principal may perform an operation. The error is returned for
-        the request as a whole, or for each of its items.
-        """
+        """Raise KafkaError unless the principal may do this; for the whole request or an item."""
         if self.broker.access is not None and not self.may(operation, kind, name):
             raise KafkaError(DENIED[kind], TEXTS[kind])
 
@@ -198,9 +196,7 @@ class RequestContext:
         return access.may_some(self.session, self.header.api_key, operation, kind)
 
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether to include in a list a resource that the request does not name; a denial is
-        neither logged nor counted.
-        """
+        """Whether a list includes this resource; a denial is neither logged nor counted."""
         access = self.broker.access
         return access is None or access.sees(self.connection.session, operation, kind, name)
 
@@ -213,9 +209,7 @@ class RequestContext:
         return None if access is None else access.permissions_key(self.session)
 
     def run(self, work: Coroutine[Any, Any, T], *, name: str) -> Deferred[T]:
-        """Run a coroutine as a task; return its result. If the client has a request quota, it is
-        charged for the running time, excluding suspension.
-        """
+        """Run a coroutine as a task, charging its running time to the client's request quota."""
         quotas = self.broker.quotas
         if quotas is not None and quotas.is_limiting:
             accounts = quotas.accounts(self.connection, self.header.client_id)

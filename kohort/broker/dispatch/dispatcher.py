@@ -132,9 +132,7 @@ class Dispatcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _respond_unsupported(self, header: RequestHeader) -> ResponseBuffers:
-        """Respond to ApiVersions of an unsupported version in v0, which every client understands.
-        Other APIs have no such response.
-        """
+        """Respond to ApiVersions of an unsupported version in v0, which all clients understand."""
         if header.api_key != API_VERSIONS_KEY:
             raise self._unsupported(header)
         response = unsupported_version(self._router.apis[API_VERSIONS_KEY].advertised)

@@ -21,9 +21,7 @@ KEPT_MAX_BYTES: Final = 16_384
 
 
 class EncodedResponse:
-    """A successful response, encoded in the version of its request; a handler may return it in
-    place of the response itself.
-    """
+    """A successful response that is encoded already, in the version of its request."""
 
     __slots__ = ("body",)
 
@@ -63,9 +61,7 @@ class TopicAnswers:
         return cached.answer
 
     def keep(self, key: Hashable, body: bytes, topics: Sequence[Topic]) -> EncodedResponse:
-        """Cache a response. It may depend only on the existing topics and the state of their
-        partitions, all of which must be online.
-        """
+        """Cache a response that depends only on topics and partitions, all of them online."""
         answer = EncodedResponse(body)
         if len(body) <= KEPT_MAX_BYTES:
             if len(self._kept) >= KEPT_MAX:

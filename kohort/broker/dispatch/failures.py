@@ -30,9 +30,7 @@ class NoErrorField(Exception):  # noqa: N818 - not an internal error: the protoc
 
 @dataclass(frozen=True, slots=True)
 class ErrorTemplate:
-    """The template of a list in the response: one element for each element of a list in the
-    request.
-    """
+    """The template of a list in the response, with an element for each requested one."""
 
     response: str
     request: str
@@ -140,9 +138,7 @@ def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -
 def elements_response(
     on_error: OnError, request: object, version: int, code: ErrorCode
 ) -> Struct | None:
-    """Return the response with error `code` for everything requested, as if each had failed
-    individually; None if a response has only a top-level error.
-    """
+    """Return the response with `code` for each requested element; None without such a list."""
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     response = _blank(RESPONSES[schema.key])
@@ -239,8 +235,6 @@ def _in_version(target: object, name: str, version: int) -> Field | None:
 
 
 def unsupported_version(served: VersionRange) -> ApiVersionsResponse:
-    """Return the v0 response to an ApiVersions request of an unsupported version; every client
-    understands it and retries with a lower version.
-    """
+    """Return the v0 response to ApiVersions of an unsupported version; all clients read it."""
     ours = ApiVersion(api_key=API_VERSIONS_KEY, min_version=served.low, max_version=served.high)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ours])

@@ -70,9 +70,7 @@ class LongRequests:
     def serve(
         self, ctx: RequestContext, frame: Buffer, route: Route, position: int, started_s: float
     ) -> Deferred[ResponseBuffers]:
-        """Decode, execute and answer a long request in a task. If its client disconnects, the
-        remaining parts are not executed.
-        """
+        """Execute a long request in a task; not its remaining parts if the client disconnects."""
         work = self._serve(ctx, frame, route, position, started_s)
         return self._run(ctx, work, route, started_s)
 

@@ -276,9 +276,7 @@ class Responder:
 
 
 def interrupted() -> KafkaError:
-    """Return the error of a request that the broker's stop interrupts; it is unknown whether it
-    took effect.
-    """
+    """Return the error of a request that the broker's stop interrupts: its effect is unknown."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted")
 
 

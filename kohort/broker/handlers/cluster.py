@@ -56,9 +56,7 @@ END: Final = 0
 def describe_quorum(
     ctx: RequestContext, request: DescribeQuorumRequest
 ) -> Steps[DescribeQuorumResponse]:
-    """Describe the metadata partition if only that is requested; otherwise an error for each
-    partition.
-    """
+    """Describe the metadata partition if only that is requested; else return errors."""
     ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
     if _is_the_metadata(request.topics):
         return DescribeQuorumResponse(

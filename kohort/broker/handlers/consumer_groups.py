@@ -59,9 +59,7 @@ MESSAGE_CHARS: Final = 1_000
 def consumer_group_heartbeat(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
-    """Process a heartbeat: answered at once if it changes nothing, else when its changes are
-    durable.
-    """
+    """Process a heartbeat; answered when its changes, if any, are durable."""
     if not ctx.broker.consumer_groups.is_enabled:
         return response_for(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)

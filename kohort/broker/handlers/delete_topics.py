@@ -96,9 +96,7 @@ def _check(
     is_repeated: bool,
     named: _Named,
 ) -> tuple[DeletableTopicResult | None, Topic | None]:
-    """Return (result, topic): the result is None if the topic has one already, and the topic is
-    None unless it can be deleted.
-    """
+    """Return the result, None if the topic has one; and the topic if it can be deleted."""
     answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
@@ -126,9 +124,7 @@ def _check(
 
 
 def _may(ctx: RequestContext, operation: Operation, name: str) -> bool:
-    """Whether the principal may do this to the topic; permission to delete the cluster implies
-    it.
-    """
+    """Whether the principal may do this to the topic, or may delete the cluster."""
     return ctx.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.may(
         operation, ResourceType.TOPIC, name
     )

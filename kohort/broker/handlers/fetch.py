@@ -44,9 +44,7 @@ their partitions, so they can be answered without the state of a session."""
 
 
 def _without_data(response: FetchResponse | None) -> FetchResponse:
-    """Return the response to a throttled client: empty, whichever quota was exceeded, as in
-    Kafka.
-    """
+    """Return an empty response to a throttled client, whichever quota was exceeded."""
     del response
     return FetchResponse(responses=[])
 
@@ -72,9 +70,7 @@ def _without_data(response: FetchResponse | None) -> FetchResponse:
 def fetch(
     ctx: RequestContext, request: FetchRequest
 ) -> FetchResponse | Deferred[FetchResponse] | Steps[Deferred[FetchResponse]]:
-    """Answer at once if there is enough data, an error, or no maximum wait; otherwise park the
-    request.
-    """
+    """Answer if there is enough data, an error or no maximum wait; else park the request."""
     ctx.connection.active_as = ctx.header.client_id
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # This broker never creates a session, so this one is from another broker at the same

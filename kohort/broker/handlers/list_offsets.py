@@ -131,9 +131,7 @@ def _answer(
     requested: ListOffsetsPartition,
     searches: list[_Search],
 ) -> ListOffsetsPartitionResponse:
-    """Return the response for one partition. If a lookup is needed, it is added to `searches` and
-    fills the response later.
-    """
+    """Return a partition's response; a lookup that fills it later is added to `searches`."""
     answer = ListOffsetsPartitionResponse(
         partition_index=requested.partition_index, error_code=ErrorCode.NONE
     )

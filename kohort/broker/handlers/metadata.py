@@ -93,9 +93,7 @@ def metadata(
 def _cache_key(
     ctx: RequestContext, request: MetadataRequest, requested: list[MetadataRequestTopic]
 ) -> tuple[object, ...] | None:
-    """Return everything that determines the response, except the topics; None if the request is too
-    large for the cache.
-    """
+    """Return what determines the response besides topics; None for large requests."""
     if len(requested) > TOPICS_REMEMBERED_MAX:
         return None
     return (
@@ -199,9 +197,7 @@ def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopi
 
 
 def _named(topic: MetadataRequestTopic) -> str | bytes | None:
-    """The key for the lookup. A name sent together with an id is ignored, and could have any
-    length.
-    """
+    """The key for the lookup. The name is ignored if there is an id too."""
     return topic.name if topic.topic_id == ZERO_UUID else topic.topic_id
 
 

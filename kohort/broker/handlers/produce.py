@@ -137,9 +137,7 @@ def _is_transactional(request: ProduceRequest) -> bool:
 
 
 async def _finish(call: "ProduceCall", steps: _Steps, pause: _Pause | Deferred[None]) -> _Response:
-    """Run the remaining steps and respond. The lock for large batches is held only between the two
-    pauses around a large batch.
-    """
+    """Run the remaining steps and respond; large batches are appended under a lock."""
     large_batch = call.ctx.broker.large_batch
     is_holding = False
     try:

@@ -57,9 +57,7 @@ def list_partition_reassignments(
 def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Check each partition; they fail individually. A denied request fails at the top level as
-    well.
-    """
+    """Check each partition by itself. A denied request fails at the top level as well."""
     denied = None
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER])

@@ -172,9 +172,7 @@ async def _long(
 
 
 def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
-    """Remove duplicates from a verification: Kafka answers each partition once, but additions as
-    often as they are named.
-    """
+    """Remove duplicates from a verification, as Kafka does, but not from an addition."""
     merged: dict[str, dict[int, None]] = {}
     for topic in topics:
         merged.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
@@ -263,9 +261,7 @@ RAISES_EPOCH_SINCE: Final = 5
 def end_txn(
     ctx: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse | Deferred[EndTxnResponse]:
-    """End the transaction; answered when the outcome is decided,
-    with the next epoch if requested.
-    """
+    """End the transaction; answered when its outcome is decided, with the next epoch."""
     ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     version = ctx.api_version
     raises_epoch = version >= RAISES_EPOCH_SINCE

@@ -121,9 +121,7 @@ async def txn_offset_commit(
 async def _put_into_transaction(
     producer: TransactionalProducer, places: Sequence[TopicPartition]
 ) -> None:
-    """Return when the partitions are in the transaction.
-    Raises KafkaError if they cannot be added.
-    """
+    """Return when the partitions are in the transaction. Raises KafkaError."""
     settling = producer.settling()
     if settling is not None:
         await settling

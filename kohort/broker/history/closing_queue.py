@@ -19,9 +19,7 @@ record."""
 
 
 class Waiting:
-    """A complete rebalance, a running one that is to be recorded as running, or (without facts) the
-    removal of a group.
-    """
+    """A complete rebalance, a running one, or (without facts) the removal of a group."""
 
     __slots__ = ("closed", "group_id", "is_running", "until_ms", "weight")
 

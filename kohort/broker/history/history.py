@@ -112,9 +112,7 @@ class RebalanceHistory:
     # Starting and stopping.
 
     async def start(self, topic: HistoryLog, executor: Executor | None = None) -> None:
-        """Read the stored records, and write new ones from now on. To be called before the groups
-        are loaded, as their records continue the numbering.
-        """
+        """Read the stored records, before the groups are loaded, and write new ones from now on."""
         self._topic = topic
         self._executor = executor
         self._recorded = RecordedGenerations(is_whole=topic.is_whole())
@@ -189,9 +187,7 @@ class RebalanceHistory:
         self._folds[group_id] = GroupFold(fold.sequence)
 
     def _recover(self, group_id: str, event: GroupRestored, recorded: RecordedGenerations) -> None:
-        """Create the records that the last process did not write. A record of a running rebalance
-        is completed.
-        """
+        """Create the records that the last process did not write, or complete running ones."""
         missing = recorded.missing(event.generations)
         if not missing:
             return
@@ -252,16 +248,12 @@ class RebalanceHistory:
         return list(map(self._making.parse_text, newest))
 
     def stored_records(self, group_id: str) -> list[StoredRecord]:
-        """Return the complete records of a group, oldest first; compressed, so that a caller can
-        decompress one at a time, with other work in between.
-        """
+        """Return a group's complete records, oldest first; to be decompressed one at a time."""
         ring = self._rings.get(group_id)
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """Return the same as `open_record`, as JSON and in steps, because a group of thousands of
-        members takes tens of milliseconds. It shows the state at the time of the call.
-        """
+        """Return the same as `open_record` as JSON, in steps, as of the time of the call."""
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
             return None
@@ -281,9 +273,7 @@ class RebalanceHistory:
         return dict.fromkeys((*self._rings, *self._under_way))
 
     def totals(self, group_id: str) -> tuple[int, int]:
-        """Return the total numbers of (rebalances, avoided rebalances), including records no longer
-        kept.
-        """
+        """Return the numbers of rebalances and of avoided ones, including dropped records."""
         ring = self._rings.get(group_id)
         return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
 
@@ -326,9 +316,7 @@ class RebalanceHistory:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
 
     def drain(self) -> None:
-        """Create all waiting records at once, without writing them: for callers without an event
-        loop.
-        """
+        """Create all waiting records without writing them: for callers without an event loop."""
         while self._queue:
             waiting = self._take_next()
             if waiting is not None and not waiting.is_running:

@@ -143,9 +143,7 @@ def recovered_text(stored: Generation, begun: StoredCause, sequence: int) -> byt
 
 
 def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes | None:
-    """Complete the record of a running rebalance with its outcome; None if it belongs to another
-    rebalance.
-    """
+    """Complete a running rebalance's record; None if it belongs to another rebalance."""
     record = parse_text(text)
     if (
         not isinstance(record, RebalanceRecord)

@@ -79,9 +79,7 @@ class RecordedGenerations:
 async def restore(
     log: HistoryLog, rings: Rings, clock: Monotonic, recorded: RecordedGenerations | None = None
 ) -> list[Entry]:
-    """Fill the rings, and record which generations have records; return entries to be written, for
-    rebalances that the last shutdown interrupted.
-    """
+    """Fill the rings; return the entries to write for rebalances that were interrupted."""
     running: dict[str, Entry] = {}
     time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     try:

@@ -105,9 +105,7 @@ class Rings:
         self.memory_bytes += _size_of_record(record)
 
     def mark_removed(self, group_id: str, wall_ms: int) -> None:
-        """Record that a group was removed; its records are kept for a while, but dropped before
-        others.
-        """
+        """Record that a group was removed; its records are dropped before others."""
         if group_id in self._rings:
             self._rings.move_to_end(group_id, last=False)
             self._removed[group_id] = wall_ms

@@ -128,9 +128,7 @@ class HistoryStore:
                 self._current = None
 
     def worst(self) -> Block | None:
-        """Return the block with the most dropped records;
-        None if there is too little to reclaim.
-        """
+        """Return the block with the most dropped records; None if they are few."""
         waste_bytes = self.used_bytes - self.live_bytes
         if waste_bytes <= self.live_bytes // WASTE_DIVISOR + BLOCK_BYTES:
             return None

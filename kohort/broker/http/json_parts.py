@@ -42,9 +42,7 @@ def dump(data: Any) -> bytes:  # noqa: ANN401 - any JSON value.
 
 
 async def wait_dump(data: Mapping[str, Any], time_slice: Slice) -> list[bytes]:
-    """Encode `data` as JSON and return the parts. Items of lists are encoded one by one, because a
-    list may be long.
-    """
+    """Encode `data` as JSON in parts; items of lists one by one, as a list may be long."""
     parts: list[bytes] = []
     for name, value in data.items():
         parts.append(b"%b%b:" % (b"," if parts else b"{", dump(name)))

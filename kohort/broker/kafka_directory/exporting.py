@@ -159,9 +159,7 @@ def settings_for_kafka(
 
 
 def set_metadata_aside(files: FileSystem, root: Path) -> None:
-    """Rename an obsolete controller log, and its bootstrap files, to names that neither broker
-    opens.
-    """
+    """Rename an obsolete controller log and its bootstrap files, so that nothing opens them."""
     for path in (root / DIRECTORY, root / BOOTSTRAP):
         if files.exists(str(path)):
             files.rename(str(path), f"{path}.{unique_hex()}{STRAY_SUFFIX}")

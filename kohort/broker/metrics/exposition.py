@@ -131,9 +131,7 @@ def _by_reason(info: MetricInfo, counts: dict[str, int]) -> Family:
 
 
 class ProcessCollector:
-    """Collector of the event loop's lag, pauses of the garbage collector, the broker's own tasks
-    and the version.
-    """
+    """Collects the event loop's lag, garbage collector pauses, background tasks, the version."""
 
     def __init__(
         self,

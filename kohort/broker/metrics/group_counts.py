@@ -88,9 +88,7 @@ class CountsByGroup:
         return self._place(group_id) if counts is None else counts
 
     def of_past(self, group_id: str) -> GroupCounts:
-        """Return the counters for a late event of a group, which may have been removed and is not
-        added again.
-        """
+        """Return the counters for a late event of a group, which may have been removed."""
         return self._live.get(group_id) or self._removed.get(group_id) or self.rest
 
     def remove(self, group_id: str, now_ms: int) -> None:
@@ -120,9 +118,7 @@ class CountsByGroup:
 
 
 def _incremented(counts: Mapping[L, int], label: L) -> Mapping[L, int]:
-    """Increment the count of a label. Changes and returns `counts`, or a new dict if it is the
-    shared empty one.
-    """
+    """Increment the count of a label; returns a new dict if `counts` is the shared one."""
     if not isinstance(counts, dict):
         return {label: 1}
     counts[label] = counts.get(label, 0) + 1

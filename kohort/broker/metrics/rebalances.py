@@ -85,9 +85,7 @@ class RebalanceMetrics:
         self._handlers[event.__class__](self, group_id, event, now)
 
     def on_record(self, record: HistoryRecord) -> None:
-        """Count the values that only the complete record of a rebalance has; a listener of the
-        history.
-        """
+        """Count the values that only complete records have; a listener of the history."""
         from kohort.groups.history.model import AvoidedRecord  # noqa: PLC0415 - not for a start.
 
         if isinstance(record, AvoidedRecord):

@@ -24,9 +24,7 @@ _FIELD = "error_code"
 
 @cache
 def error_counter(message: type) -> Counter | None:
-    """Return a function that adds the errors in a message to counts; None if its class has no error
-    codes.
-    """
+    """Return a function that counts a message's errors; None if it has no error codes."""
     lines = _lines(schema_of(message), "m", 1)
     if not lines:
         return None
@@ -38,9 +36,7 @@ def error_counter(message: type) -> Counter | None:
 
 
 def _lines(schema: MessageSchema, name: str, depth: int) -> list[str]:
-    """Generate the lines that count the codes in the structure with that name; none if it has no
-    error codes.
-    """
+    """Generate the lines that count the codes of a structure; none if it has none."""
     indent = "    " * depth
     lines: list[str] = []
     if any(field.name == _FIELD for field in schema.fields):
@@ -129,9 +125,7 @@ class EdgeMetrics:
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """Count a response; `response` is the message, or None if there is no response or it cannot
-        contain errors.
-        """
+        """Count a response; None if there is none, or it cannot contain errors."""
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
         if response is not None:

@@ -101,9 +101,7 @@ class IterationScheduler:
         """Whether the event loop will call `_run`."""
 
     def schedule(self, connection: PendingConnection) -> None:
-        """Call `connection.run` in this iteration or a later one. Not to be called again before
-        that.
-        """
+        """Call `connection.run` in this iteration or a later one."""
         self._pending.append(connection)
         if not self._is_scheduled:
             self._schedule_run()
@@ -119,9 +117,7 @@ class IterationScheduler:
         self._unauthenticated.remove(connection.address_block, connection)
 
     def has_time(self) -> bool:
-        """Whether a connection may execute a request immediately, during the read phase. If not, it
-        has to be scheduled.
-        """
+        """Whether a connection may execute a request during the read phase, unscheduled."""
         if self._backlog.count:
             return False
         if self._ends_ms is None:
@@ -148,9 +144,7 @@ class IterationScheduler:
             self._schedule_run()
 
     def run_after_writes(self) -> None:
-        """Call the functions passed to `after_writes`. Required before a request is executed
-        during the read phase.
-        """
+        """Call the functions of `after_writes`, before a request is executed while reading."""
         while self._after_writes:
             callbacks, self._after_writes = self._after_writes, []
             for callback in callbacks:

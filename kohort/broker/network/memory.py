@@ -111,9 +111,7 @@ class RequestMemoryBudget:
         )
 
     def missing_bytes(self, byte_count: int, *, is_within_limit: bool) -> int:
-        """Return by how much a reservation of `byte_count` exceeds the free memory, 0 or less if
-        it fits.
-        """
+        """Return the bytes that a reservation of `byte_count` lacks; 0 or less if it fits."""
         budget_bytes = self.budget_bytes
         if not is_within_limit:
             budget_bytes -= budget_bytes // _FREE_PART
@@ -393,9 +391,7 @@ class UnsentBytes:
         self._close_slowest()
 
     def update(self, reader: SlowReader, byte_count: int) -> None:
-        """Update the lag of `reader`, which keeps its place in the order while it makes no
-        progress.
-        """
+        """Update the lag of `reader`, which keeps its place while it makes no progress."""
         before_bytes = self._readers.get(reader, 0)
         if byte_count < before_bytes or not before_bytes:
             self.remove(reader)

@@ -23,9 +23,7 @@ class FramePart(NamedTuple):
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an internal error
-    """Raised by a service whose only possible response is to close the connection, for example a
-    failed Produce with acks=0. The text is logged.
-    """
+    """The only possible response is to close the connection. The text is logged."""
 
     def __init__(
         self,
@@ -63,9 +61,7 @@ class Authentication(Protocol):
     def authenticate(self, token: bytes) -> "TokenAnswer | Deferred[TokenAnswer]": ...
 
     def failure_delay_ms(self) -> int:
-        """Count a bad frame as a failed attempt; return the delay before closing the
-        connection.
-        """
+        """Count a bad frame as a failed attempt; return the delay before the close."""
         ...
 
 
@@ -118,9 +114,7 @@ class FileRange(Protocol):
         ...
 
     def take(self, byte_count: int) -> bytes:
-        """Read up to `byte_count` bytes from the front. May wait for the disk, so it is called by
-        another thread.
-        """
+        """Read up to `byte_count` bytes from the front; may wait for the disk, so in a thread."""
         ...
 
     def is_cached(self) -> bool:

@@ -33,9 +33,7 @@ class _Run(NamedTuple):
 
 
 class BackgroundTasks:
-    """Starts background tasks and tracks which of them fail. The caller of `start` cancels the
-    task.
-    """
+    """Starts background tasks, which the caller cancels, and tracks those that fail."""
 
     def __init__(self, clock: Monotonic) -> None:
         self.failure_counts: dict[str, int] = {}

@@ -376,9 +376,7 @@ class SecureListeners:
         return lambda _: ScramExchange(mechanism, find, _new_nonce(), why)
 
     def _why_unknown(self, user: str) -> str:
-        """Return why a user has no credential for a mechanism, for the log; the same work for every
-        user.
-        """
+        """Return why a user has no such credential, for the log; equal work for every user."""
         others = [MECHANISMS[number] for number, _ in self._users.credentials_of(user)]
         reason = f"the user has credentials only for {', '.join(others)}"
         return reason if others else "unknown user"

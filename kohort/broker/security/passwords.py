@@ -52,9 +52,7 @@ class Passwords:
         *,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`threads` default to two of a lower priority. Passwords of disabled users are wrong, and
-        take as much work as others.
-        """
+        """`threads` default to two of low priority. Disabled users take as much work as others."""
         self.is_disabled = is_disabled
         self._users = users
         self._clock = clock

@@ -159,9 +159,7 @@ NAMES_SHOWN: Final = 10
 
 
 def complaints(listener: str, own: KeyStore, config: BrokerConfig, now: datetime) -> Iterator[str]:
-    """Yield warnings about the certificate's validity, and the permissions of its key. Reads the
-    file system.
-    """
+    """Yield warnings about the certificate's validity and the permissions of its key."""
     since, until = moment_of(own.fields.not_before), moment_of(own.fields.not_after)
     if not since <= now <= until:
         problem = f"has expired at {until}" if now > until else f"is not valid before {since}"

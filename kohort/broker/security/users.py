@@ -42,9 +42,7 @@ Change = tuple[CredentialKey, Credential | None]
 
 
 class Users:
-    """The users. Storing changes blocks on the disk; the caller serialises it with other writers of
-    the store.
-    """
+    """The users. Storing changes blocks; the caller serialises it with other writers."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

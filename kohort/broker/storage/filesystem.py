@@ -81,9 +81,7 @@ class File(Protocol):
         ...
 
     def is_cached(self, start: int, stop: int) -> bool:
-        """Whether these bytes are known to be in the page cache, so that `pread` does not wait for
-        the disk.
-        """
+        """Whether these bytes are in the page cache, so that `pread` does not wait for the disk."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:

@@ -22,9 +22,7 @@ NOTED_AT_ONCE: Final = 500
 
 
 class DataDirectoryShell:
-    """The shell of the data directory. `data` has the metadata store and the directories
-    themselves.
-    """
+    """The shell of the data directory; `data` has the metadata store and the directories."""
 
     def __init__(self, data: DataDirectory, catalog: Catalog, executor: Executor) -> None:
         self.data = data

@@ -169,9 +169,7 @@ class PartitionDirectories:
         return renamed
 
     def remove(self, directories: Iterable[Path]) -> None:
-        """Remove renamed directories; those that cannot be removed now are removed at the next
-        start.
-        """
+        """Remove renamed directories, now or at the next start."""
         for directory in directories:
             try:
                 self.files.remove_tree(str(directory))
@@ -212,9 +210,7 @@ class PartitionDirectories:
             self._start_offsets.pop(key, None)
 
     def keep_notes_of(self, names: set[str]) -> None:
-        """Forget all other topics: checkpoints of a deleted topic are wrong for the next of its
-        name.
-        """
+        """Forget the checkpoints of all other topics, which would be wrong for new ones."""
         for notes in (
             self._recovery_points,
             self._start_offsets,
@@ -226,9 +222,7 @@ class PartitionDirectories:
                 self.has_stale_notes = True
 
     def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
-        """Set the checkpoint values of a log that the checkpoint lacks, or has from another log
-        with its name.
-        """
+        """Set the checkpoint values of a log that the checkpoint lacks or has of another log."""
         with self._writing:
             if not was_noted:
                 self._on_disk.discard(key)
@@ -304,9 +298,7 @@ class PartitionDirectories:
             return {} if copy is None else self._read_checkpoint(copy)
 
     def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _DirectoryOwner:
-        """Determine to which topic a directory belongs; one of another topic is renamed and then
-        does not exist.
-        """
+        """Rename a directory that belongs to another topic; it then does not exist."""
         if not self.files.exists(str(directory)):
             return _DirectoryOwner.NOTHING
         found_id = self._topic_id(directory)
@@ -321,9 +313,7 @@ class PartitionDirectories:
         return _DirectoryOwner.ANOTHER
 
     def _topic_id(self, directory: Path) -> bytes | None:
-        """Return the id stored in a directory; None if it is missing or damaged and proves
-        nothing.
-        """
+        """Return the id stored in a directory; None if it proves nothing."""
         try:
             return read_topic_id(self.files, str(directory))
         except CorruptFileError as error:

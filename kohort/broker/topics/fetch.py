@@ -154,9 +154,7 @@ class FetchPass:
         self.total_bytes = 0
 
     def read_cached(self) -> bool:
-        """Read partitions while their data is cached; return whether that was all of them.
-        `finish` reads the rest.
-        """
+        """Read partitions while their data is cached; return whether that was all of them."""
         # Inlined as far as possible: every fetch pays for this.
         reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
         total_max = total + ITERATION_BYTES

@@ -68,9 +68,7 @@ class InternalLog:
             yield from read_records(opened, opened.log.log_start_offset)
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the topic if it does not exist; None if it exists.
-        Raises KafkaError on failure.
-        """
+        """Create the topic if it does not exist; None if it exists. Raises KafkaError."""
         return None if (self._found or self._find()) is not None else self._prepare()
 
     async def force(self, partition: int) -> None:

@@ -172,9 +172,7 @@ class TopicManager:
         self._producer_ids = ProducerIds(data.store.allocate_producer_ids)
 
     async def _write_first_checkpoints(self) -> None:
-        """Write the checkpoints. A full disk must not prevent reading records;
-        Upkeep tries again.
-        """
+        """Write the checkpoints; if the disk is full, Upkeep tries again."""
         try:
             await self.disk.write_checkpoints()
         except StorageError as error:

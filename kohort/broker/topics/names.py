@@ -52,16 +52,12 @@ def name_problem(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Return a key that is equal for names that may not coexist:
-    in metric names a dot becomes "_".
-    """
+    """Return a key that is equal for names that collide: a dot becomes "_"."""
     return name.replace(".", "_")
 
 
 def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
-    """Return the configs with which an internal topic is created; {} for one that the broker never
-    creates.
-    """
+    """Return the configs with which the broker creates an internal topic, else {}."""
     if name == CONSUMER_OFFSETS:
         return {
             "cleanup.policy": "compact",

@@ -97,9 +97,7 @@ class Opener:
         return config
 
     def effective_or_default(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """Return the configs of a topic; only the broker's defaults if the combination is
-        invalid.
-        """
+        """Return a topic's configs, or the defaults if the combination is invalid."""
         try:
             return self.effective(overrides)
         except ValueError as error:
@@ -145,9 +143,7 @@ class Opener:
             return partition
 
     def _open_log(self, topic: Topic, index: int) -> PartitionLog:
-        """Open a log; every error becomes StorageError,
-        so that other partitions are not affected.
-        """
+        """Open a log; every error becomes StorageError, so that others are not affected."""
         try:
             return self._directories.open_log(
                 topic.name, index, topic.topic_id, topic.config, wall_ms=self._clock.wall_ms()

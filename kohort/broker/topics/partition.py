@@ -114,9 +114,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction is decided. Raises KafkaError:
-        KAFKA_STORAGE_ERROR.
-        """
+        """The offset below which all transactions are decided. Raises KAFKA_STORAGE_ERROR."""
         stable = self._stable or self._load_stable_offset()
         if stable.offset == self.high_watermark:
             return stable.offset

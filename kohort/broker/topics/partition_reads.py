@@ -111,9 +111,7 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records:
-        """Read like `read_cached`, in another thread. The visible offsets are taken before the
-        first await.
-        """
+        """Read like `read_cached` in another thread; visible offsets are as of the call."""
         partition = self._partition
         if committed_only:
             await repair_indexes(self._log, offset, self._executor)
@@ -165,9 +163,7 @@ class PartitionReads:
         return self._search(offset, byte_count).at_once() if byte_count else []
 
     def aborted_cached(self, offset: int, byte_count: int) -> list[AbortedTransaction] | None:
-        """Like `aborted_in_read`, but None if the search is long; then call
-        `read_committed_in_thread`.
-        """
+        """Like `aborted_in_read`; None if the search is long: `read_committed_in_thread`."""
         if not byte_count:
             return []
         search = self._search(offset, byte_count)

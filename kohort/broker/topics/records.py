@@ -70,9 +70,7 @@ class _TransactionEnds:
 
 
 def read_batches(partition: Partition, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
-    """Yield all batches in order, up to the high watermark. Raises KafkaError if the rest cannot be
-    read.
-    """
+    """Yield all batches up to the high watermark. Raises KafkaError at unreadable ones."""
     offset = max(offset, partition.log.log_start_offset)
     while offset < partition.high_watermark:
         data = partition.reads.read(offset, READ_BYTES, min_one=True)

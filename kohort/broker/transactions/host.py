@@ -89,9 +89,7 @@ class TransactionHost:
         new_producer_id: Callable[[], int],
         background_tasks: BackgroundTasks | None = None,
     ) -> None:
-        """`new_producer_id` returns each id once; it may raise KafkaError. `background_tasks` runs
-        the expiry of ids.
-        """
+        """`new_producer_id` returns each id once, or raises KafkaError."""
         self.config = config
         self._log = log
         self._clock = clock
@@ -286,9 +284,7 @@ class TransactionHost:
         self._carry_out_effects(txn)
 
     def is_broken(self, transactional_id: str) -> bool:
-        """Whether its rules raised an exception, so that it must not be changed before the next
-        start.
-        """
+        """Whether its rules raised an exception: it must not change before the next start."""
         return transactional_id in self._broken
 
     def add_lost(self, txn: TransactionalId, partition: TopicPartition) -> None:

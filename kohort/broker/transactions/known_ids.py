@@ -7,9 +7,7 @@ from kohort.broker.core.transaction.transactional_id import TransactionalId
 
 
 class KnownIds:
-    """Index of the ids. Only an id's own steps change it; `note_state` moves it between open and
-    idle.
-    """
+    """Index of the ids, each changed by its own steps only; see `note_state`."""
 
     def __init__(self) -> None:
         self._ids: dict[str, TransactionalId] = {}
@@ -57,9 +55,7 @@ class KnownIds:
         return self._ids.values()
 
     def open(self) -> Collection[TransactionalId]:
-        """Return a view of the ids with an incomplete transaction, oldest first; do not use it
-        across an await.
-        """
+        """Return a view of the ids with an incomplete transaction; not to be kept across awaits."""
         return self._open.values()
 
     def idle_names(self) -> list[str]:

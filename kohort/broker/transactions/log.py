@@ -80,9 +80,7 @@ class TopicTransactionLog:
         return self._log.partition_count
 
     def leader_epoch(self, partition: int) -> int:
-        """See `TransactionLog`. At least the highest epoch in the log, which Kafka may have
-        written.
-        """
+        """The highest epoch in the log, which Kafka may have written, or more."""
         return self._log.leader_epoch(partition)
 
     def append(

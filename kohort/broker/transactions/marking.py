@@ -107,9 +107,7 @@ class Marking:
         self._answered.pop(txn, None)
 
     def _mark(self, txn: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:
-        """Write markers from the index `begin` on; those that do not fit the slice follow in the
-        next one.
-        """
+        """Write markers from index `begin` on; the rest of them in the next slice."""
         for index in range(begin, len(mark.partitions)):
             if time_slice is not None and index > begin and time_slice.is_over():
                 txn.on_waiting()

@@ -74,9 +74,7 @@ class Reconciler:
         """Highest epoch, by producer id, of open transactions that are aborted on a guess."""
 
     async def repair(self, opened: Iterable[OpenInPartition]) -> None:
-        """Repair transactions that are open in a partition, but ended or unknown in the
-        coordinator.
-        """
+        """Repair transactions open in a partition, but ended or unknown in the coordinator."""
         by_producer: dict[int, TransactionalId] | None = None
         for transaction in opened:
             if by_producer is None:
@@ -120,9 +118,7 @@ class Reconciler:
             await self._host.wait_settled(owner)
 
     def check(self, opened: Iterable[OpenInPartition]) -> None:
-        """Log transactions that are open in partitions but unknown to the coordinator, as internal
-        errors.
-        """
+        """Log open transactions unknown to the coordinator, as internal errors."""
         by_producer = self._by_producer()
         for transaction in opened:
             owner = by_producer.get(transaction.producer_id)

@@ -154,9 +154,7 @@ class Consumer(TypedConstructor[K, V], ConsumerPositions):
         return await engine.poll_only(partitions, timeout_ms / 1000, count)
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """Wait for the next record and return it; only of these partitions if any are given, even
-        while other tasks read others. Raises as `poll`.
-        """
+        """Wait for the next record, of these partitions if any are given. Raises as `poll`."""
         if not partitions:
             return await self._next()
         records = await self._running().poll_only(partitions, None, 1)
@@ -348,9 +346,7 @@ class Consumer(TypedConstructor[K, V], ConsumerPositions):
         self._running().group_commits().commit_async(offsets, callback)
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the offset that the group has committed, or None.
-        Raises as `committed_offsets`.
-        """
+        """Return the group's committed offset, or None. Raises as `committed_offsets`."""
         committed = (await self.committed_offsets([partition]))[partition]
         return None if committed is None else committed.offset
 
@@ -391,9 +387,7 @@ class Consumer(TypedConstructor[K, V], ConsumerPositions):
     # The cluster.
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition ids of a topic that is read or subscribed to;
-        None if it is unknown.
-        """
+        """Return the partition ids of a topic read or subscribed to; None if unknown."""
         info = self._running().cluster.topics.get(topic)
         return None if info is None or not info.partition_count else {*range(info.partition_count)}
 

@@ -30,9 +30,7 @@ def health_of(
     *,
     is_closed: bool,
 ) -> Health:
-    """Implements `Consumer.health`; `engine` is None before the start,
-    `run` if there was no run.
-    """
+    """Implements `Consumer.health`; `engine` and `run` may be None."""
     now_ms = monotonic_ms()
     is_by_group = subscription.is_by_group
     member = None if engine is None or not is_by_group else engine.member

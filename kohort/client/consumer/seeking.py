@@ -53,9 +53,7 @@ class ConsumerPositions:
         engine.wake()
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue from the first record of these partitions, or of all; looked up in the
-        background.
-        """
+        """Continue from the first record of these partitions, or of all."""
         self._seek_to(partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:

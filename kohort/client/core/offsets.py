@@ -61,9 +61,7 @@ def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
 
 
 def check_time(timestamp_ms: object) -> None:
-    """Check that a timestamp is a valid number of milliseconds since the epoch. Raises as
-    `check_offset`.
-    """
+    """Raises as `check_offset` unless it is a valid number of ms since the epoch."""
     _check_int("time", timestamp_ms, 0, OFFSET_MAX)
 
 
@@ -135,9 +133,7 @@ _POLICIES: Final = {"earliest": RESET_EARLIEST, "latest": RESET_LATEST, "none": 
 
 
 def _milliseconds(text: str) -> int:
-    """Parse a duration in days, hours, minutes and seconds, as Java's Duration.parse does; in
-    milliseconds.
-    """
+    """Parse a duration as Java's Duration.parse does; in milliseconds."""
     match = _DURATION.fullmatch(text.upper())
     parts = {unit: value for unit, value in match.groupdict().items() if value} if match else {}
     if not parts or text.upper().endswith("T"):

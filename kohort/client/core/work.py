@@ -47,9 +47,7 @@ class DoneOffsets:
 
     @property
     def open_count(self) -> int:
-        """How many records are after the position: not done,
-        or done and waiting for earlier ones.
-        """
+        """How many records after the position are not done, or wait for earlier ones."""
         return len(self._begun)
 
     def begin(self, offset: int, leader_epoch: int) -> None:
@@ -150,9 +148,7 @@ class Item:
 
 
 class _Lane:
-    """Records that are handled in order. The head is running or waiting for a retry, or the lane is
-    ready.
-    """
+    """Records handled in order. Its head runs or waits for a retry, or it is ready."""
 
     __slots__ = ("items", "key", "share")
 
@@ -326,9 +322,7 @@ class Work:
         heapq.heappush(self._resting, (until_ms, self._rests, item.lane))
 
     def abandon(self, item: Item) -> None:
-        """Take back a record whose handler was cancelled; nothing after it is started or committed
-        here.
-        """
+        """Take back a record whose handler was cancelled, and start no later one."""
         item.share.running_count -= 1
         item.is_running = False
         if item.share.is_dropped:
@@ -374,9 +368,7 @@ class Work:
         heapq.heapify(self._resting)
 
     def take_over(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that these partitions are owned again;
-        they are read from their committed offsets.
-        """
+        """Record that these partitions are owned again, from their committed offsets."""
         self._gone.difference_update(partitions)
 
     def _share(self, partition: TopicPartition) -> _Share:

@@ -305,9 +305,7 @@ class Engine:
                 self.commits.handled = None
 
     def check_reader(self) -> None:
-        """Raise an IllegalStateError if a run reads this consumer and the current task is not its
-        reader.
-        """
+        """Raise an IllegalStateError if a run reads this consumer in another task."""
         if self._reader is not None and asyncio.current_task() is not self._reader:
             raise IllegalStateError(
                 "run() is reading this consumer, so only its handlers receive records"
@@ -456,9 +454,7 @@ class Engine:
         return self.commits
 
     async def find_position(self, partition: TopicPartition) -> int:
-        """Wait for the position of a partition. Raises as `PositionLookups.find`, after
-        default_api_timeout_ms.
-        """
+        """Wait for a partition's position. Raises as `PositionLookups.find`."""
         with self.calls.call():
             return await self.lookups.find(partition, self.config.default_api_timeout_ms / 1000)
 

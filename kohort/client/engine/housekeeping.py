@@ -81,9 +81,7 @@ class PollHousekeeping:
                 self._task = None
 
     def check_caller(self) -> None:
-        """Raise an IllegalStateError inside a callback: poll and callback would wait for each
-        other.
-        """
+        """Raise an IllegalStateError inside a callback, which would wait for itself."""
         caller = asyncio.current_task()
         callbacks = {self._task, self._rebalance.callbacks.task}
         if self._commits is not None:

@@ -271,9 +271,7 @@ class OffsetResets:
         on_found: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_found` is called when positions may have been set, `on_failed` with an error for the
-        user.
-        """
+        """`on_found` is called when positions may be set, `on_failed` with an error."""
         self._cluster = cluster
         self._positions = positions
         self._config = config

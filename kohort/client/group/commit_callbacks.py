@@ -64,9 +64,7 @@ class CommitCallbacks:
             raise kept
 
     async def close(self, timeout_s: float) -> None:
-        """Call all pending callbacks, like `run_due`, for at most `timeout_s`; one that is still
-        running then is cancelled.
-        """
+        """Call all pending callbacks for at most `timeout_s`, then cancel them."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.run_due()

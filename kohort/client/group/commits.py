@@ -86,9 +86,7 @@ class AutoCommit:
 
     @property
     def idle_until_s(self) -> float:
-        """When auto commit next needs a poll; infinite during a commit, whose completion wakes the
-        poll.
-        """
+        """When auto commit next needs a poll; infinite during a commit."""
         return float("inf") if self._is_under_way else max(self.due_s, self._rest_until_s)
 
     def polled(self, now_s: float) -> None:
@@ -199,9 +197,7 @@ class Commits:
         return wanted
 
     def _returned(self) -> Offsets:
-        """Return the offsets after all returned records, or all stored ones if the application
-        stores them.
-        """
+        """Return the offsets after all returned records, or the stored ones."""
         stores_itself = self._config.enable_auto_offset_store
         return self._positions.consumed() if stores_itself else self._stored.committable()
 

@@ -69,9 +69,7 @@ class Coordinator:
         return await self._cluster.connection(address, purpose)
 
     def lost(self, address: Address | None = None) -> None:
-        """Drop the coordinator because it has moved or does not answer; with an `address`, only if
-        it is the address of the known coordinator.
-        """
+        """Drop the coordinator, if it is the one at `address` (None: whichever)."""
         if address is None or address == self.address:
             self.address = None
 
@@ -106,9 +104,7 @@ class LeaveSender:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, leave: SendLeave, deadline_s: float) -> asyncio.Task[None] | None:
-        """Start sending it, until `deadline_s` on the clock of `time.monotonic`; None if that has
-        passed.
-        """
+        """Start sending it, until `deadline_s` (`time.monotonic`); None if that has passed."""
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return None

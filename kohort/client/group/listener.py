@@ -34,9 +34,7 @@ class RebalanceListener:
         """
 
     def on_assigned(self, partitions: Partitions) -> CallbackResult:
-        """Called with the newly assigned partitions before they are read; after each rebalance,
-        even if there are none.
-        """
+        """Called with the new partitions, maybe none, after each rebalance."""
 
     def on_lost(self, partitions: Partitions) -> CallbackResult:
         """Called when membership was lost: other members may already read the partitions, and

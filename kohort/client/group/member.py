@@ -114,9 +114,7 @@ class MembershipShell:
         self.use_protocol(is_consumer=config.group_protocol == "consumer")
 
     def use_protocol(self, *, is_consumer: bool) -> None:
-        """Choose the group protocol, before the first poll: the consumer group protocol (KIP-848),
-        or the classic one.
-        """
+        """Choose the group protocol before the first poll: consumer (KIP-848) or classic."""
         config = self._config
         rules: HeartbeatRules
         if is_consumer:
@@ -369,9 +367,7 @@ class MembershipShell:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
 
     def _align_consumer_heartbeats(self, membership: ConsumerMembership) -> None:
-        """Make the heartbeat thread join or end, and pass it the membership's report. The thread
-        tracks epochs itself.
-        """
+        """Make the heartbeat thread join or end, and pass it the membership's report."""
         if membership.state is MemberState.UNJOINED:
             if self._beating is not NO_MEMBER:
                 self._beating = NO_MEMBER

@@ -27,9 +27,7 @@ class MemberCommits:
         learn: Callable[[], None],
         on_changed: Callable[[], None],
     ) -> None:
-        """`learn` takes over the heartbeat thread's findings; `on_changed` is called when the next
-        poll has something to do.
-        """
+        """`learn` takes the thread's findings; `on_changed` says that polls have work."""
         self._membership = membership
         self._is_joining = is_joining
         self._learn = learn
@@ -99,9 +97,7 @@ class MemberCommits:
         )
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """Return the error for a commit whose identity `sent` the coordinator does not recognise;
-        None to use `error_for`.
-        """
+        """Return the error for an unrecognised commit identity; None for `error_for`'s."""
         membership = self._membership
         is_same = sent == membership.identity
         state = membership.state

@@ -92,24 +92,16 @@ class Committer(Protocol):
     """Supplies the identity under which commits are made, and handles its rejection."""
 
     def commit_identity(self) -> Identity:
-        """Return the identity to commit with. Raises a CommitError if committing is not possible
-        now.
-        """
+        """Return the identity to commit with. Raises CommitError."""
 
     def check_still(self, requested: Identity) -> Identity:
-        """Return the identity to send a commit with. Raises a CommitError if others may have owned
-        its partitions since it was requested.
-        """
+        """Return the identity to send a commit with. Raises CommitError if it is outdated."""
 
     def fetch_identity(self) -> Identity:
-        """Return the identity to fetch committed offsets with; NO_MEMBER outside of the consumer
-        group protocol.
-        """
+        """Return the identity to fetch offsets with; NO_MEMBER outside of KIP-848."""
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """Handle a coordinator that rejects `sent` as a member of this generation; return the error
-        to raise.
-        """
+        """Handle the rejection of the identity `sent`; return the error to raise."""
 
     @property
     def is_joining(self) -> bool:

@@ -50,9 +50,7 @@ class Rebalance:
         commit_timeout_s: float,
         on_progress: Callable[[], None],
     ) -> None:
-        """`processed` returns the offsets to commit. `commit_timeout_s`: how long a rebalance waits
-        for its commit.
-        """
+        """`processed` returns the offsets to commit; a rebalance waits `commit_timeout_s`."""
         self.listener: RebalanceListener = NO_LISTENER
         self.first_listener: RebalanceListener | None = None
         """Notified before the listener; lets a run commit before other members take over."""
@@ -72,9 +70,7 @@ class Rebalance:
     # Actions.
 
     async def prepare(self, action: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
-        """Commit, notify the listener, and keep the retained partitions. Returns whether that is
-        complete.
-        """
+        """Commit, notify the listener, keep retained partitions; returns whether complete."""
         if action.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
             held = self._subscription.assigned - action.kept
             if not action.lost and not await self._commit_before(held, deadline_s):
@@ -89,9 +85,7 @@ class Rebalance:
         return True
 
     async def apply(self, action: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
-        """Revoke partitions, apply the new assignment, notify the listener. Returns whether
-        that is complete.
-        """
+        """Revoke, apply the assignment, notify the listener; returns whether complete."""
         if action.revoked and not self.callbacks.has_called("on_assigned"):
             if not await self._commit_before(action.revoked, deadline_s):
                 return False

@@ -48,9 +48,7 @@ def _parse_address(text: str, setting: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether the resolver accepts the host; for some texts it would raise errors other than
-    OSError.
-    """
+    """Whether the resolver accepts the host without other errors than OSError."""
     try:
         return bool(text.encode("idna")) and "/" not in text
     except UnicodeError:

@@ -115,9 +115,7 @@ class BlockingConnection:
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:
-        """Close the connection after an error, and raise those of the connection as
-        DisconnectedError.
-        """
+        """Close after an error; the connection's own become DisconnectedError."""
         try:
             yield
         except (OSError, DecodeError, ValueError) as error:
@@ -175,9 +173,7 @@ class BlockingConnection:
             raise DisconnectedError(f"{self.address}: the connection is closed") from error
 
     def _connect(self, deadline_s: float) -> socket.socket:
-        """Connect to the first of the host's addresses that answers;
-        each gets a share of the time.
-        """
+        """Connect to the first address that answers; each gets a share of the time."""
         infos = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         failure: OSError = OSError("the name has no address")
         for tried, (family, kind, proto, _, place) in enumerate(infos):
@@ -236,9 +232,7 @@ class BlockingConnection:
     # The session (KIP-368).
 
     def _renew_session(self, deadline_s: float) -> None:
-        """Reauthenticate if due. While the session lasts this does not wait for a token: a later
-        request uses it.
-        """
+        """Reauthenticate if due, without waiting for a token while the session lasts."""
         now_s = time.monotonic()
         if not self._session.is_due(now_s):
             return

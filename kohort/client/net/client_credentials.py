@@ -194,9 +194,7 @@ def path_of(url: str) -> Path | None:
 
 
 def expiry_of(value: str) -> float | None:
-    """Return a JWT's expiry; None if it has none or is not a JWT. Verifies nothing; the broker does
-    that.
-    """
+    """Return a JWT's expiry; None without one. Verifies nothing, unlike the broker."""
     parts = value.split(".")
     if len(parts) != 3:
         return None

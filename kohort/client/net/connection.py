@@ -125,9 +125,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def answer(
         self, future: asyncio.Future[Any], request: type, timeout_ms: int | None = None
     ) -> Any:  # noqa: ANN401 - as above.
-        """Wait for the response to a request made by `send`. Raises a DisconnectedError,
-        as `call`.
-        """
+        """Wait for the response to a `send`. Raises DisconnectedError, as `call`."""
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             await asyncio.wait([future], timeout=timeout_ms / 1000)
@@ -157,9 +155,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send(
         self, request: object, *, version: int | None = None, at_most: int | None = None
     ) -> asyncio.Future[Any]:
-        """Send a request as `call` does, without waiting; pass the future to `answer` for a
-        timeout.
-        """
+        """Send a request without waiting; pass the future to `answer` for a timeout."""
         if version is None:
             version = self.versions.best(type(request), at_most)
         outgoing = self._encoded(request, version)
@@ -234,9 +230,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return outgoing.future
 
     async def _advance(self, dialogue: Greeting, answer: object) -> Ask | Greeted:
-        """Advance the handshake. SCRAM hashes the password,
-        which takes up to a tenth of a second.
-        """
+        """Advance the handshake; hashing a password may take a tenth of a second."""
         if answer is None or not self._config.security.uses_scram:
             return advance(dialogue, answer)
         return await run_in_thread(lambda: advance(dialogue, answer), "compute a SCRAM proof")

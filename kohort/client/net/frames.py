@@ -39,9 +39,7 @@ def checked_size(head: bytes, bytes_max: int) -> int:
 
 
 class FrameReader:
-    """Splits the data of one connection. Use as asyncio.BufferedProtocol does: `buffer`, then
-    `received`.
-    """
+    """Splits a connection's data; used as asyncio.BufferedProtocol is."""
 
     def __init__(self) -> None:
         self._scratch = bytearray(_SCRATCH_BYTES)

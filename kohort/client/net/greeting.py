@@ -92,9 +92,7 @@ def authentication(
 
 
 def advance(dialogue: Greeting, answer: object) -> Ask | Greeted:
-    """Return the next request, or the result. `answer` is the response to the previous request,
-    None at first.
-    """
+    """Return the next request, or the result; `answer` is None at first."""
     try:
         return dialogue.send(answer)
     except StopIteration as end:
@@ -103,9 +101,7 @@ def advance(dialogue: Greeting, answer: object) -> Ask | Greeted:
 
 
 def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]:
-    """Request the supported versions. A broker that does not know our version of the request
-    answers in version 0, with an error.
-    """
+    """Request the versions; a broker without ours answers in version 0, with an error."""
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=software_version
     )

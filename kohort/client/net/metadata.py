@@ -27,9 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataConfig(NamedTuple):
-    """Kafka's settings of the same names, and how long a named topic may be missing (None: for
-    ever).
-    """
+    """Kafka's settings of the same names; None: a topic may be missing for ever."""
 
     metadata_max_age_ms: int = 300_000
     retry_backoff_ms: int = 100
@@ -73,9 +71,7 @@ class MetadataKeeper:
         self._is_wanted.set()
 
     def expect(self, topics: Collection[str], partitions: Collection[TopicPartition] = ()) -> None:
-        """Set the topics subscribed to by name and the partitions assigned manually, replacing
-        earlier ones.
-        """
+        """Set the subscribed topics and the assigned partitions, replacing earlier ones."""
         self._expected.expect(topics, partitions, loop_ms())
         self._error = None
         names = {*topics, *(partition.topic for partition in partitions)}
@@ -87,9 +83,7 @@ class MetadataKeeper:
                 self.want()
 
     def missing(self, now_ms: int) -> dict[str, float]:
-        """Named topics and partitions that do not exist, with the seconds that they have been
-        missing.
-        """
+        """Missing topics and partitions that were named, with the seconds of absence."""
         return self._expected.missing(now_ms)
 
     def raise_error(self) -> None:

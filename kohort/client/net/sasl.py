@@ -26,9 +26,7 @@ TOKEN_BYTES_MAX: Final = 16 * 1024
 
 
 class SaslError(Exception):
-    """Authentication cannot continue; the message gives the reason and never contains the
-    password.
-    """
+    """Authentication cannot continue; the message never contains the password."""
 
 
 class Mechanism(Protocol):
@@ -163,9 +161,7 @@ class Scram:
 
 
 def printable(text: str) -> str:
-    """Return a peer's text shortened and without control characters, for errors that go to
-    terminals and logs.
-    """
+    """Shorten a peer's text and remove control characters, for terminals and logs."""
     return "".join(char if char.isprintable() else "?" for char in text[:300])
 
 

@@ -15,9 +15,7 @@ T = TypeVar("T")
 
 
 async def run_in_thread(work: Callable[[], T], name: str) -> T:
-    """Run `work` in a thread and return its result. If the caller is cancelled, the work continues
-    and its result is discarded.
-    """
+    """Return the result of `work` in a thread, which continues if the caller is cancelled."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -22,9 +22,7 @@ INTERVAL_S_MIN: Final = 0.01
 
 
 class RunCommits:
-    """The commits of one run. Only offsets that have changed since the last commit are
-    committed.
-    """
+    """The commits of one run, each of the offsets changed since the last one."""
 
     def __init__(
         self,
@@ -64,9 +62,7 @@ class RunCommits:
         self._source.commit_soon(wanted, lambda error: self._done(wanted, drops, error))
 
     async def commit_now(self, wanted: Positions, timeout_s: float) -> None:
-        """Commit these offsets and wait. A failure is only logged, because the records are read
-        again.
-        """
+        """Commit these offsets and wait; failures are logged, as the records are read again."""
         if not wanted or not self._source.can_commit:
             return
         try:

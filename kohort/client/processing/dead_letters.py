@@ -61,9 +61,7 @@ class DeadLetter:
     """When the last attempt failed, in milliseconds since the epoch."""
 
     def headers(self) -> Headers:
-        """The record's own headers, then those that describe the failure. All values are UTF-8
-        text.
-        """
+        """The record's own headers, then those about the failure, in UTF-8."""
         record = self.record
         own = {
             "topic": record.topic,
@@ -129,9 +127,7 @@ class TopicSink:
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Connect. Raises UnknownTopicError if the topic does not exist, or whatever aiokafka
-        raises.
-        """
+        """Connect. Raises UnknownTopicError, or whatever aiokafka raises."""
         async with self._starting:
             if self._producer is None:
                 self._producer = await self._started()

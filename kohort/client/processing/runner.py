@@ -194,9 +194,7 @@ class Runner:
     # Workers.
 
     def _employ(self) -> None:
-        """Start a worker for each record that is ready, up to the limit, and set a timer for the
-        next retry.
-        """
+        """Start a worker for each ready record up to the limit; set a timer for retries."""
         wanted = self._work.ready_count
         while wanted > 0 and self._idle:
             waiting = self._idle.pop()
@@ -322,9 +320,7 @@ class Runner:
     # Rebalances.
 
     async def revoke(self, partitions: Partitions) -> None:
-        """Let running handlers of these partitions finish within the time limit, commit, and forget
-        them.
-        """
+        """Let handlers of these partitions finish in time, commit, and forget them."""
         try:
             self._work.hold(partitions)
             drain_max_s = min(self._options.drain_timeout_ms / 1000, self._source.delay_max_s / 2)
@@ -336,9 +332,7 @@ class Runner:
             self.lose(partitions)
 
     def lose(self, partitions: Partitions) -> None:
-        """Forget these partitions, which other members may own by now,
-        and cancel their handlers.
-        """
+        """Forget these partitions, which others may own, and cancel their handlers."""
         self._cut(partitions)
         self._work.drop(partitions)
         self._source.wake()
@@ -347,9 +341,7 @@ class Runner:
         self._work.take_over(partitions)
 
     async def _drain(self, partitions: Partitions, timeout_s: float) -> None:
-        """Wait until no handler of these partitions is running; those that take too long are
-        cancelled.
-        """
+        """Wait for the handlers of these partitions; cancel those that take too long."""
         if await self._wait_idle(partitions, timeout_s):
             return
         for item in self._cut(partitions):

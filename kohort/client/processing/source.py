@@ -59,6 +59,4 @@ class Source(Protocol):
         """Start a commit without waiting for it; commits are made in the order of the calls."""
 
     def go_back(self, offsets: Positions) -> None:
-        """Continue reading from these offsets. Assigned partitions that are not given continue from
-        their committed offsets.
-        """
+        """Continue from these offsets, else from the committed ones."""

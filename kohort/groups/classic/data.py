@@ -169,9 +169,7 @@ class ClassicData:
             self.outbox.emit(Cancel(key))
 
     def take_due(self, key: TimerKey, now_ms: int) -> bool:
-        """Whether an expiry of `key` is still valid: its timer may have been moved after it was
-        queued.
-        """
+        """Whether an expiry of `key` is still valid: its timer may have been moved."""
         deadline_ms = self.deadlines.get(key)
         if deadline_ms is None or deadline_ms > now_ms:
             return False
@@ -220,9 +218,7 @@ class ClassicData:
         self.state_timestamp_ms = now.wall_ms
 
     def note_subscriptions(self) -> Sequence[Protocols]:
-        """Keep the protocols of all members as a generation begins or is restored; return them in
-        the order of the members.
-        """
+        """Keep the protocols of all members of a new generation; return them in order."""
         self._offers = [member.protocols for member in self.roster]
         self._topics_are_parsed = not self._offers
         self._topics = frozenset()

@@ -204,9 +204,7 @@ class ReplacementWrite:
 
 
 def swap(group: ClassicData, old: Member, new: Member) -> None:
-    """Transfer the leadership, the assignment and the pending sync of `old` to `new`. `old` must
-    have nothing parked.
-    """
+    """Transfer leadership, assignment and pending sync of `old`, which has nothing parked."""
     group.stop_session(old)
     new.assignment = old.assignment
     group.roster.replace(old, new)

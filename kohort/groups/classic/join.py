@@ -108,9 +108,7 @@ def _refuse(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) 
 
 
 def _is_compatible(group: ClassicData, request: JoinRequest) -> bool:
-    """Whether the protocols are compatible. The sender's own earlier list counts too: even alone it
-    cannot switch to a disjoint one.
-    """
+    """Whether the protocols are compatible, also with the sender's own earlier list."""
     if group.state is ClassicState.EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != group.protocol_type:
@@ -165,9 +163,7 @@ def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now:
 
 
 def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
-    """Combine the reasons of both requests of a first join: a stated one outranks one inferred from
-    text.
-    """
+    """Combine the reasons of a first join's requests: stated ones outrank inferred ones."""
     if second.source is ReasonSource.TAG or first.source is not ReasonSource.TAG:
         return second
     return first._replace(text=second.text or first.text)

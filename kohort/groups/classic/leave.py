@@ -69,9 +69,7 @@ UNFETCHED_LEAST_MS: Final = 10_000
 
 
 def _unfetched_ms(group: ClassicData, entry: LeaveEntry, now: Now) -> int | None:
-    """How long the member has not fetched, if it fetched since the group became Stable and then
-    stopped.
-    """
+    """How long the member, which fetched since the group became Stable, has not fetched."""
     unfetched_ms = entry.unfetched_ms
     if unfetched_ms is None or unfetched_ms < UNFETCHED_LEAST_MS:
         return None

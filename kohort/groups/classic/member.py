@@ -72,9 +72,7 @@ class Member:
 
     @property
     def ref(self) -> MemberRef:
-        """The member's identity, for the history. Cached, because every rebalance names all members
-        twice.
-        """
+        """The member's identity, for the history; cached, as every rebalance has it twice."""
         ref = self._ref
         if ref is None:
             ref = self._ref = MemberRef(

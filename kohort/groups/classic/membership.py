@@ -109,9 +109,7 @@ class ClassicMembership:
         return leave.leave_steps(self.data, entries, ticket, now)
 
     def drop_unused_id(self, member_id: str, now: Now) -> None:
-        """Forget a handed-out id, because there are too many in all groups. To be called while no
-        append is in progress.
-        """
+        """Forget a handed-out id because there are too many; not during an append."""
         if self.data.state is not _DEAD:
             join.drop_id(self.data, member_id, now)
 
@@ -172,9 +170,7 @@ class ClassicMembership:
     def restore(
         self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
-        """Restore the members. Parked requests, unused ids, and a rebalance whose assignment had
-        not been stored are lost.
-        """
+        """Restore the members; parked requests, unused ids and unstored assignments are lost."""
         generations = [*earlier]
         for record in records:
             if isinstance(record, GroupRecord):

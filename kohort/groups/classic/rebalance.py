@@ -97,9 +97,7 @@ def cause(group: ClassicData, trigger: Trigger, now: Now) -> None:
 
 
 def cause_all(group: ClassicData, triggers: Sequence[Trigger], now: Now) -> None:
-    """Handle several triggers at once, as `cause` does: the first one counts as the cause, the
-    others as additional causes.
-    """
+    """Handle several triggers as one cause, the first, and additional ones."""
     is_running = group.state is ClassicState.PREPARING_REBALANCE
     if not is_running:
         begin(group, triggers[0], now)

@@ -70,9 +70,7 @@ def join(group: ClassicData, old: Member, request: JoinRequest, ticket: Ticket, 
 
 
 def _silent_ms(old: Member, now: Now) -> int | None:
-    """How long the old process has been silent: since its last heartbeat, or since the response
-    with which its session began.
-    """
+    """How long the old process has been silent, since its last heartbeat or its join."""
     if old.is_parked or old.is_new:
         return None
     return max(now.ms - (old.session_deadline_ms - old.session_timeout_ms), 0)

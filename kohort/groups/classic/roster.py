@@ -100,9 +100,7 @@ class Roster:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """Remove a member; if it led, the first remaining one leads. Its parked requests must be
-        answered.
-        """
+        """Remove a member without parked requests; if it led, the first other one leads."""
         assert member.join_ticket is None
         assert member.sync_ticket is None
         del self._members[member.member_id]

@@ -34,9 +34,7 @@ class StoredCause(NamedTuple):
 
 
 def encode_cause(trigger: Trigger, state: str, generation: int, wall_ms: int) -> bytes:
-    """Encode the beginning of a rebalance; `state`, the name, and `generation` are those that it
-    ends.
-    """
+    """Encode the beginning of a rebalance with the state and generation that it ends."""
     stated, member = trigger.reason, trigger.member
     begun = StoredCause(
         previous_state=state,
@@ -61,9 +59,7 @@ def encode_cause(trigger: Trigger, state: str, generation: int, wall_ms: int) ->
 
 
 def decode_cause(data: bytes) -> StoredCause:
-    """Decode the beginning of a rebalance. Raises ValueError for invalid data or a later
-    version.
-    """
+    """Decode the beginning of a rebalance. Raises ValueError."""
     try:
         values: Any = json.loads(data)
         begun = StoredCause(*values)

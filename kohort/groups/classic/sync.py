@@ -140,9 +140,7 @@ class AssignmentWrite:
         group.outbox.emit(Replies(_sync_answers(group, tickets), len(tickets)))
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Answer the waiting members, and rebalance: the next generation overrides anything in the
-        log of this one.
-        """
+        """Answer the waiting members with the error, and rebalance."""
         if not self._is_awaited():
             return
         group = self.group

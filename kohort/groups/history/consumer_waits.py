@@ -47,9 +47,7 @@ def member_fields(
 def stop(
     facts: RebalanceFacts, consumers: ConsumerFacts, progress: Progress | None
 ) -> tuple[int, bool]:
-    """Return how long the partitions that a consumer gained had no owner, and whether partitions
-    that it gave up still have none.
-    """
+    """Return how long gained partitions had no owner, and whether given up ones lack one."""
     if progress is None:
         return 0, False
     is_over = facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY}

@@ -81,9 +81,7 @@ class Moves:
         return found
 
     def count_moved(self, member_id: str) -> None:
-        """Count a member's gained partitions that had another owner before; call it after all
-        `add`.
-        """
+        """Count a member's gained partitions of former owners; call after all `add`."""
         for partition in self.of(member_id).gained:
             self.moved_count += self._owner_before(partition) not in {None, member_id}
 

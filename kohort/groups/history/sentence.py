@@ -162,9 +162,7 @@ _ENDS: Final = {
 
 
 def _end_of_wait(record: RebalanceRecord) -> str:
-    """Describe what ended the wait for members, or will: their end, or the rebalance timeout;
-    otherwise "".
-    """
+    """Describe what ended, or will end, the wait for members; "" if nothing does."""
     end = record.timeline.join_phase_end
     if end != JoinPhaseEnd.ALL_JOINED.value:
         return _timeout_of_wait(record, is_over=end == JoinPhaseEnd.TIMEOUT.value)

@@ -18,9 +18,7 @@ _OVERDUE: Final = frozenset(
 
 
 def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
-    """Make the record of a cause; `began_ms` (monotonic) is the start of the rebalance, for a
-    further cause.
-    """
+    """Make the record of a cause; a further one counts from `began_ms` (monotonic)."""
     trigger = cause.trigger
     member = trigger.member
     timeout_ms = trigger.timeout_ms

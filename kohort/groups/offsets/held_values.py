@@ -65,9 +65,7 @@ class HeldValues(Generic[K, V]):
         return any(key in held for held in self.by_producer.values())
 
     def items(self, *, overtaken: bool) -> Iterator[tuple[K, V]]:
-        """Yield the overtaken values, or the others, in record order; a key occurs once for each
-        transaction that has it.
-        """
+        """Yield the overtaken values, or the others, in record order, per transaction."""
         found = [
             (held.order, key, held.value)
             for by_key in self.by_producer.values()

@@ -85,9 +85,7 @@ class OffsetTable:
     # Offsets that wait for the end of a transaction.
 
     def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """Yield the offsets held by open transactions, a partition once per transaction that has
-        it; superseded ones first.
-        """
+        """Yield the offsets of open transactions, superseded ones first."""
         yield from self._held.items(overtaken=True)
         yield from self._held.items(overtaken=False)
 

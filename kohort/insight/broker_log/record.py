@@ -63,9 +63,7 @@ class Open:
         return None if at_ms is None else max(at_ms - self.started_at_ms, 0)
 
     def supersede(self, sequence: int, generation: int, at_ms: int) -> bool:
-        """End this rebalance because another one begins; return whether that one follows it
-        directly.
-        """
+        """End this rebalance as another begins; return whether that follows it."""
         is_continued = generation in {self.previous_generation, self.generation}
         if is_continued:
             self.outcome, self.superseded_by, self.finished_at_ms = "superseded", sequence, at_ms
@@ -79,9 +77,7 @@ class Open:
         return member_id in self.cause.removed
 
     def name(self, member: Member, text: str | None) -> bool:
-        """Add details from a later line about a member that left; return False if it did not leave
-        here.
-        """
+        """Add details about a member that left; False if it did not leave here."""
         earlier = self.gone.get(member.member_id)
         if earlier is None:
             return False

@@ -90,9 +90,7 @@ class GroupStory:
                 assert_never(fact)
 
     def end(self) -> Iterator[Json]:
-        """Yield the records left at the end of the log; an ongoing rebalance has the outcome
-        running.
-        """
+        """Yield the records left at the end of the log, the last perhaps running."""
         yield from self._flush()
         yield from self._settle_replaced()
         if self._open is not None:
@@ -250,9 +248,7 @@ class GroupStory:
             self._add(Member(cause.member_id, cause.instance_id))
 
     def _next_sequence(self, generation: int) -> int:
-        """Return the next sequence number; like the broker, start at the generation if it is older
-        than the history.
-        """
+        """Return the next sequence number; at first the generation, as in the broker."""
         self.sequence = (self.sequence or generation) + 1
         return self.sequence
 

@@ -74,9 +74,7 @@ def process_of(trigger: Mapping[str, Any]) -> str | None:
 
 
 def culprits(rebalances: Sequence[Row]) -> list[Row]:
-    """Count the rebalances by cause and process; `processes` is the number of processes with this
-    cause.
-    """
+    """Count the rebalances by cause and process; `processes` have this cause."""
     caused: Counter[tuple[str, str]] = Counter(
         (row["trigger_kind"], row["process"]) for row in rebalances if row["process"] is not None
     )

@@ -165,9 +165,7 @@ def _off(recorded: Row) -> str:
 
 
 def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
-    """Render the answers side by side, with the change below; on narrow screens one below the
-    other.
-    """
+    """Render the answers, with the change below; stacked on narrow screens."""
     also = [element("li", sentence) for sentence in summary.also]
     return element(
         "div",

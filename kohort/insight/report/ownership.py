@@ -84,9 +84,7 @@ class _Key:
 
 
 def ownership(page: GroupPage) -> Markup:
-    """Draw a line for each partition, with the colour and letter of its owner; dashed without an
-    owner.
-    """
+    """Draw a line for each partition in its owner's colour; dashed without one."""
     times = page.ownership.times
     labels = owners(times)
     key = _Key(labels, letters(times, labels))

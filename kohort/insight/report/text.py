@@ -151,9 +151,7 @@ def clock(ms: int) -> str:
 
 
 def period(first_ms: int, last_ms: int) -> str:
-    """Format a period, with the date once if both ends are on the same day: Mon 5 Jan 2026,
-    10:00:01 to 10:04:30.
-    """
+    """Format a period: Mon 5 Jan 2026, 10:00:01 to 10:04:30."""
     first, last = _utc(first_ms), _utc(last_ms)
     if first.date() != last.date():
         return f"{moment(first_ms)} to {moment(last_ms)}"

@@ -40,9 +40,7 @@ is writing them. Delta ignores names that begin with an underscore."""
 
 class DeltaLake:
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """Open a lake. With a `namespace`, tables are registered there when they are created or
-        found.
-        """
+        """Open a lake; its tables are registered in `namespace`, if given."""
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
         self._known: set[str] = set()

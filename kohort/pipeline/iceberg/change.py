@@ -40,9 +40,7 @@ HELD_ROWS_MAX: Final = 200_000
 
 class IcebergChange:
     def __init__(self, table: IcebergTable | None, label: str) -> None:
-        """Begin a change of `table`; None if the table does not exist yet. `label` names it in
-        messages.
-        """
+        """Begin a change of `table`, None if it does not exist, called `label`."""
         self.is_new = table is None
         self._table, self._label = table, label
         self._names = set() if table is None else {field.name for field in table.schema().fields}

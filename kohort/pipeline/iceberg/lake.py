@@ -49,9 +49,7 @@ _MOMENTS: Final = "spark.sql.parquet.outputTimestampType"
 
 class IcebergLake:
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """Create the lake without opening a catalog; without a `namespace`, the tables are under
-        `root`.
-        """
+        """Open no catalog yet; without a `namespace`, the tables are under `root`."""
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
         self._tables = Tables(self.root, namespace)

@@ -153,9 +153,7 @@ class _Job:
         options: argparse.Namespace,
         stopping: threading.Event,
     ) -> HistoryStream | None:
-        """Open the topic's stream, waiting for the topic; None if the job does not wait, or was
-        stopped.
-        """
+        """Open the topic's stream, waiting for the topic; None if that ended."""
         is_announced = False
         while True:
             try:

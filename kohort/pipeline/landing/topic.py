@@ -143,9 +143,7 @@ class TopicLander:
         return is_by_day
 
     def _begin(self) -> Offsets:
-        """Return the first offsets of a new checkpoint: after the table's records, else as
-        requested.
-        """
+        """Return the first offsets: after the table's records, else as requested."""
         self._report_recreated_topics()
         topic, admin = self.query.topic, self.query.admin
         is_new = not self._tables.has_quarantine and self._lake.version(self.table) == 0
@@ -290,9 +288,7 @@ class TopicLander:
             self._lake.merge_new(frame, GAPS_TABLE, on=GAPS_KEY)
 
     def _offsets_per_trigger(self) -> int:
-        """Return the requested number; else derive it from the bytes per trigger and the topic's
-        size.
-        """
+        """Return the requested number, else that of the bytes per trigger."""
         if self._settings.offsets_max is not None:
             return self._settings.offsets_max
         topic, admin = self.query.topic, self.query.admin

@@ -83,9 +83,7 @@ class Findings:
         self._report = report
 
     def renew(self, *, everything: bool = False) -> int:
-        """Renew the findings of groups whose row in `groups` does not match their events; return
-        the number of these groups.
-        """
+        """Renew the findings of groups with other events than `groups` has; return how many."""
         is_all = everything
 
         def attempt() -> int:
@@ -114,9 +112,7 @@ class Findings:
         return len(changed)
 
     def _begin(self, table: Table) -> Change:
-        """Begin a change. Creates a missing table first, so that other runs never see data files
-        without a table.
-        """
+        """Begin a change, creating a missing table first."""
         change = self._lake.begin(table.name)
         if change.is_new:
             self._lake.create(table.name, table.schema)

@@ -48,9 +48,7 @@ class Table:
 
     @property
     def schema(self) -> StructType:
-        """The schema for Spark. All columns are nullable: a lake must not reject data that is
-        already written.
-        """
+        """The schema for Spark; nullable, as stored data must not be rejected."""
         return StructType(
             [
                 StructField(column.name, column.type, metadata={"comment": column.meaning})

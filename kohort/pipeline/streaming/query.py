@@ -105,9 +105,7 @@ class TopicQuery:
         options: Mapping[str, Option],
         shaped: Callable[[DataFrame], DataFrame] = lambda frame: frame,
     ) -> StreamingQuery:
-        """Start the query; `options` are the connector's, `shaped` is applied before
-        `handle_batch`.
-        """
+        """Start the query with the connector's `options`; rows are `shaped` first."""
         begin = {str(index): self._begin.get(index, 0) for index in self.topic.partitions}
         reader = (
             self._spark.readStream.format("kafka")

@@ -55,16 +55,12 @@ def encode_batch(
 
 
 def make_batch(records: Sequence[Record]) -> SealedBatch:
-    """Encode a batch like `encode_batch`, uncompressed, from offset 0 and without a producer;
-    return its header as well, for callers that append it.
-    """
+    """Encode a batch from offset 0 without producer; return it with its header."""
     return seal(*_encode_records(records))
 
 
 def _encode_records(records: Sequence[Record]) -> tuple[BatchHeader, bytearray]:
-    """Encode the records block of an uncompressed batch; return it with the header, without the
-    CRC.
-    """
+    """Encode the records block of an uncompressed batch, and the header without CRC."""
     if not records:
         raise EncodeError("a batch needs at least one record")
     base_timestamp = records[0].timestamp

@@ -165,9 +165,7 @@ _GZIP_MEMBER_BYTES_MIN = 18
 
 
 def _gunzip(data: Buffer, _limit_bytes: int) -> _Inflating:
-    """Inflate consecutive gzip members as one stream, and ignore other bytes after them, as Java
-    and gzip itself do.
-    """
+    """Inflate consecutive gzip members and ignore the bytes after them, as Java does."""
     view = memoryview(data)
     position = 0
     is_one_stream = True
@@ -213,9 +211,7 @@ def _snappy(slices: Iterable[Buffer], _size_bytes: int, _level: int | None) -> I
 
 
 def _unsnappy(data: Buffer, limit_bytes: int) -> _Inflating:
-    """Inflate one raw block, or consecutive xerial streams. As in Java, a truncated length at the
-    end is ignored.
-    """
+    """Inflate a raw block or xerial streams; a truncated last length is ignored."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield _unsnappy_block(view, limit_bytes, limit_bytes)

@@ -92,9 +92,7 @@ def make_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> tuple[bytes, BatchHeader]:
-    """Encode the control batch that ends a producer's transaction; return it with its header.
-    Markers have no sequence.
-    """
+    """Encode the control batch that ends a transaction; return it with its header."""
     block = _block(*marker)
     header = BatchHeader(
         base_offset=base_offset,

@@ -52,9 +52,7 @@ class Record(NamedTuple):
 
 
 def iter_spans(block: Buffer, record_count: int) -> Iterator[RecordSpan]:
-    """Yield all records of a block, which must contain exactly `record_count` of them and nothing
-    else.
-    """
+    """Yield all records of a block, which must have exactly `record_count`."""
     if not 0 <= record_count <= len(block) // RECORD_BYTES_MIN:
         raise DecodeError(f"{record_count} records in {len(block)} bytes")
     position = 0

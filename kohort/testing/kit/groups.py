@@ -98,9 +98,7 @@ class KitGroup:
         return self._known_lag() or 0
 
     def _known_lag(self) -> int | None:
-        """Return the same; None while its members are still joining, so that its topics are
-        unknown.
-        """
+        """Return the same; None while members are joining and topics are unknown."""
         group = self._found
         if group is None:
             return None
@@ -129,9 +127,7 @@ class KitGroup:
         lag: int | None = None,
         timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
-        """Wait until all conditions hold at the same time. Raises TimeoutError with the actual
-        state.
-        """
+        """Wait until all conditions hold at once. Raises TimeoutError with the state."""
 
         def holds() -> bool:
             if state is not None and self.state != state:
@@ -170,9 +166,7 @@ class KitGroup:
     # Steps.
 
     async def expire(self, **who: Unpack[MemberFilter]) -> list[str]:
-        """End the sessions of these members now, as if they had been silent for the session
-        timeout.
-        """
+        """End the sessions of these members now, as the session timeout would."""
 
         def step(group: Group, now: Now) -> list[str]:
             chosen = _chosen(group, who)

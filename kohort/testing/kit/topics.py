@@ -70,9 +70,7 @@ class Topics:
         await changes.create_topic(name, partition_count=count, configs=texts_of(configs or {}))
 
     async def ask(self, request: object, version: int) -> Any:  # noqa: ANN401 - any response.
-        """Return the response to a request, without a socket. Raises KafkaError if there is no
-        response.
-        """
+        """Return the response to a request, without a socket. Raises KafkaError."""
         parts, expected = encode_request(request, version, next(self._numbers), CLIENT_ID)
         frame = b"".join(parts)[4:]
         answer = self._dispatcher.serve(self._connection, frame)

@@ -38,9 +38,7 @@ def group_operations(ctx: RequestContext, group_id: str) -> int:
 
 
 def cluster_operations(ctx: RequestContext) -> int:
-    """The operations that the principal may perform on the cluster;
-    none if it may not describe it.
-    """
+    """The permitted operations on the cluster; none if it may not be described."""
     access = ctx.broker.access
     if access is None:
         return CLUSTER_OPERATIONS

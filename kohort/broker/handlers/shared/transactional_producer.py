@@ -64,9 +64,7 @@ class TransactionalProducer(NamedTuple):
             raise self.client_error(error)
 
     def add(self, places: Sequence[TopicPartition]) -> Deferred[None] | None:
-        """Add partitions to the transaction, as `Transactions.add`;
-        pass its errors through `client_error`.
-        """
+        """Add partitions as `Transactions.add` does; its errors pass through `client_error`."""
         return self.transactions.add(
             self.transactional_id, self.producer_id, self.producer_epoch, places, self.client
         )

@@ -483,9 +483,7 @@ class Connection(asyncio.BufferedProtocol):
     def _close(
         self, reason: CloseReason, error: Exception | None = None, delay_ms: int = 0
     ) -> None:
-        """Close after all written responses have been sent, and not before `delay_ms` have passed;
-        `check` limits the time.
-        """
+        """Close after all responses are sent and `delay_ms` passed; `check` limits the time."""
         if not self._end.begin(reason):
             return
         if error is not None:

@@ -44,9 +44,7 @@ class FileReads:
     __slots__ = ("_under_way", "_waiting", "loop", "senders_left")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, senders_max: int) -> None:
-        """At most `senders_max` connections get a second descriptor; for others, files are
-        read.
-        """
+        """At most `senders_max` connections get a second descriptor; for others, files are read."""
         self.loop = loop
         self.senders_left = senders_max
         self._under_way = 0
@@ -83,9 +81,7 @@ def has_ranges(parts: Sequence[Part]) -> bool:
 
 
 class FileSender:
-    """The pending output of one connection, from its first file range on. It is reused, because
-    its creation costs more than a response.
-    """
+    """The pending output of one connection from its first file range on; reused."""
 
     __slots__ = (
         "_cached_until_s", "_failure", "_found_until_s", "_is_reading", "_is_watching",

@@ -184,9 +184,7 @@ class FrameReader:
         return True
 
     def take_single(self) -> bytes | None:
-        """Take a frame that arrived alone and complete, as `next_frame` would; None if there is
-        none.
-        """
+        """Take a frame that arrived alone and complete, as `next_frame` would; or None."""
         frame = self._single
         if frame is not None:
             self._single = None

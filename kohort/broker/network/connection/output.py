@@ -124,9 +124,7 @@ class Output:
             self._scheduler.schedule_write(self, byte_count)
 
     def update_unsent(self) -> None:
-        """Report the bytes in the transport's buffer, because many clients may be slow without
-        being blocked.
-        """
+        """Report the bytes in the transport's buffer: clients may be slow without being blocked."""
         self._unsent.update(self._connection, self._transport.get_write_buffer_size())
 
     def unsent_bytes(self) -> int:

@@ -81,9 +81,7 @@ class ConnectionRates:
         )
 
     def of_ip(self, ip: str, now_ms: int) -> int:
-        """Count a new connection; return the milliseconds after which to close it, 0 to serve it.
-        Refused connections do not count.
-        """
+        """Count a new connection; return the delay in ms before it is closed, 0 to serve it."""
         limit = self._limit_of_ip(ip)
         if limit is None:
             return 0

@@ -58,9 +58,7 @@ class UnauthenticatedConnections(Generic[A]):
             del self._by_block[block]
 
     def overdue(self, now_ms: int, timeout_ms: int) -> Iterator[A]:
-        """Yield connections that exceed the time limit, oldest first. Not to be modified during
-        the iteration.
-        """
+        """Yield connections that exceed the time limit, oldest first; do not modify meanwhile."""
         for connection, since_ms in self._since_ms.items():
             if now_ms - since_ms < timeout_ms:
                 return

@@ -76,9 +76,7 @@ class Handshakes:
 
 
 def run_step(pump: TlsPump, received: bytes) -> StepResult:
-    """Compute a step with all received data, in a thread. Nothing else may use the pump
-    meanwhile.
-    """
+    """Compute a step with all received data, in a thread that alone uses the pump."""
     data, begin = memoryview(received), 0
     try:
         while begin < len(data) and not pump.is_established:

@@ -59,9 +59,7 @@ def nothing_collected() -> Iterator[None]:
 
 
 def collect_in_steps() -> None:
-    """Switch the whole process to incremental collection.
-    Existing objects are frozen without being traversed.
-    """
+    """Switch the process to incremental collection; existing objects are frozen."""
     global _thresholds_before  # noqa: PLW0603 - the garbage collector is global, too.
     if _freeze_survivors not in gc.callbacks:
         _thresholds_before = gc.get_threshold()

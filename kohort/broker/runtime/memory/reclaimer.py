@@ -48,9 +48,7 @@ unbounded."""
 
 
 class MemoryReclaimer:
-    """Manages the memory of a process with one broker, from `start` to `stop`. Runs on the event
-    loop's thread.
-    """
+    """Manages the memory of a process with one broker; for the event loop's thread."""
 
     def __init__(
         self, waiting_count: Callable[[], int], left_count: Callable[[], int] = lambda: 0

@@ -12,9 +12,7 @@ _CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
 def mark_clean_shutdown(files: FileSystem, directory: str) -> None:
-    """Create the marker; to be called when all logs are closed and none has failed.
-    Raises OSError.
-    """
+    """Create the marker when all logs are closed and none has failed. Raises OSError."""
     replace_file(files, f"{directory}/{FILE_NAME}", _CONTENT)
     files.sync_directory(directory)
 

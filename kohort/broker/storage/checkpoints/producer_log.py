@@ -49,9 +49,7 @@ more than the requests in flight to a broker."""
 def note_control(
     state: ProducerState, batch: Buffer, header: BatchHeader, *, base_offset: int, timestamp: int
 ) -> AbortedTransaction | None:
-    """Apply a control batch of the log to `state`; return the entry for its segment's index, if
-    any.
-    """
+    """Apply a control batch to `state`; return the entry for its segment's index, or None."""
     if header.record_count == 0:
         state.note_emptied_marker(header, timestamp=timestamp)
         return None
@@ -197,9 +195,7 @@ class ProducerLog:
         state.recall_batches(recalled)
 
     def _complete_snapshots(self, segment: LogSegment, state: ProducerState) -> None:
-        """Write a segment's snapshot if it is missing or damaged: earlier segments may be
-        deleted.
-        """
+        """Write a segment's snapshot if missing or damaged: older segments may be deleted."""
         offset = segment.base_offset
         if offset in self._snapshots and self._is_whole(offset):
             return
@@ -252,9 +248,7 @@ class ProducerLog:
     def _restored(
         self, up_to_offset: int, *, removes_damaged: bool = True
     ) -> tuple[ProducerState, int]:
-        """Return (producers, offset) of the latest valid snapshot up to an offset; offset 0 if
-        there is none.
-        """
+        """Return (producers, offset) of the latest valid snapshot up to an offset, else 0."""
         state = ProducerState()
         for offset in [start for start in self._snapshots if start <= up_to_offset][::-1]:
             try:

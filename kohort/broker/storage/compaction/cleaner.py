@@ -104,9 +104,7 @@ def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSe
 
 
 def _is_older(segment: LogSegment, wall_ms: int) -> bool:
-    """Whether all records of a segment are older than `wall_ms`; uses the file's time if no record
-    has a timestamp.
-    """
+    """Whether all records are older than `wall_ms`, by the file's time if they have none."""
     latest = load_max_timestamp(segment)
     return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
 
@@ -118,9 +116,7 @@ def _first_written_ms(segment: LogSegment) -> int:
 
 
 class Compaction:
-    """One run over one log. Call `work` until it returns False, with `swap` after each call; then
-    `close`.
-    """
+    """One run over a log: call `work` until False, with `swap` after each; then `close`."""
 
     def __init__(
         self, log: PartitionLog, plan: CompactionPlan, *, memory_bytes: int, wall_ms: int

@@ -401,9 +401,7 @@ class PartitionLog:
         return True
 
     def remove_deleted_files(self, *, wall_ms: int) -> int:
-        """Unlink files of segments deleted file.delete.delay.ms ago; return how many. For any
-        thread.
-        """
+        """Unlink files of segments deleted file.delete.delay.ms ago; return how many."""
         return self._state.deleted.remove_due(wall_ms, self.config.file_delete_delay_ms)
 
     def close(self) -> None:

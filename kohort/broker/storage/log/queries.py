@@ -103,9 +103,7 @@ def _with_next_offsets(
 def _surplus_rule(
     segments: Sequence[LogSegment], config: LogConfig | None
 ) -> Callable[[LogSegment], bool]:
-    """Return a function that says whether a segment exceeds retention.bytes; to be called once for
-    each, in order.
-    """
+    """Return a function that says, segment by segment, whether retention.bytes is exceeded."""
     if config is None or "delete" not in config.cleanup_policy or config.retention_bytes < 0:
         return lambda _segment: False
     surplus = sum(segment.size_bytes for segment in segments) - config.retention_bytes
@@ -119,9 +117,7 @@ def _surplus_rule(
 
 
 def _is_old(segment: LogSegment, config: LogConfig | None, wall_ms: int) -> bool:
-    """Whether a segment has expired, by its latest record, or the last write if no record has a
-    timestamp.
-    """
+    """Whether a segment has expired, by its latest record or else its last write."""
     if config is None or "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return False
     latest = load_max_timestamp(segment)

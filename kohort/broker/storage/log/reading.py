@@ -67,9 +67,7 @@ def read_on(
 def find_range(
     state: LogState, offset: int, max_bytes: int, *, up_to_offset: int
 ) -> FileRange | None:
-    """Find the result of `PartitionLog.read_cached` as a file range, if that is immediate; else
-    None.
-    """
+    """Find the result of `PartitionLog.read_cached` as a file range if immediate, else None."""
     segments = state.segments
     number = segment_number(segments, offset)
     is_last = number + 1 == len(segments)
@@ -91,9 +89,7 @@ def detached_read(
     min_one: bool,
     as_range: bool,
 ) -> Detached[BatchData | None]:
-    """Return `PartitionLog.read` for another thread; its result is None if it would need more than
-    a few segments.
-    """
+    """Return `PartitionLog.read` for another thread; None if it needs many segments."""
     limit = min(up_to_offset, state.end_offset)
     epoch_at = state.epochs.epoch_at
     first = segment_number(state.segments, offset)
@@ -147,9 +143,7 @@ def detached_latest(state: LogState) -> Detached[TimestampOffset | None]:
 
 
 def detached_timestamp_at(state: LogState, offset: int) -> Detached[int | None]:
-    """Return `PartitionLog.timestamp_at` for another thread,
-    in the few segments that may have it.
-    """
+    """Return `PartitionLog.timestamp_at` for another thread, in the segments that matter."""
     wanted = max(offset, state.start_offset)
     first = segment_number(state.segments, wanted)
     asked = state.segments[first : first + SEGMENTS_READ_MAX]

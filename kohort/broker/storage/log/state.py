@@ -54,9 +54,7 @@ class LogFlusher:
         self._directories[directory] = None
 
     def note_file(self, directory: str, name: str) -> None:
-        """Record that a checkpoint file was replaced; it must be durable when the batches after it
-        are.
-        """
+        """Record that a checkpoint file was replaced, to be durable when later batches are."""
         self._paths[f"{directory}/{name}"] = None
         self._directories[directory] = None
 
@@ -107,9 +105,7 @@ class LogFlusher:
 
 
 def _durable_count(segments: Sequence[LogSegment]) -> int:
-    """Return how many segments from the front need no flush: all up to the last one that was
-    synced.
-    """
+    """Return how many segments from the front were synced and need no flush."""
     for count in range(len(segments), 0, -1):
         if segments[count - 1].is_synced and segments[count - 1].is_sealed:
             return count

@@ -34,9 +34,7 @@ _REBUILT_SUFFIX: Final = f".rebuilt{TEMPORARY_SUFFIX}"
 
 
 class AbortedTransactions:
-    """The aborted transactions of one log. For the log's thread; all methods may raise
-    StorageError.
-    """
+    """The aborted transactions of one log; for its thread. All methods raise StorageError."""
 
     __slots__ = ("_state",)
 
@@ -53,9 +51,7 @@ class AbortedTransactions:
         return AbortedSearch(state, segments, offset, end_offset).at_once()
 
     def in_read(self, offset: int, byte_count: int, *, up_to_offset: int) -> "AbortedSearch":
-        """Find those with records in what a read from `offset` on has just returned, up to
-        `up_to_offset`.
-        """
+        """Find those with records in a read from `offset` on, up to `up_to_offset`."""
         state = self._state
         state.check_usable()
         if not byte_count:
@@ -150,9 +146,7 @@ class AbortedSearch:
         return at_once(self.steps())
 
     def steps(self) -> Steps[list[AbortedTransaction]]:
-        """Search in steps; results and errors count only if the search is not `is_void`
-        afterwards.
-        """
+        """Search in steps; the result counts only if the search is not `is_void` then."""
         aborted: list[AbortedTransaction] = []
         with self._state.errors_as(_UNREADABLE):
             for segment in self._segments:

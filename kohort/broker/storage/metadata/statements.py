@@ -39,9 +39,7 @@ def forget_topic(topic_id: bytes) -> Statement:
 
 
 def at_once(statements: Sequence[Statement]) -> Statement | None:
-    """Return one equivalent statement, an implicit transaction, if all statements change properties
-    and are few.
-    """
+    """Return one equivalent statement if all change properties and are few, else None."""
     if not 0 < len(statements) <= _ROWS_MAX:
         return None
     rows: list[bytes | str | int] = []

@@ -31,9 +31,7 @@ BUFFER_BYTES = 1 << 16
 
 
 class CleanedSegment:
-    """A segment being written. Written by one thread, put in place by another. All methods except
-    `discard` raise OSError.
-    """
+    """A segment being written by one thread. All methods but `discard` raise OSError."""
 
     def __init__(
         self,

@@ -42,9 +42,7 @@ class EntryFile:
         """The index found by the last search, as the start of the next one."""
 
     def twin(self) -> Self:
-        """Return the same entries on the same file, for searches in another thread; never to be
-        saved.
-        """
+        """Return the same entries for searches in another thread; never to be saved."""
         twin = copy(self)
         twin._pending = self._pending.copy()  # noqa: SLF001 - its own.
         return twin
@@ -53,9 +51,7 @@ class EntryFile:
         return self._saved + self.unsaved_count
 
     def __getitem__(self, number: int) -> tuple[int, int]:
-        """Return an entry by its index, from 0. Raises OSError, also if the file has become
-        shorter.
-        """
+        """Return an entry by its index, from 0. Raises OSError."""
         if number >= self._saved:
             return self._entry_of(self._pending, number - self._saved)
         data = self._read(number, 1)
@@ -216,9 +212,7 @@ class SegmentIndex:
         self._entries = EntryFile(files, path, self.entry, size_bytes)
 
     def twin(self) -> Self:
-        """Return the same entries on the same file, for searches in another thread; never to be
-        saved.
-        """
+        """Return the same entries for searches in another thread; never to be saved."""
         twin = copy(self)
         twin._entries = self._entries.twin()  # noqa: SLF001 - its own.
         return twin

@@ -141,9 +141,7 @@ def is_cached(segment: LogSegment, offset: int, max_bytes: int) -> bool:
 
 
 def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
-    """Verify bytes that have not been verified yet; return the end position of the last
-    valid batch in the requested range.
-    """
+    """Verify new bytes; return the end of the last valid batch in the requested range."""
     segment.check_identity()
     stop, next_offset = wish.start, wish.base_offset
     batches = walk_batches(

@@ -51,9 +51,7 @@ def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
 
 
 def header_of_entry(segment: LogSegment, number: int) -> BatchHeader | None:
-    """Return the header of the batch that an index entry points to;
-    None if the two do not match.
-    """
+    """Return the header of the batch of an index entry; None if they do not match."""
     try:
         entry = segment.index[number]
     except OSError:
@@ -91,9 +89,7 @@ def rebuild_index(segment: LogSegment) -> None:
 
 
 def next_indexed_batch(segment: LogSegment, position: int) -> BatchAt | None:
-    """Return the first batch after a position to which an index entry leads:
-    the way past damage.
-    """
+    """Return the first batch after a position that an index entry leads to, past damage."""
     for number in range(len(segment.index)):
         try:
             entry = segment.index[number]

@@ -107,9 +107,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogSegment:
-    """One segment of a log. All methods except `sync` belong to one thread;
-    all may raise OSError.
-    """
+    """One segment of a log; for one thread, except `sync`. All methods may raise OSError."""
 
     __slots__ = (
         "_appended_from", "_first_crc", "_hinted", "_hints", "_is_compared", "_marks",
@@ -235,9 +233,7 @@ class LogSegment:
         self.log.truncate(self.size_bytes)
 
     def is_verified(self, start: int, stop: int) -> bool:
-        """Whether every byte from start up to (not including) stop was appended by this process, or
-        was verified since it started.
-        """
+        """Whether all bytes from start to before stop were appended or verified by this process."""
         appended_from = self._appended_from
         return start >= appended_from or self._verified.covers(start, min(stop, appended_from))
 
@@ -419,9 +415,7 @@ class LogSegment:
             self.aborted.close()
 
     def twin(self) -> LogSegment:
-        """Return a copy for another thread to read from; see
-        :mod:`kohort.broker.storage.log.detached`.
-        """
+        """Return a copy for another thread to read from."""
         twin = copy(self)
         twin.index, twin.time_index = self.index.twin(), self.time_index.twin()
         twin._verified = self._verified.copy()  # noqa: SLF001 - its own.

@@ -69,9 +69,7 @@ def discard_cleaned(files: FileSystem, directory: str, base_offset: int) -> None
 
 
 def complete_swaps(files: FileSystem, directory: str) -> list[int]:
-    """Complete decided replacements at a start, and delete others; return the base offsets of the
-    decided ones. Raises OSError.
-    """
+    """Complete decided replacements and delete others; return their base offsets."""
     names = [entry.name for entry in files.entries(directory)]
     offsets = [offset_in(name, LOG_SUFFIX + SWAP_SUFFIX) for name in names]
     decided = [base_offset for base_offset in offsets if base_offset is not None]

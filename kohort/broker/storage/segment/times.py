@@ -71,9 +71,7 @@ def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
 
 
 def load_first_timestamp(segment: LogSegment) -> int:
-    """Return the max timestamp of the first batch, NO_TIMESTAMP if it has none or there is no
-    batch.
-    """
+    """Return the first batch's max timestamp; NO_TIMESTAMP without one."""
     if segment.first_timestamp is None:
         segment.first_timestamp = NO_TIMESTAMP
         try:

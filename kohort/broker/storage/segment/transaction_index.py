@@ -253,9 +253,7 @@ class TransactionIndex:
             self._save(sync=True)
 
     def overlapping(self, offset: int, end_offset: int) -> Overlapping:
-        """Return the transactions with records from `offset` on and below `end_offset`,
-        by marker.
-        """
+        """Return the transactions with records from `offset` to `end_offset`, by marker."""
         return at_once(self.search(offset, end_offset))
 
     def search(self, offset: int, end_offset: int) -> Steps[Overlapping]:
@@ -317,9 +315,7 @@ class TransactionIndex:
         return self._read(number, saved - number) + pending[max(0, number - saved) :]
 
     def _is_beyond(self, number: int, end_offset: int) -> bool:
-        """Whether the entries of a step are known to begin after a range, and not to complete the
-        result.
-        """
+        """Whether a step's entries begin after a range and do not complete the result."""
         bounds = self._bounds.get(number)
         return bounds is not None and bounds[0] >= end_offset > bounds[1]
 

@@ -55,9 +55,7 @@ class ReadOptions(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction: the records of its producer from this offset up to its next marker
-    are not returned.
-    """
+    """The producer's records from this offset up to its next marker are not returned."""
 
     first_offset: int
     producer_id: int

@@ -201,9 +201,7 @@ class FetchBuffers:
                 self._in_hand.pop(partition, None)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All known positions, except for the records that each reader got last: whether those are
-        processed is unknown until its next read.
-        """
+        """All known positions, except of records that each reader got last."""
         processed = self._positions.consumed()
         if self._record_in_hand is not None:
             partition, record = self._record_in_hand
@@ -236,9 +234,7 @@ class FetchBuffers:
         return taken
 
     def next_made(self) -> AnyRecord | None:
-        """Fast path of `next_record` for records that are deserialised already, while nothing else
-        has changed.
-        """
+        """Fast path of `next_record` for records that are deserialised already."""
         ahead = self._ahead
         if ahead is not None and ahead.version == self._positions.version:
             for record in ahead.records:
@@ -284,9 +280,7 @@ class FetchBuffers:
                 yield partition
 
     def _read(self, partition: TopicPartition, wanted: int, read: _Read) -> list[AnyRecord] | None:
-        """Read some records, without moving the position past them; None: this response is
-        exhausted, and another partition is next.
-        """
+        """Read some records without moving the position; None: try another partition."""
         waiting = self._waiting[partition]
         state = self._positions.state(partition)
         assert state.position is not None

@@ -16,9 +16,7 @@ class IsolationLevel(IntEnum):
 
 
 class FetchConfig(Protocol):
-    """The settings that fetching needs. `ConsumerConfig` implements this, and documents the others
-    and the defaults.
-    """
+    """The settings that fetching needs; `ConsumerConfig` implements and documents them."""
 
     @property
     def fetch_min_bytes(self) -> int: ...

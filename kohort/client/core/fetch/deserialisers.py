@@ -45,9 +45,7 @@ class BackgroundDeserialiser(Protocol):
     """Runs deserialisers that are coroutine functions, in background tasks."""
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Whether a task is deserialising records of this partition, so that `take` would find
-        none.
-        """
+        """Whether a task is deserialising this partition's records, so that `take` finds none."""
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
         """Return the leading records of `records` that are deserialised.

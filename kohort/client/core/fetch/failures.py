@@ -45,9 +45,7 @@ class FetchFailures:
     # Errors to raise.
 
     def add(self, partition: TopicPartition, error: ConsumerError) -> bool:
-        """Add an error to raise unless the position changes before; False if it is no longer
-        assigned.
-        """
+        """Add an error to raise unless the position changes; False if no longer assigned."""
         state = self._positions.find(partition)
         if state is None:
             return False

@@ -136,9 +136,7 @@ class FetchPlan:
             self._order[partition] = None
 
     def postpone(self, partition: TopicPartition, node_id: int | None, until_ms: int) -> None:
-        """Record a failure: the partition is not requested from this broker again before
-        `until_ms`.
-        """
+        """Do not request the partition from this broker again before `until_ms`."""
         self._postponed[partition] = _Postponed(until_ms, node_id)
 
     def throttle(self, node_id: int, until_ms: int) -> None:

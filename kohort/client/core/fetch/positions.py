@@ -63,9 +63,7 @@ class Positions:
     """
 
     def __init__(self, *, reads_committed: bool = False) -> None:
-        """`reads_committed`: measure lag to the last stable offset instead of the high
-        watermark.
-        """
+        """`reads_committed`: lag is measured to the last stable offset."""
         self._reads_committed = reads_committed
         self._states: dict[TopicPartition, PartitionState] = {}
         self._fences = count(1)
@@ -125,9 +123,7 @@ class Positions:
     # Initial positions.
 
     def missing_position(self) -> list[TopicPartition]:
-        """The partitions that need their committed offset: they have no position and no pending
-        reset.
-        """
+        """The partitions without a position or a pending reset."""
         return [
             partition
             for partition, state in self._states.items()

@@ -57,9 +57,7 @@ class ReadReplicas:
         return named.node_id
 
     def named(self, partition: TopicPartition, node_id: int, leader: Leader, now_ms: int) -> bool:
-        """Record the follower named in the leader's response; negative for none. Returns whether
-        there is one to read from.
-        """
+        """Record the follower that the leader names; returns whether to read from one."""
         if node_id < 0 or node_id == leader.node_id:
             self._named.pop(partition, None)
             return False
@@ -67,9 +65,7 @@ class ReadReplicas:
         return True
 
     def failed(self, partition: TopicPartition, node_id: int, now_ms: int) -> None:
-        """Record that this broker does not serve the partition. Ignored if it is not the present
-        follower.
-        """
+        """Record that this broker does not serve the partition, if it is the follower."""
         named = self._named.get(partition)
         if named is not None and named.node_id == node_id:
             del self._named[partition]
@@ -139,9 +135,7 @@ class FetchSources:
     def leader_named(
         self, partition: TopicPartition, follower: int, leader: Leader, now_ms: int
     ) -> bool:
-        """Record the follower named in the leader's response; negative for none. Returns whether
-        there is a follower to read from.
-        """
+        """Record the follower that the leader names; returns whether to read from one."""
         if follower < 0 and self.replicas.is_empty:
             return False
         return self.replicas.named(partition, follower, leader, now_ms)

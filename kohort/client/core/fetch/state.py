@@ -186,9 +186,7 @@ class FetchState:
     # Requests.
 
     def next_fetches(self, now_ms: int) -> Sequence[PlannedFetch]:
-        """Return the requests to send now, at most one per broker. Each counts as sent, and must be
-        completed by `on_request_finished`.
-        """
+        """Return the requests to send, one per broker; each must end by `on_request_finished`."""
         self.effects.discard(Effect.FETCH)
         for partition in self._unreadable:
             if self._positions.find(partition) is not None:
@@ -250,9 +248,7 @@ class FetchState:
     def on_response(
         self, sent: SentFetch, answer: FetchResponse, now_ms: int, wall_ms: int
     ) -> None:
-        """Store records of partitions whose position is unchanged since the request, and handle
-        errors.
-        """
+        """Store records of partitions whose position is unchanged, and handle errors."""
         node_id = sent.node_id
         if answer.throttle_time_ms > 0:
             self._plan.throttle(node_id, now_ms + answer.throttle_time_ms)
@@ -299,16 +295,12 @@ class FetchState:
         self.report_failure(failure)
 
     def on_request_finished(self, fetch: PlannedFetch) -> None:
-        """The broker is free for the next request, whatever the result of this one. To be called
-        for each request returned by `next_fetches`.
-        """
+        """The broker is free for the next request, whatever this one's result."""
         self._plan.answered(fetch.node_id)
         self.effects.add(Effect.FETCH)
 
     def report(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
-        """Raise an error to the next reader unless the position changes before; the partition is
-        retried later. Ignored if it is no longer assigned.
-        """
+        """Raise an error to the next reader unless the position changes; retry later."""
         if self.failures.add(partition, error):
             self._postpone(partition, now_ms)
             self.effects.add(Effect.WAKE_READERS)
@@ -431,9 +423,7 @@ class FetchState:
     def _report_behind_records(
         self, partition: TopicPartition, error: ConsumerError, now_ms: int
     ) -> None:
-        """Report an error only after the records before it have been returned; by then it will
-        recur.
-        """
+        """Report an error after the records before it; by then it will recur."""
         if self._buffers.next_offset(partition) is None:
             self.report(partition, error, now_ms)
         else:

@@ -35,9 +35,7 @@ class EpochQuestion(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The answer: the latest epoch up to the one asked about, and its end offset; -1 if there is
-    none.
-    """
+    """The latest epoch up to the requested one and its end offset; -1 if there is none."""
 
     leader_epoch: int
     offset: int

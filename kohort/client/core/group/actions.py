@@ -21,9 +21,7 @@ class FindCoordinator(NamedTuple):
 
 
 class RefreshTopics(NamedTuple):
-    """Fetch the list of topics, so that the pattern is matched with the existing ones; then call
-    `topics_refreshed`.
-    """
+    """Fetch the list of topics to match the pattern; then call `topics_refreshed`."""
 
 
 class Prepare(NamedTuple):
@@ -49,9 +47,7 @@ class Join(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """Lead the group: run the assignor with the partition counts of these topics; then call
-    `assigned`.
-    """
+    """Run the assignor as leader, with these partition counts; then call `assigned`."""
 
     assignor: Assignor | None
     """The assignor to run; None: the coordinator keeps the present assignment (KIP-814), and only
@@ -68,9 +64,7 @@ class Sync(NamedTuple):
 
 
 class Apply(NamedTuple):
-    """Take over the new assignment: call on_revoked, own `assigned`, call on_assigned; then call
-    `applied`.
-    """
+    """Take over the new assignment with the listener's calls; then call `applied`."""
 
     revoked: frozenset[TopicPartition]
     """The partitions for on_revoked, if any; they are still owned while it runs."""

@@ -203,9 +203,7 @@ class ConsumerMembership(BaseMembership):
         return leave_for(identity, reason, returns=is_static and not leaves)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:  # noqa: ARG002
-        """Process a response that invalidates an identity. Returns whether it was the present
-        one.
-        """
+        """Process a response that invalidates an identity; returns whether it was present."""
         if sent != self.identity:
             return False
         self._lose(why)

@@ -61,9 +61,7 @@ Action: TypeAlias = Wait | SendHeartbeat | SendLeave | LookUpCoordinator
 
 
 class Answer(NamedTuple):
-    """The combined result of the heartbeat responses since findings were last taken (consumer group
-    protocol).
-    """
+    """The combined heartbeat responses since findings were last taken (KIP-848)."""
 
     identity: Identity
     assignment: PartitionsById | None

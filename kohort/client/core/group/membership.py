@@ -278,9 +278,7 @@ class Membership(BaseMembership):
                 self._lose(NO_MEMBER, code.name if code else "max.poll.interval.ms exceeded")
 
     def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
-        """Compare with new metadata; `partition_counts` has the topics that exist. Only leaders
-        react.
-        """
+        """Compare with new metadata, in which only existing topics are; for leaders."""
         if not self.is_leader:
             return
         if self.state is MemberState.STABLE:
@@ -311,9 +309,7 @@ class Membership(BaseMembership):
         return SendLeave(identity, reason)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
-        """Process a response that invalidates an identity.
-        Returns whether it was the present one.
-        """
+        """Process a response that invalidates an identity; returns whether it was present."""
         if sent != self.identity:
             return False
         self._lose(sent.without_generation() if keeps_id else NO_MEMBER, why)
@@ -352,9 +348,7 @@ class Membership(BaseMembership):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is a member that has taken over its assignment,
-        and does not need to rejoin.
-        """
+        """Whether it has taken over its assignment and need not rejoin."""
         return self.state is MemberState.STABLE and self._next is None and self._rejoin is None
 
     # Internals.

@@ -37,9 +37,7 @@ def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[str, bytes],
 ) -> OffsetCommitRequest:
-    """Build an OffsetCommit for any version, which leaves out newer fields. From 10 on ids are
-    needed.
-    """
+    """Build an OffsetCommit for any version; from 10 on ids are needed."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic,

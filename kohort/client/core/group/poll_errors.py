@@ -17,9 +17,7 @@ class PollErrors:
         """Whether the next poll raises an error. An attribute, because every poll reads it."""
 
     def raise_next(self) -> None:
-        """Raise the error that is due, if any. A refusal is raised once: by the next poll the
-        request may be allowed.
-        """
+        """Raise the error that is due, if any; a refusal once, as it may be lifted."""
         if self.lasting is not None:
             raise self.lasting
         refusal, self._refusal, self.is_due = self._refusal, None, False

@@ -36,9 +36,7 @@ PROTOCOL_TYPE: Final = "consumer"
 
 
 class MembershipConfig(NamedTuple):
-    """Kafka's settings of the same names; `max_poll_interval_ms` is sent as the rebalance
-    timeout.
-    """
+    """Kafka's settings of the same names; `max_poll_interval_ms` is the rebalance timeout."""
 
     group_id: str
     group_instance_id: str | None = None

@@ -98,9 +98,7 @@ class Sampled:
         window.highest = max(window.highest, value)
 
     def per_second(self, now_ms: int) -> float:
-        """The recent rate. As in Java, a window counts with its full length even if it has just
-        begun.
-        """
+        """The recent rate; as in Java, a window counts with its full length."""
         windows = self._recent(now_ms)
         if not windows:
             return 0.0
@@ -150,9 +148,7 @@ class HeartbeatStatistics:
 
 
 class GroupStatistics:
-    """Statistics of one consumer's joins, syncs, rebalances and commits. Used only on the event
-    loop.
-    """
+    """Statistics of one consumer's joins, syncs, rebalances and commits."""
 
     def __init__(self) -> None:
         self.phase = RebalancePhase.NONE
@@ -248,9 +244,7 @@ class GroupStatistics:
         self.commit_failures.succeeded()
 
     def commit_failed(self, error: ConsumerError, now_ms: int) -> None:
-        """Record a failed commit attempt. Not used for commits interrupted by a rebalance, which
-        makes a commit of its own.
-        """
+        """Record a failed commit attempt, except for one that a rebalance interrupted."""
         self.commit_failures.failed(error, now_ms, is_refused=is_refusal(error.code))
 
     # Results.

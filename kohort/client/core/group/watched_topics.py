@@ -44,9 +44,7 @@ class WatchedTopics:
         return "; ".join(changes[:CHANGES_MAX])
 
     def keep(self, partition_counts: Mapping[str, int]) -> None:
-        """Keep new metadata until the assignment has arrived: it may be minutes until the next
-        metadata refresh.
-        """
+        """Keep new metadata until the assignment arrives: the next may take minutes."""
         if self._counts is not None:
             self._counts_meanwhile = partition_counts
 

@@ -40,9 +40,7 @@ class GroupMember:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Sort key: static members first, by instance id, which survives a restart; then dynamic
-        ones.
-        """
+        """Sort key: static members first, by instance id, which survives a restart."""
         if self.instance_id is not None:
             return (False, self.instance_id)
         return (True, self.member_id)
@@ -71,9 +69,7 @@ class Assignor(ABC):
         """
 
     def user_data(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002
-        """Return data for the leader's assignor, sent when this member joins;
-        keep it below 32 kB.
-        """
+        """Return data for the leader's assignor, sent with a join; below 32 kB."""
         return None
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:  # noqa: B027

@@ -134,9 +134,7 @@ class _Balance:
         return shares
 
     def give_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign each partition to the subscriber with the fewest, starting with the partitions
-        that have the fewest subscribers.
-        """
+        """Assign each partition to the subscriber with the fewest, rarest partitions first."""
         for partition in sorted(
             partitions, key=lambda partition: (len(self._subscribers[partition.topic]), partition)
         ):
@@ -154,9 +152,7 @@ class _Balance:
                     again = True
 
     def _relieve(self, loaded: str, movable: set[TopicPartition] | None) -> bool:
-        """Take one partition from a member, by the shortest chain of moves that improves the
-        balance.
-        """
+        """Take one partition from a member by the shortest chain that improves the balance."""
         limit = self._count[loaded] - 2
         reached_from: dict[str, tuple[str, str]] = {}
         seen_topics: set[str] = set()

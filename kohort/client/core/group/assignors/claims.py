@@ -77,9 +77,7 @@ def encode_held(partitions: Collection[TopicPartition], generation: int) -> byte
 
 
 def decode_held(member: GroupMember) -> Claim:
-    """Return the claim in a member's user data of `sticky`;
-    an empty one if it cannot be decoded.
-    """
+    """Return the claim in a member's user data of `sticky`; empty if undecodable."""
     user_data = member.user_data or b""
     for version in (1, 0):
         try:
@@ -98,9 +96,7 @@ def encode_generation(generation: int) -> bytes:
 
 
 def decode_generation(user_data: bytes | None) -> int:
-    """Return the generation in a member's user data of `cooperative-sticky`,
-    -1 if there is none.
-    """
+    """Return the generation in user data of `cooperative-sticky`; -1 if there is none."""
     if user_data is None or len(user_data) < 4:
         return UNKNOWN_GENERATION
     return int.from_bytes(user_data[:4], "big", signed=True)

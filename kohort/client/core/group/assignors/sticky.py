@@ -22,9 +22,7 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class StickyAssignor(Assignor):
-    """`sticky`. Eager: members give up everything before they join, so only the user data says what
-    they owned.
-    """
+    """`sticky`. Members give up everything before they join; user data says what they had."""
 
     name = "sticky"
 
@@ -97,9 +95,7 @@ def _without_transfers(
     held: Collection[TopicPartition],
     claimants: Mapping[TopicPartition, set[str]],
 ) -> list[TopicPartition]:
-    """Return those of its partitions that a member may have now, because no other member holds
-    them.
-    """
+    """Return the partitions that a member may have now: no other member holds them."""
     kept = set(held)
     return [
         partition
