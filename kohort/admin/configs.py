@@ -62,10 +62,7 @@ def described(
     keys: Sequence[str] | None,
     what: str,
 ) -> Sequence[DescribeConfigsResourceResult]:
-    """Configs of a resource, all of them without `keys`.
-
-    Raises RefusedError with `what` as its subject, DisconnectedError.
-    """
+    """Configs of a resource, all without `keys`. Raises RefusedError, DisconnectedError."""
     asked = DescribeConfigsResource(
         resource_type=resource.kind,
         resource_name=resource.name,

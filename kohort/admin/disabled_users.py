@@ -43,19 +43,13 @@ def user_of(item: str) -> str:
 
 
 def disabled_users(cluster: Cluster) -> frozenset[str]:
-    """All disabled users; none if the cluster cannot disable users.
-
-    Raises RefusedError, DisconnectedError.
-    """
+    """All disabled users; none if unsupported. Raises RefusedError, DisconnectedError."""
     listed = _listed(cluster).get(DISABLED)
     return frozenset(map(user_of, listed.items)) if listed is not None else frozenset()
 
 
 def disable_user(cluster: Cluster, user: str, *, disconnects: bool) -> None:
-    """Disable a user, and close its open connections if `disconnects`.
-
-    Raises as `disabled_users`; RefusedError also if the cluster cannot disable users.
-    """
+    """Disable a user; `disconnects` also closes its connections. Raises as `disabled_users`."""
     listed = _listed(cluster)
     if DISABLED not in listed:
         raise RefusedError(

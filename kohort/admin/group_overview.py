@@ -1,7 +1,4 @@
-"""An overview of all groups of a cluster: members, lag and recent rebalances.
-
-Requests are for many groups each, so ten thousand groups take some hundred requests.
-"""
+"""An overview of all groups of a cluster, from requests for many groups each."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -182,10 +182,7 @@ def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
 
 
 def describe_state(cluster: Cluster, group_id: str) -> str | None:
-    """The state of a group; None if it does not exist.
-
-    Raises RefusedError, DisconnectedError.
-    """
+    """The state of a group, None if there is none. Raises RefusedError, DisconnectedError."""
     _, described = _describe(cluster, group_id)
     if described is not None:
         return described.group_state
@@ -211,10 +208,7 @@ def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, Desc
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """All committed offsets of a group; empty if the group does not exist.
-
-    Raises RefusedError, DisconnectedError.
-    """
+    """All committed offsets; empty without the group. Raises RefusedError, DisconnectedError."""
 
     def ask() -> dict[TopicPartition, int]:
         coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)

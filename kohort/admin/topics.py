@@ -190,10 +190,7 @@ def alter_configs(
     *,
     is_dry_run: bool = False,
 ) -> None:
-    """Set configs of a topic, reset others to the broker's default, and keep the rest.
-
-    Raises RefusedError, DisconnectedError.
-    """
+    """Set or reset a topic's configs, and keep the rest. Raises RefusedError, DisconnectedError."""
     changes = [change(key, Operation.SET, value) for key, value in changed.items()]
     changes += [change(key, Operation.DELETE) for key in deleted]
     topic = Resource(Kind.TOPIC, name)

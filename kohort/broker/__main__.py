@@ -1,7 +1,4 @@
-"""The daemon's command line: ``python -m kohort`` and ``kohort serve``.
-
-The broker itself (:mod:`kohort.broker.daemon`) is imported only when it runs, not for `--help`.
-"""
+"""The daemon's command line: ``python -m kohort`` and ``kohort serve``, light until it runs."""
 
 import argparse
 import sys

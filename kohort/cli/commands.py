@@ -13,10 +13,7 @@ Handler: TypeAlias = Callable[[argparse.Namespace], None]
 
 
 class Parser(argparse.ArgumentParser):
-    """Prints errors in one line, without the usage text before it.
-
-    Parsers of subcommands are created with the same class.
-    """
+    """Prints errors in one line, without the usage text; so do the parsers of subcommands."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""

@@ -203,10 +203,7 @@ async def _print_some(
     left: int | None,
     ends: Mapping[TopicPartition, int] = NO_ENDS,
 ) -> int:
-    """Wait for records, and print at most `left` of them (None: any number).
-
-    Records at or after the offsets in `ends` are not printed. Returns the number of records.
-    """
+    """Print at most `left` records, all if None, below `ends`; return their number."""
     at_most = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
     received = await reader.getmany(timeout_ms=POLL_MS, max_records=at_most)
     lines = [

@@ -1,7 +1,4 @@
-"""``kohort doctor``: checks whether this machine and installation are ready to run a broker.
-
-Sends no requests; detects a running broker by its port and its data directory's lock.
-"""
+"""``kohort doctor``: checks, without requests, whether this machine can run a broker."""
 
 import argparse
 import importlib

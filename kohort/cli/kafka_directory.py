@@ -1,7 +1,4 @@
-"""``kohort export-kafka`` and ``import-kafka``: converts a data directory in place.
-
-The broker has to be stopped. Both first make a plan, and print or reject it before any change.
-"""
+"""``kohort export-kafka`` and ``import-kafka``: converts a stopped broker's data in place."""
 
 import argparse
 import sys

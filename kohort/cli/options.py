@@ -162,10 +162,7 @@ def print_result(options: argparse.Namespace, data: object, lines: Iterable[str]
 
 
 def moment_ms(text: str) -> int:
-    """Parse an ISO 8601 time to milliseconds since 1970; without an offset it is local time.
-
-    Raises argparse.ArgumentTypeError.
-    """
+    """Parse an ISO 8601 time, local without an offset, to ms. Raises argparse.ArgumentTypeError."""
     try:
         return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -175,10 +172,7 @@ def moment_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Parse an ISO 8601 duration, PT1H30M or P7D, to milliseconds.
-
-    Raises argparse.ArgumentTypeError.
-    """
+    """Parse an ISO 8601 duration, as PT1H30M, to ms. Raises argparse.ArgumentTypeError."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise argparse.ArgumentTypeError(

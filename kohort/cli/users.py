@@ -271,10 +271,7 @@ def _from_descriptor(descriptor: int) -> str:
 
 @contextmanager
 def _store_of(options: argparse.Namespace, *, creates: bool = False) -> Iterator[UserStore]:
-    """The users of the broker or data directory that the options name.
-
-    With `creates`, a missing data directory is created. Raises UsageError, UnavailableError.
-    """
+    """The users of the broker or data directory named. Raises UsageError, UnavailableError."""
     if options.data is None:
         with cluster_of(options) as cluster:
             yield _RunningBroker(cluster)

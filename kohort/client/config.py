@@ -1,7 +1,4 @@
-"""Settings of a consumer, under Kafka's names, written in aiokafka's style.
-
-Checked when the consumer is created; an error names the setting and says what to do.
-"""
+"""Settings of a consumer, under Kafka's names in aiokafka's style, checked at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Names of a lake's tables in a catalog: Iceberg REST, Hive, Unity and others.
-
-Spark or PyIceberg resolves the catalog's name.
-"""
+"""Names of a lake's tables in a catalog that Spark or PyIceberg resolves."""
 
 import re
 from dataclasses import dataclass

@@ -62,10 +62,7 @@ def _is_ending(spark: SparkSession) -> bool:
 
 
 class RetryBudget:
-    """Time for retries, counted from the last success.
-
-    Retries for at most `limit_s`; with 0 no error is retried. Pauses end when `stopping` is set.
-    """
+    """Time for retries since the last success; with `limit_s` 0, none. `stopping` ends pauses."""
 
     def __init__(self, limit_s: float, stopping: threading.Event) -> None:
         self._limit_s = limit_s

@@ -1,7 +1,4 @@
-"""Access to a session's JVM, for functions that PySpark does not offer.
-
-Spark Connect has no JVM here: jobs that use this module need a classic session (docs/pipeline.md).
-"""
+"""Access to the JVM of a classic session, for functions that PySpark does not offer."""
 
 import subprocess
 from typing import Any, Final

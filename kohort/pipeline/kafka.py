@@ -129,10 +129,7 @@ class Kafka:
 
 
 class Admin:
-    """An admin client; each request waits at most `timeout_s`.
-
-    All methods raise UnavailableError if no broker answers.
-    """
+    """An admin client: waits at most `timeout_s`, then raises UnavailableError."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
         self._jvm = jvm.packages(spark)

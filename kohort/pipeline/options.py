@@ -1,7 +1,4 @@
-"""Command-line arguments shared by several jobs, and the objects created from them.
-
-Most may also come from the environment, for containers and schedulers; the command line wins.
-"""
+"""Command-line arguments shared by several jobs, and the objects created from them."""
 
 import argparse
 import hashlib

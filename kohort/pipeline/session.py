@@ -144,10 +144,7 @@ def fit_to_machine(spark: SparkSession) -> None:
 
 
 def set_log_level(spark: SparkSession, level: str) -> None:
-    """Set Spark's log level on standard error; `level` is one of log4j's names.
-
-    From WARN on, loggers that log4j2.properties turns off are turned on again.
-    """
+    """Set Spark's log level on standard error; from WARN on, for all loggers."""
     spark.sparkContext.setLogLevel(level)
     if is_submitted() or level not in _TALKATIVE:
         return

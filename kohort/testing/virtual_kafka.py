@@ -102,10 +102,7 @@ class VirtualKafka:
         return self.clock.monotonic_ms() - self._began_ms
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine together with the broker, on virtual time; return its result.
-
-        The broker stops with it; the next run continues with the stored data.
-        """
+        """Run a coroutine with the broker on virtual time, until it returns; the data stays."""
         context = copy_context()
         context.run(heartbeats_are_sent_by.set, LoopHeartbeats)
         state = random.getstate()

@@ -61,10 +61,7 @@ class Addresses:
         close_all(chain(*self.sockets.values()))
 
     def advertised(self, bound: Endpoint) -> Endpoint:
-        """Return the address advertised to clients of a listener.
-
-        For a listener that is not advertised, it is the first advertised one.
-        """
+        """Return a listener's advertised address, or else the first advertised one."""
         advertised = self._config.advertised_endpoints
         matching = [endpoint for endpoint in advertised if endpoint.listener == bound.listener]
         chosen = (matching or advertised)[0]

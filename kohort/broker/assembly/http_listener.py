@@ -49,10 +49,7 @@ class HttpListener:
         return server
 
     def authenticate_requests(self, listeners: SecureListeners, access: Access | None) -> None:
-        """Authenticate all requests from now on, as `kohort.http.authentication` says. Reads files.
-
-        Raises StoreError.
-        """
+        """Authenticate all requests from now on. Reads files. Raises StoreError."""
         self._settings = listeners.settings
         config = self._loaded.config
         ways = config.kohort_http_authentication

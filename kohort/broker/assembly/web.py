@@ -67,10 +67,7 @@ async def open_web_ports(
     why_not_ready: NotReady,
     failing: Failing,
 ) -> WebPorts:
-    """Open both ports, so that probes are answered while the logs are recovered after a crash.
-
-    `stack` closes the ports. Raises PortError.
-    """
+    """Open both ports; `stack` closes them. Raises PortError."""
     ports = WebPorts(
         listener.new_server(health_pages(why_not_ready, failing)),
         listener.new_server(starting_pages()),

@@ -1,7 +1,4 @@
-"""The broker's configuration: settings declared once, under Kafka's own names.
-
-`load` reads it, `BrokerConfig` holds it, `TopicConfig` holds what applies to one topic.
-"""
+"""The broker's configuration: settings declared once, under Kafka's own names."""
 
 from kohort.broker.config.broker import BrokerConfig
 from kohort.broker.config.endpoints import Endpoint

@@ -19,10 +19,7 @@ def parse_super_users(text: str) -> tuple[str, ...]:
 
 
 def super_users_problem(text: str) -> str | None:
-    """Return why the list of principals is invalid, as in Kafka; None if it is valid.
-
-    The reason does not contain names.
-    """
+    """Return, without names, why the list of principals is invalid; None if it is valid."""
     for number, principal in enumerate(parse_super_users(text), 1):
         if ":" not in principal:
             return f"super.users: principal {number} has no type, as in User:name"

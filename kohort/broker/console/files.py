@@ -1,7 +1,4 @@
-"""The console's static files: a page, its style sheet and its JavaScript modules.
-
-The colours that the console shares with the report are prepended to the style sheet.
-"""
+"""The console's static files: a page, its style sheet and its JavaScript modules."""
 
 import gzip
 import re

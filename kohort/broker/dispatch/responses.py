@@ -93,10 +93,7 @@ bytes. Not a class, because one is made for every request."""
 
 
 class Responder:
-    """Responds to requests; shared by all connections.
-
-    `waited_s` is the time that a request spent waiting, which is not charged to a quota.
-    """
+    """Responds to requests; shared by all connections."""
 
     def __init__(self, broker: BrokerServices, metrics: NetworkMetrics, log: PeerLog) -> None:
         self._quotas = broker.quotas or NoQuotas()

@@ -1,7 +1,4 @@
-"""The paths of the groups' pages; see :mod:`kohort.broker.http.group_pages`.
-
-That module is imported at the first request, because importing the history's code takes 30 ms.
-"""
+"""The paths of the groups' pages (:mod:`kohort.broker.http.group_pages`, imported when asked)."""
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor

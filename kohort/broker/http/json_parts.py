@@ -58,10 +58,7 @@ async def wait_dump(data: Mapping[str, Any], time_slice: Slice) -> list[bytes]:
 
 
 def answer(parts: list[bytes]) -> HttpResponse:
-    """Build the response from these parts of a JSON text.
-
-    Small parts are joined, because the connection writes each of them separately.
-    """
+    """Build the response from these parts of a JSON text, joining small ones."""
     parts.append(b"\n")
     # The content changes all the time.
     return HttpResponse(HTTPStatus.OK, JSON, _joined(parts), (("Cache-Control", "no-store"),))

@@ -108,10 +108,7 @@ def plan_export(
 def carry_out_export(
     files: FileSystem, plan: ExportPlan, *, now_ms: int, report: ReportProgress
 ) -> None:
-    """Execute the plan, which must have no problems. It can be repeated after an interruption.
-
-    Raises OSError.
-    """
+    """Execute the plan, which must have no problems; repeatable. Raises OSError."""
     assert not plan.findings.problems, "the directory is not to change hands"
     root = plan.root
     note_ids(files, plan.directories)

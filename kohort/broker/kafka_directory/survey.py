@@ -112,10 +112,7 @@ def note_ids(files: FileSystem, directories: Directories) -> None:
 
 
 def remove_own_notes(root: Path, report: ReportProgress) -> None:
-    """Remove Kohort's additional files: checksums, sizes, copies. Raises OSError.
-
-    They can be recreated, and are stale once Kafka has written.
-    """
+    """Remove Kohort's additional files, which can be recreated. Raises OSError."""
     for name in (LOG_SIZE_FILE, NEWEST_EPOCH_FILE, LOG_START_OFFSET_COPY):
         (root / name).unlink(missing_ok=True)
     with os.scandir(root) as entries:

@@ -1,7 +1,4 @@
-"""The meters of one broker, and the other inputs of a scrape.
-
-Importing this module is cheap: prometheus-client is imported by the first scrape.
-"""
+"""The meters of one broker, and the other inputs of a scrape. Light: no prometheus-client."""
 
 from __future__ import annotations
 

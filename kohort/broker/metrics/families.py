@@ -16,10 +16,7 @@ GROUPS: Final = "groups"
 
 
 class SeriesBudget:
-    """Series that may still be allocated in one scrape.
-
-    Label sets must be passed in order of creation, so that old ones keep their series.
-    """
+    """Series that may still be allocated in one scrape, to label sets in order of creation."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit

@@ -29,10 +29,7 @@ class HistogramTally:
 
 
 class RecentMaximum:
-    """The maximum of the last one to two periods.
-
-    Unlike a maximum since the last scrape, it is the same for every scraper.
-    """
+    """The maximum of the last one to two periods, which is the same for every scraper."""
 
     __slots__ = ("_current", "_period_ends", "_period_s", "_previous")
 

@@ -73,10 +73,7 @@ class Exchange(Protocol):
 
 class Dispatcher(Service, Protocol):
     def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
-        """Return the error response to a rejected request; None for acks=0.
-
-        Raises CloseConnection if there is no error response for the request.
-        """
+        """Return the error response, None for acks=0. Raises CloseConnection if there is none."""
         ...
 
 

@@ -1,7 +1,4 @@
-"""Client quotas: stored in the metadata store, and charged by request.
-
-A change is stored before it takes effect and before it is answered.
-"""
+"""Client quotas: stored in the metadata store before they take effect, charged by request."""
 
 import asyncio
 import json

@@ -41,10 +41,7 @@ class HttpGuard:
     """Whether a user is rejected even with valid credentials."""
 
     async def admit(self, authorization: str, ip: str) -> Session | None:
-        """Return the session for an Authorization header; None if authentication fails.
-
-        A failed attempt takes as long as on the other listeners.
-        """
+        """Return the session for an Authorization header; None, late, if authentication fails."""
         scheme, _, credentials = authorization.partition(" ")
         way = scheme.lower()
         if way not in self.ways:

@@ -140,10 +140,7 @@ class _TimeLimit:
     def connect(
         self, address: tuple[str, int], timeout: object = None, source: object = None
     ) -> socket.socket:
-        """Connect to a host within the limit, however many addresses it has.
-
-        The parameters are those of `socket.create_connection`.
-        """
+        """Connect as `socket.create_connection`, within the limit for all addresses together."""
         del timeout, source
         host, port = address
         error: OSError = TimeoutError(_TOO_SLOW)

@@ -241,10 +241,7 @@ class SecureListeners:
         return self._settings
 
     def http_guard(self, ways: tuple[str, ...]) -> HttpGuard:
-        """Return the authenticator of the HTTP port. Reads files.
-
-        Raises StoreError.
-        """
+        """Return the authenticator of the HTTP port. Reads files. Raises StoreError."""
         config = self._settings.of_listener(HTTP)
         self._users.load_secret()
         tokens = None

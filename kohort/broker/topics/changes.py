@@ -242,10 +242,7 @@ class TopicChanges:
     async def alter_broker(
         self, broker: str, alteration: Alteration, *, validate_only: bool = False
     ) -> None:
-        """Change the dynamic configs of this broker's id, or with "" of all brokers.
-
-        Raises KafkaError.
-        """
+        """Change the dynamic configs of this broker's id, or with "" of all. Raises KafkaError."""
         async with self.under_way:
             configs = alteration(self._settings.set_at_run_time(broker))
             check_change(self._settings, broker, configs)
@@ -282,10 +279,7 @@ class TopicChanges:
                 groups.pop(group_id, None)
 
     def delete_records_before(self, partition: Partition, offset: int) -> int:
-        """Advance a partition's log start and return it. `write_checkpoints` makes it durable.
-
-        Raises KafkaError.
-        """
+        """Advance a log start and return it; not durable yet. Raises KafkaError."""
         try:
             return partition.log.delete_records_before(offset, wall_ms=self._clock.wall_ms())
         except StorageError as error:

@@ -193,10 +193,7 @@ class Compactor:
         return self._clean_up_to.get(key, 0)
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
-        """Carry out the plan; return up to where the log is clean then.
-
-        Raises StorageError and CorruptBatchError.
-        """
+        """Return up to where the log is clean now. Raises StorageError and CorruptBatchError."""
         await repair_indexes(partition.log, plan.segments[0].base_offset, self._executor)
         compaction = Compaction(
             partition.log,

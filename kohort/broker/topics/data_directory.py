@@ -1,7 +1,4 @@
-"""The data directory: metadata, partition directories, the marker of a clean shutdown.
-
-Blocking code. The directory's lock must be held.
-"""
+"""The data directory, whose lock must be held. Blocking code."""
 
 import base64
 import logging

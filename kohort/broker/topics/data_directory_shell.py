@@ -37,10 +37,7 @@ class DataDirectoryShell:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     async def write_checkpoints(self) -> None:
-        """Write the checkpoints of log start offsets and recovery points.
-
-        Raises StorageError.
-        """
+        """Write log start offsets and recovery points. Raises StorageError."""
         async with self._checkpointing:
             await self._note_offsets()
             directories = self.data.directories
@@ -55,10 +52,7 @@ class DataDirectoryShell:
             removal.add_done_callback(self._removals.discard)
 
     async def close(self) -> None:
-        """Make everything durable and mark the shutdown as clean, unless a partition failed.
-
-        Raises StorageError if that is not possible; the next start then verifies the logs.
-        """
+        """Make everything durable, and mark the shutdown as clean if it is. Raises StorageError."""
         async with self._checkpointing:
             partitions = list(self.opened())
             for partition in partitions:

@@ -258,10 +258,7 @@ class Partition:
         return self.log.epoch_at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """Return (largest epoch <= `epoch`, its end offset for consumers); None if there is none.
-
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Return (largest epoch <= `epoch`, its end for consumers) or None. Raises KafkaError."""
         self.check_online()
         if epoch == self.leader_epoch:
             return epoch, self.high_watermark

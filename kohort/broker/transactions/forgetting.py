@@ -1,7 +1,4 @@
-"""Removes transactional ids: expired ones, and idle ones to make room for others.
-
-Removing an id means writing its tombstone, through the rules like every record.
-"""
+"""Removes transactional ids, expired or idle, by writing their tombstones."""
 
 import asyncio
 import logging

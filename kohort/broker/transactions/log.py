@@ -1,7 +1,4 @@
-"""The log of transactional ids: the coordinator's view of __transaction_state.
-
-The partition of an id is chosen like Kafka's, so that tools find it.
-"""
+"""The coordinator's view of __transaction_state; ids are in the partitions of Kafka."""
 
 import logging
 from collections.abc import Awaitable, Iterator

@@ -1,7 +1,4 @@
-"""The requests of transactional producers: the transaction coordinator's interface.
-
-Every request is answered exactly once, also when the broker stops. `host` has the ids themselves.
-"""
+"""The transaction coordinator's interface: every request is answered exactly once."""
 
 from collections.abc import Callable, Sequence
 

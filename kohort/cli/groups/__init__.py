@@ -1,7 +1,4 @@
-"""``kohort groups``: consumer groups, over Kafka's protocol or a Kohort broker's rebalance history.
-
-`list`, `describe`, `reset-offsets` and `delete` work with any cluster; the others need a history.
-"""
+"""``kohort groups``: consumer groups, over Kafka's protocol or a rebalance history."""
 
 import argparse
 

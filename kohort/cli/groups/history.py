@@ -1,7 +1,4 @@
-"""``kohort groups why`` and ``timeline``: a group's last rebalances, from the rebalance history.
-
-The history comes from a Kohort broker's HTTP port, or from the topic in which it is stored.
-"""
+"""``kohort groups why`` and ``timeline``: a group's last rebalances, from the history."""
 
 from __future__ import annotations
 
@@ -98,10 +95,7 @@ def positive(text: str) -> int:
 
 
 def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -> Json:
-    """The response of GET /groups/{group}/rebalances, or the same from the stored history.
-
-    Raises CommandError.
-    """
+    """The response of GET /groups/{group}/rebalances, or its like. Raises CommandError."""
     if options.bootstrap_server is not None:
         return _stored_history(options, kind)
     query = f"last={options.last}" + (f"&kind={kind}" if kind else "")

@@ -93,10 +93,7 @@ class Lifecycle:
         return config
 
     async def stop(self, timeout_s: float, *, leave: bool | None, commits_all: bool) -> None:
-        """Implements `Consumer.stop`.
-
-        `commits_all`: whether auto commit includes the records that were returned last.
-        """
+        """Implements `Consumer.stop`; `commits_all` includes the records returned last."""
         if self.engine is None:
             self._is_given_up = True
             if self._starting is not None:

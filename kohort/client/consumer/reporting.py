@@ -1,7 +1,4 @@
-"""Collects a consumer's state for `health`, `metrics` and `group_metadata`.
-
-Nothing here waits, and all of it works before the consumer has started and after it has closed.
-"""
+"""Collects a consumer's state for `health`, `metrics` and `group_metadata`, without waiting."""
 
 from __future__ import annotations
 

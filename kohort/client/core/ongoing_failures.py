@@ -23,10 +23,7 @@ class OngoingFailure(NamedTuple):
 
 
 class OngoingFailures:
-    """Failures of one kind since the last success.
-
-    Times are milliseconds of one clock.
-    """
+    """Failures of one kind since the last success. Times are of one clock."""
 
     def __init__(self) -> None:
         self.total = 0

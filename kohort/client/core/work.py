@@ -277,10 +277,7 @@ class Work:
             self._ready.append(heapq.heappop(resting)[2])
 
     def next(self, now_ms: int) -> Item | None:
-        """Return the next record to handle, which is then running; None if none is ready.
-
-        The caller must return it with `finish`, `rest` or `abandon`.
-        """
+        """Return a record to run, or None; give it back with `finish`, `rest` or `abandon`."""
         if self._resting:
             self.wake_rested(now_ms)
         ready = self._ready

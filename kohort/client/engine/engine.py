@@ -1,7 +1,4 @@
-"""The engine behind a `Consumer`: wires its components together and runs polls.
-
-`PollHousekeeping` does everything in a poll but returning records; `Shutdown` closes the consumer.
-"""
+"""The engine behind a `Consumer`: wires its components together and runs polls."""
 
 from __future__ import annotations
 
@@ -319,10 +316,7 @@ class Engine:
         take: Callable[[], T],
         only: frozenset[TopicPartition] | None = None,
     ) -> T | None:
-        """Wait until `take` returns something, and return that; None on timeout.
-
-        `only`: the partitions that `take` takes from, if not all.
-        """
+        """Wait until `take`, from `only` if given, returns something; None on timeout."""
         self._check_open()
         self.check_reader()
         self.fetcher.state.mark_processed(only)

@@ -1,7 +1,4 @@
-"""Refreshes topic metadata, on demand and periodically.
-
-Also detects topics subscribed to by name, and assigned partitions, that do not exist.
-"""
+"""Refreshes topic metadata, on demand and periodically, and detects missing topics."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Connection security: TLS and the settings of SASL.
-
-Used both by the event loop's connections and by the heartbeat thread's.
-"""
+"""Connection security: TLS and the settings of SASL, also for the heartbeat thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Runs blocking work in a new thread.
-
-The loop's default executor is not used: it belongs to the application, which may have filled it.
-"""
+"""Runs blocking work in a new thread, as the default executor is the application's."""
 
 from __future__ import annotations
 

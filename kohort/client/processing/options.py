@@ -25,10 +25,7 @@ class RetryRules(NamedTuple):
     """The share by which waits vary at random; 0: none."""
 
     def wait_ms(self, failed_count: int, random: Callable[[], float]) -> int | None:
-        """Return the wait after this many failed attempts; None if there are no more.
-
-        `random` returns numbers from 0 to below 1.
-        """
+        """Return the wait after this many failures, or None. `random` gives [0, 1)."""
         if self.retries is not None and failed_count > self.retries:
             return None
         return self.backoff(failed_count, random)

@@ -124,10 +124,7 @@ class Runner:
             raise self._failure
 
     def end(self, timeout_s: float | None = None) -> None:
-        """Start no more records, and let `run` return when the running handlers have finished.
-
-        `timeout_s`: how long to wait for them; drain_timeout_ms by default.
-        """
+        """Start no more records; `run` returns after the running handlers, or after `timeout_s`."""
         if timeout_s is None:
             timeout_s = self._options.drain_timeout_ms / 1000
         by_s = self._clock() + timeout_s

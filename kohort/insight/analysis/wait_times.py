@@ -1,7 +1,4 @@
-"""Measures how long groups wait for each process, and how long its heartbeats take.
-
-Of each process, only the last row and eight bytes per time are kept.
-"""
+"""Measures how long groups wait for each process, and how long its heartbeats take."""
 
 from __future__ import annotations
 

@@ -39,10 +39,7 @@ _GC_ENABLED: Final = "gc.enabled"
 
 
 def compact(load: Callable[[], Table]) -> None:
-    """Compact the small files of each partition; `load` returns the current table.
-
-    Files that others have removed or marked meanwhile stay as they are.
-    """
+    """Compact the small files of each partition that nobody else has changed meanwhile."""
     table = load()
     for tasks in _small_files(table):
         rows = ArrowScan(
@@ -59,10 +56,7 @@ def compact(load: Callable[[], Table]) -> None:
 
 
 def expire(load: Callable[[], Table], hours: int) -> None:
-    """Remove the snapshots that were replaced more than `hours` ago, with their files.
-
-    Branches and tags stay. If the job is killed, files may remain that belong to no snapshot.
-    """
+    """Remove snapshots replaced over `hours` ago, with their files. Branches and tags stay."""
     table = load()
     if table.properties.get(_GC_ENABLED, "true").lower() == "false":
         return
@@ -109,10 +103,7 @@ def _small_files(table: Table) -> Iterator[list[FileScanTask]]:
 
 
 def _exchange(load: Callable[[], Table], former: list[DataFile], written: list[DataFile]) -> bool:
-    """Replace `former` by `written`; return False if `former` are no longer part of the table.
-
-    If other runs win every attempt, the next run finds the files again.
-    """
+    """Replace `former` by `written`; return False if `former` are no longer part of the table."""
     paths = {file.file_path for file in former}
     for _ in range(TRIES):
         table = load()

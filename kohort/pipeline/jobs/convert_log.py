@@ -1,7 +1,4 @@
-"""``kohort pipeline convert-log``: converts the log of a Kafka broker to a rebalance history.
-
-Needs neither Spark nor Java.
-"""
+"""``kohort pipeline convert-log``: converts a broker's log to a history, without Spark."""
 
 import argparse
 import sys

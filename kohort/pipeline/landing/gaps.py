@@ -50,10 +50,7 @@ def lost(
 
 
 def missing(present: Iterable[tuple[int, int]], first: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges of [first, end) that are not covered by `present`.
-
-    `present` are ranges (from, to before), in order and disjoint.
-    """
+    """Return the parts of [first, end) outside `present`, (from, to before) in order."""
     holes = []
     at = first
     for begin, behind in present:

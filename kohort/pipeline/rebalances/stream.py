@@ -1,7 +1,4 @@
-"""Reads the history's topic with a streaming query; batches may be repeated.
-
-The tables store each event once.
-"""
+"""Reads the history's topic with a streaming query, whose batches may be repeated."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -131,10 +131,7 @@ class TopicQuery:
     def read_between(
         self, begins: Offsets, ends: Offsets, *, must_be_whole: bool = True
     ) -> DataFrame:
-        """Read the records between the offsets with headers, outside the query.
-
-        With `must_be_whole`, missing records are an error.
-        """
+        """Read between the offsets; with `must_be_whole`, missing records are an error."""
         offsets = {
             name: json.dumps({self.name: {str(index): at for index, at in range_offsets.items()}})
             for name, range_offsets in (("startingOffsets", begins), ("endingOffsets", ends))

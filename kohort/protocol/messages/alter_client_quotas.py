@@ -1,7 +1,4 @@
-"""AlterClientQuotas (key 49): set and remove limits on clients' use of the broker.
-
-v1 flexible. Defined by KIP-546.
-"""
+"""AlterClientQuotas (key 49): set and remove clients' limits. v1 flexible. KIP-546."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Bool, Float64, Int16, Int32, String

@@ -1,7 +1,4 @@
-"""AlterPartitionReassignments (key 45): move partitions to other brokers, or stop moving them.
-
-v1 says whether the number of replicas may change (KIP-860). Defined by KIP-455.
-"""
+"""AlterPartitionReassignments (key 45): v1 whether replicas may change in number. KIP-455, 860."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Bool, Int16, Int32, String

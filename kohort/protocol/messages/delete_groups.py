@@ -1,7 +1,4 @@
-"""DeleteGroups (key 42): delete groups with their offsets.
-
-v1 answers before throttling; v2 flexible; v3 an error message per group. Defined by KIP-229.
-"""
+"""DeleteGroups (key 42): v1 answers before throttling; v2 flexible; v3 error text. KIP-229."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int16, Int32, String

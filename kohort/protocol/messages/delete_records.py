@@ -1,7 +1,4 @@
-"""DeleteRecords (key 21): move the start of partitions forward.
-
-v1 answers before throttling; v2 flexible. Defined by KIP-107.
-"""
+"""DeleteRecords (key 21): v1 answers before throttling; v2 flexible. KIP-107."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int16, Int32, Int64, String

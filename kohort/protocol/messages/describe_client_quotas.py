@@ -1,7 +1,4 @@
-"""DescribeClientQuotas (key 48): limits on clients' use of the broker.
-
-v1 flexible. Defined by KIP-546.
-"""
+"""DescribeClientQuotas (key 48): limits on clients' use. v1 flexible. KIP-546."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Bool, Float64, Int8, Int16, Int32, String

@@ -1,7 +1,4 @@
-"""DescribeQuorum (key 55): the replicas of the cluster's metadata, and how far each has got.
-
-v1 times of fetches (KIP-836); v2 messages, directories and addresses (KIP-853). Defined by KIP-595.
-"""
+"""DescribeQuorum (key 55): v1 times of fetches (KIP-836); v2 directories (KIP-853). KIP-595."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uint16, Uuid

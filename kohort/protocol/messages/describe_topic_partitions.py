@@ -1,7 +1,4 @@
-"""DescribeTopicPartitions (key 75): topics and partitions in pages, unlike Metadata.
-
-Only v0, flexible. Defined by KIP-966, whose eligible leader replicas it carries.
-"""
+"""DescribeTopicPartitions (key 75): topics in pages. Only v0, flexible. KIP-966."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Bool, Int16, Int32, String, Uuid

@@ -1,7 +1,4 @@
-"""Heartbeat (key 12): a member shows that it is alive and learns of rebalances.
-
-v1 throttle time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible.
-"""
+"""Heartbeat (key 12): v1 throttle time; v2 throttles later; v3 static (KIP-345); v4 flexible."""
 
 from kohort.protocol.message import field, request, response
 from kohort.protocol.types import Int16, Int32, String

@@ -1,7 +1,4 @@
-"""IncrementalAlterConfigs (key 44): change single overrides and leave the others alone.
-
-v1 flexible. Defined by KIP-339.
-"""
+"""IncrementalAlterConfigs (key 44): change single overrides. v1 flexible. KIP-339."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Bool, Int8, Int16, Int32, String

@@ -1,7 +1,4 @@
-"""ListConfigResources (key 74): the resources that have configs.
-
-v0 lists client-metrics subscriptions only (KIP-714); v1 any kind (KIP-1142).
-"""
+"""ListConfigResources (key 74): v0 client-metrics only (KIP-714); v1 any kind (KIP-1142)."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int8, Int16, Int32, String

@@ -1,7 +1,4 @@
-"""ListPartitionReassignments (key 46): the partitions that are being moved between brokers.
-
-v0. Defined by KIP-455.
-"""
+"""ListPartitionReassignments (key 46): partitions being moved. v0. KIP-455."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int16, Int32, String

@@ -1,7 +1,4 @@
-"""ListTransactions (key 66): the transactional ids of a coordinator (KIP-664).
-
-v1 filter by duration (KIP-994); v2 filter by a pattern of the id (KIP-1152).
-"""
+"""ListTransactions (key 66, KIP-664): v1 by duration (KIP-994); v2 by pattern (KIP-1152)."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int16, Int32, Int64, String

@@ -1,7 +1,4 @@
-"""OffsetDelete (key 47): delete a group's positions in some partitions.
-
-Only v0, without a flexible version. Defined by KIP-496.
-"""
+"""OffsetDelete (key 47): delete a group's positions. Only v0, not flexible. KIP-496."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int16, Int32, String

@@ -1,7 +1,4 @@
-"""SaslAuthenticate (key 36): one step of the exchange that SaslHandshake began.
-
-v1 lifetime of the session (KIP-368); v2 flexible. Defined by KIP-152.
-"""
+"""SaslAuthenticate (key 36): v1 lifetime of the session (KIP-368); v2 flexible. KIP-152."""
 
 from kohort.protocol.message import field, request, response
 from kohort.protocol.types import Bytes, Int16, Int64, String

@@ -233,10 +233,7 @@ def split_batches(
 
 
 def with_log_append_time(buffer: Buffer, header: BatchHeader, timestamp_ms: int) -> BatchHeader:
-    """Return the header with the broker's timestamp for all records, and a new CRC.
-
-    `buffer` contains the batch from its start; it is not changed.
-    """
+    """Return a new header with the broker's timestamp for all records, and its CRC."""
     return _restamped(buffer, header, header.attributes | LOG_APPEND_TIME_BIT, timestamp_ms)
 
 

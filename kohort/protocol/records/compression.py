@@ -54,10 +54,7 @@ Decompressor: TypeAlias = Callable[[Buffer, int], _Inflating]
 
 
 def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
-    """Compress a records block.
-
-    `level` is on the library's own scale, None its default; snappy has none.
-    """
+    """Compress a records block; `level` as in the library, None for its default."""
     if codec is CompressionType.NONE:
         return bytes(data)
     return b"".join(_COMPRESSORS[codec]((data,), len(data), level))

@@ -1,7 +1,4 @@
-"""Groups of the broker of a test: reading them, waiting for them, and forcing steps.
-
-Steps go through a group's inbox, in order with the requests of clients.
-"""
+"""Groups of the broker of a test: reading them, waiting for them, forcing steps."""
 
 import json
 from collections.abc import Callable
@@ -91,10 +88,7 @@ class KitGroup:
 
     @property
     def lag(self) -> int:
-        """Return the number of unread records in all topics that it reads or has positions in.
-
-        Without a commit, all records of a partition count.
-        """
+        """Return the number of unread records, all of a partition without a commit."""
         return self._known_lag() or 0
 
     def _known_lag(self) -> int | None:

@@ -1,7 +1,4 @@
-"""The machine of a test's broker: a reserved port, and a disk or none.
-
-A machine survives the broker: the next one finds the port, the files and the topics.
-"""
+"""The machine of a test's broker, which survives it: a reserved port, and a disk or none."""
 
 import resource
 import shutil

@@ -89,10 +89,7 @@ def append_in_transaction(
     client: Client,
     candidates: Sequence[Candidate],
 ) -> Generator[Deferred[None], None, None]:
-    """Append a request's batches that the transaction admits, and reject the others.
-
-    Yields what to wait for; to be resumed when that is done, failed or cancelled.
-    """
+    """Append the batches that the transaction admits; yields what to wait for."""
     headers = [candidate.batch.header for candidate in candidates]
     first = headers[0]
     if any(header.producer_id != first.producer_id for header in headers):

@@ -59,10 +59,7 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one accepted socket.
-
-    The base class is for asyncio's transports; uvloop's only call the methods.
-    """
+    """The protocol of one accepted socket. Only asyncio needs the base class."""
 
     __slots__ = (
         "_end",

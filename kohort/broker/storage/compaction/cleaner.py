@@ -165,10 +165,7 @@ class Compaction:
         return True
 
     def swap(self, *, wall_ms: int) -> None:
-        """Put a finished segment in place, if there is one. To be called in the log's thread.
-
-        Raises StorageError.
-        """
+        """Put a finished segment in place, if any; in the log's thread. Raises StorageError."""
         if self._ready is None:
             return
         # Once the swap is decided, a start after a failure needs the files.
@@ -312,10 +309,7 @@ class Compaction:
             self._gone = None
 
     def _batches(self, segment: LogSegment) -> Iterator[tuple[BatchAt | None, bytes]]:
-        """Yield every batch of a segment, verified, with its bytes; None where a step may end.
-
-        Reads through a file handle of its own, which no other code closes.
-        """
+        """Yield every verified batch of a segment with its bytes, and None where a step may end."""
         file = self._log.files.file(segment.log.path)
         walked = walk_batches(
             file,

@@ -201,10 +201,7 @@ class DeletedFiles:
         self._taken.add(target)
 
     def _free_name(self, path: str) -> str:
-        """Return a *.deleted name that no waiting file has.
-
-        A segment that is compacted twice leaves two files of one name, and each has its own delay.
-        """
+        """Return a *.deleted name that no waiting file of an earlier compaction has."""
         target = path + DELETED_SUFFIX
         number = 1
         while target in self._taken:

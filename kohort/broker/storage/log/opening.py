@@ -264,10 +264,7 @@ def _remove_stray_snapshots(
 def load_leader_epochs(
     files: FileSystem, directory: str, segments: Sequence[LogSegment], leader_epoch_max: int
 ) -> LeaderEpochs:
-    """Load the epochs of a log from its file, or from its batches if that is missing or damaged.
-
-    Raises OSError.
-    """
+    """Load the epochs of a log from its file, or else from its batches. Raises OSError."""
     try:
         starts = read_leader_epochs(files, directory)
     except CorruptFileError as error:

@@ -167,10 +167,7 @@ class LogState:
 
     @property
     def producers(self) -> ProducerState:
-        """The producers of the log. Raises OSError when they are loaded.
-
-        After an unclean shutdown this also corrects the transaction indexes.
-        """
+        """The producers of the log, loaded when first asked for. Raises OSError."""
         if self.loaded_producers is None:
             files = self.producer_log()
             if self._recovered_from is None:
@@ -323,10 +320,7 @@ class LogState:
             self._sync_snapshots([base_offset])
 
     def mend_snapshots(self) -> None:
-        """Replace damaged snapshots after an unclean shutdown, while their batches are there.
-
-        Raises OSError.
-        """
+        """Replace damaged snapshots after an unclean shutdown, from batches. Raises OSError."""
         if self._recovered_from is not None and len(self.segments) > 1:
             self.load()
 

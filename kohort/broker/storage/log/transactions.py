@@ -202,10 +202,7 @@ class IndexRepair:
         self._right = right
 
     def take_over(self) -> None:
-        """Install the new index, unless the log has another one meanwhile.
-
-        Raises StorageError.
-        """
+        """Install the new index, unless the log has another one by now. Raises StorageError."""
         state, segment, right = self._state, self._segment, self._right
         if right is None:
             return

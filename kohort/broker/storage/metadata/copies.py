@@ -65,10 +65,7 @@ class _Copy(NamedTuple):
 def open_copies(
     path: Path, mirror_path: Path, rebuild: Rebuild | None
 ) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
-    """Return both databases and their content; only one if the disk has no room for the other.
-
-    Raises MetadataError or StorageError.
-    """
+    """Return the good databases and their content. Raises MetadataError or StorageError."""
     first = _examined(path, None)
     second = _examined(mirror_path, first.read)
     for problem in (first.problem, second.problem):

@@ -109,10 +109,7 @@ def header_at(file: File, position: int, size: int) -> BatchHeader | None:
 
 
 def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt | None:
-    """Return the first good batch with exactly this base offset between two positions.
-
-    Used when damage hides where batches start. None if there is none.
-    """
+    """Return the first good batch with exactly this base offset between two positions, or None."""
     wanted = base_offset.to_bytes(8, "big")
     while start < stop:
         chunk = file.pread(min(MANY_BYTES, stop - start), start)

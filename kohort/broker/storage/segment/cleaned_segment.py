@@ -113,10 +113,7 @@ class CleanedSegment:
         decide_swap(self._files, self._directory, self.base_offset)
 
     def discard(self) -> bool:
-        """Remove the files, unless they are in place already. Returns whether that was possible.
-
-        As long as nothing is decided, files that cannot be removed do no harm.
-        """
+        """Remove the files, unless they are in place already; return whether that was possible."""
         self._log.close()
         self._index.close()
         self._time_index.close()

@@ -77,10 +77,7 @@ class EntryFile:
         self._pending += self._entry.pack(first, second)
 
     def save(self) -> None:
-        """Write unsaved entries, or create an empty file.
-
-        Raises OSError, having lost nothing.
-        """
+        """Write unsaved entries, or create an empty file. Raises OSError, having lost nothing."""
         if self._file is None:
             self._file = self._files.create(self.path)
         if not self._pending:

@@ -123,10 +123,7 @@ def cached_range(segment: LogSegment, offset: int, max_bytes: int) -> FileRange 
 
 
 def is_cached(segment: LogSegment, offset: int, max_bytes: int) -> bool:
-    """Whether `read_batches` would need neither the disk nor verification.
-
-    False if unknown.
-    """
+    """Whether `read_batches` needs neither the disk nor verification; False if unknown."""
     start = segment.hinted(offset)
     if start is None or start >= segment.size_bytes:
         return False

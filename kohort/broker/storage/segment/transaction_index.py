@@ -239,10 +239,7 @@ class TransactionIndex:
         return None
 
     def replace_all(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Replace all entries and the file, flushed to disk.
-
-        On OSError they are kept in memory to be written later.
-        """
+        """Replace all entries and the file, flushed; after an OSError they stay in memory."""
         self.close()
         with self._lock:
             self._file, self._saved, self._is_checked, self._damage = None, 0, True, None

@@ -1,7 +1,4 @@
-"""Buffers of fetched data, per partition, and how records are taken from them.
-
-No sockets and no clock here: the fetcher fills `FetchBuffers`, the consumer empties it.
-"""
+"""Buffers of fetched data per partition: the fetcher fills, the consumer empties them."""
 
 from __future__ import annotations
 
