@@ -79,20 +79,16 @@ class OffsetsReader:
             is_whole = header.record_count == header.last_offset_delta + 1
             if header.base_offset > position.next_offset or not is_whole:
                 position.gap_offset = header.base_offset
-            for record in () if header.is_control else decode_records(batch, header):
-                key = record.key
-                if key is None or not self._is_wanted(key):
-                    continue
+            if not header.is_control:
                 place = Place(
                     index,
-                    record.offset,
+                    header.base_offset,
                     header.partition_leader_epoch,
                     header.is_transactional,
                     position.gap_offset,
                 )
-                yield from self.watcher.take(
-                    key, record.value, record.headers, record.timestamp, place
-                )
+                records = decode_records(batch, header)
+                yield from self.watcher.take(records, place, self._prefix)
             position.next_offset = header.next_offset
             yield None
             self._compare_clocks(header.max_timestamp)
@@ -102,9 +98,6 @@ class OffsetsReader:
     def _compare_clocks(self, stored_ms: int) -> None:
         ahead_ms = int(time() * 1000) - stored_ms
         self.ahead_ms = ahead_ms if self.ahead_ms is None else min(self.ahead_ms, ahead_ms)
-
-    def _is_wanted(self, key: bytes) -> bool:
-        return self._prefix is None or key.startswith(self._prefix, _TYPE_BYTES)
 
 
 def _prefix(group: str) -> bytes:

@@ -58,13 +58,10 @@ def watch(world: World) -> Iterator[Json]:
                 if header.base_offset > next_offset or not is_whole:
                     gap_offset = header.base_offset
                 next_offset = header.next_offset
-                for record in () if header.is_control else decode_records(batch, header):
+                if not header.is_control:
                     epoch = header.partition_leader_epoch
-                    place = Place(partition, record.offset, epoch, gap_offset=gap_offset)
-                    assert record.key is not None
-                    yield from watcher.take(
-                        record.key, record.value, record.headers, record.timestamp, place
-                    )
+                    place = Place(partition, header.base_offset, epoch, gap_offset=gap_offset)
+                    yield from watcher.take(decode_records(batch, header), place)
     yield from watcher.flush()
 
 

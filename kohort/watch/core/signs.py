@@ -6,14 +6,15 @@ Commits in transactions do not.
 """
 
 from collections import deque
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
 _TOGETHER_MS: Final = 50
 """Records of one commit have nearly the same timestamp."""
 
-_KEPT: Final = 8
-"""Intervals from which the usual one is computed."""
+_KEPT: Final = 10
+"""Commits from which the usual interval is computed."""
 
 _REGULAR: Final = 3
 """Fewest intervals that make a rhythm."""
@@ -27,7 +28,7 @@ _EARLY_MS: Final = 1_000
 class Signs:
     """The commits of one member, since the join phase in which it was last seen alive."""
 
-    __slots__ = ("_intervals", "count", "early_ms", "in_transaction", "last_ms", "since_ms")
+    __slots__ = ("_times", "count", "in_transaction", "last_ms", "since_ms")
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
@@ -35,18 +36,14 @@ class Signs:
         self.last_ms = since_ms
         """The last sign of life."""
         self.count = 0
-        self.early_ms: int | None = None
-        """The first commit that came earlier than usual: consumers commit when they give up
-        partitions, and when they are closed."""
         self.in_transaction = False
         """Whether the last commit was in a transaction, which does not start the session anew."""
-        self._intervals: deque[int] = deque(maxlen=_KEPT)
+        self._times: deque[int] = deque(maxlen=_KEPT)
 
     def renew(self, since_ms: int) -> None:
         """Begin a new generation; the rhythm remains."""
         self.since_ms = self.last_ms = since_ms
         self.count = 0
-        self.early_ms = None
 
     def prove(self, at_ms: int) -> None:
         """Note that it was alive at `at_ms`, without a commit."""
@@ -55,22 +52,31 @@ class Signs:
     def commit(self, at_ms: int, *, in_transaction: bool = False) -> None:
         """Note a commit."""
         self.in_transaction = in_transaction
-        interval = at_ms - self.last_ms
-        if self.count and interval > _TOGETHER_MS:
-            usual = self.usual_ms
-            if usual is not None and usual - interval > max(usual // 5, _EARLY_MS):
-                self.early_ms = at_ms if self.early_ms is None else self.early_ms
-            else:
-                self._intervals.append(interval)
         self.count += 1
+        times = self._times
+        if not times or at_ms > times[-1] + _TOGETHER_MS:
+            times.append(at_ms)
         self.last_ms = max(self.last_ms, at_ms)
 
     @property
     def usual_ms(self) -> int | None:
         """The usual interval between commits; None if they are rare or irregular."""
-        if len(self._intervals) < _REGULAR:
+        intervals = [after - before for before, after in pairwise(self._times)]
+        if len(intervals) < _REGULAR:
             return None
-        usual = int(median(self._intervals))
+        usual = int(median(intervals))
         allowed = usual // 4 + _TOLERANCE_MS
-        regular = sum(abs(interval - usual) <= allowed for interval in self._intervals)
-        return usual if 4 * regular >= 3 * len(self._intervals) else None
+        regular = sum(abs(interval - usual) <= allowed for interval in intervals)
+        return usual if 4 * regular >= 3 * (len(intervals) - 1) else None
+
+    @property
+    def early_ms(self) -> int | None:
+        """The first commit that came earlier than usual: consumers commit when they give up
+        partitions, and when they are closed.
+        """
+        usual = self.usual_ms
+        if usual is not None:
+            for before, after in pairwise(self._times):
+                if after > self.since_ms and usual - after + before > max(usual // 5, _EARLY_MS):
+                    return after
+        return None

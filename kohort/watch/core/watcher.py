@@ -1,6 +1,6 @@
 """Follows all groups of a cluster, and makes the records of their history."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
@@ -12,7 +12,6 @@ from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.names import REBALANCE
 from kohort.groups.history.shares import TopicPartition
-from kohort.groups.record_codec import RecordHeaders
 from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
@@ -23,6 +22,7 @@ from kohort.groups.records import (
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.record import Record
 from kohort.watch.core.classic import ClassicGroup, Told
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.modern import ConsumerGroup
@@ -35,7 +35,7 @@ Json: TypeAlias = dict[str, Any]
 COMMITS_MAX: Final = 1_000_000
 """Partitions of groups whose keys are kept, which saves decoding them again."""
 
-_ID_BYTES: Final = 16
+_TYPE_BYTES: Final = 2
 
 GROUPS_MAX: Final = 100_000
 """Groups beyond this number are not followed."""
@@ -65,8 +65,16 @@ class GroupWatch:
         yield from self._advance(seen.at_ms, seen.place)
         self._batch.append(seen)
 
-    def commit(self, partition: TopicPartition, at_ms: int, place: Place) -> Iterator[Json]:
-        """Take a commit; yields as `take`."""
+    def commit(self, partition: TopicPartition, at_ms: int, place: Place) -> bool:
+        """Take a commit, unless it completes something: then return False."""
+        if self._batch or place.leader_epoch > self._epoch:
+            return False
+        if self._followed is not None:
+            self._followed.commit(partition, at_ms, in_transaction=place.in_transaction)
+        return True
+
+    def late_commit(self, partition: TopicPartition, at_ms: int, place: Place) -> Iterator[Json]:
+        """Take a commit that may complete something; yields as `take`."""
         yield from self._advance(at_ms, place)
         if self._followed is not None:
             self._followed.commit(partition, at_ms, in_transaction=place.in_transaction)
@@ -188,7 +196,7 @@ class _Commit(NamedTuple):
     group: GroupWatch
     partition: TopicPartition
     topic_id: bytes
-    """As the value has it, after its tag."""
+    """As the value ends with it, in its tag; empty before Kafka 4."""
 
 
 class Watcher:
@@ -209,24 +217,30 @@ class Watcher:
         """Time of the first record of each group, commits apart."""
 
     def take(
-        self,
-        key: bytes,
-        value: bytes | None,
-        headers: RecordHeaders,
-        at_ms: int,
-        place: Place,
+        self, records: Iterable[Record], place: Place, prefix: bytes | None = None
     ) -> Iterator[Json]:
-        """Take a record; yield the records of the history that the ones before it complete."""
-        commit = self._commits.get(key)
-        if commit is not None and value is not None and value[-_ID_BYTES:] == commit.topic_id:
-            return commit.group.commit(commit.partition, at_ms, place)
-        return self._take(key, value, headers, at_ms, place)
+        """Take the records of a batch; yield the records of the history that are complete.
 
-    def _take(
-        self, key: bytes, value: bytes | None, headers: RecordHeaders, at_ms: int, place: Place
-    ) -> Iterator[Json]:
+        Args:
+            place: of the batch.
+            prefix: take only keys that have this after the type of the record.
+        """
+        commits = self._commits
+        for record in records:
+            key, value = record.key, record.value
+            if key is None or not (prefix is None or key.startswith(prefix, _TYPE_BYTES)):
+                continue
+            commit = commits.get(key)
+            # Nearly all records are commits, of partitions that are known.
+            if commit is None or value is None or not value.endswith(commit.topic_id):
+                yield from self._take(record, place._replace(offset=record.offset))
+            elif not commit.group.commit(commit.partition, record.timestamp, place):
+                yield from commit.group.late_commit(commit.partition, record.timestamp, place)
+
+    def _take(self, stored: Record, place: Place) -> Iterator[Json]:
+        key, at_ms = stored.key or b"", stored.timestamp
         try:
-            record = decode(key, value, headers)
+            record = decode(key, stored.value, stored.headers)
         except DecodeError:
             self.unread_count += 1
             return
@@ -239,13 +253,15 @@ class Watcher:
             self.since_ms.setdefault(record.group_id, at_ms)
             yield from group.take(Seen(record, at_ms, place))
             return
-        if any(record.committed.topic_id):
-            self._names.learn(record.committed.topic_id, record.topic)
+        topic_id = record.committed.topic_id
+        if any(topic_id):
+            self._names.learn(topic_id, record.topic)
+        else:
+            topic_id = b""
         partition = record.topic, record.partition
         if len(self._commits) < COMMITS_MAX:
-            assert value is not None
-            self._commits[key] = _Commit(group, partition, value[-_ID_BYTES:])
-        yield from group.commit(partition, at_ms, place)
+            self._commits[key] = _Commit(group, partition, topic_id)
+        yield from group.late_commit(partition, at_ms, place)
 
     def _group(self, group_id: str) -> GroupWatch | None:
         group = self._groups.get(group_id)

@@ -43,6 +43,7 @@ from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
+from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.seen import Place, Poll
 from kohort.watch.core.watcher import Watcher
@@ -79,8 +80,8 @@ def watch_lab(*, dump: str = "dump", polls: bool = False) -> list[Json]:
             watcher.poll(row["g"], Poll(at_ms, row["state"], ids))
         else:
             record = _record(row)
-            key, value = encode_key(record), encode_value(record)
-            history += watcher.take(key, value, (), at_ms, Place(row["p"], row["o"]))
+            stored = Record(encode_value(record), encode_key(record), (), at_ms, row["o"])
+            history += watcher.take([stored], Place(row["p"], row["o"]))
     history += watcher.flush()
     return [record for record in history if record["group"] not in UNSEEN]
 
