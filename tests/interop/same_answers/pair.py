@@ -29,6 +29,9 @@ TWIN_SETTINGS: Final = {
     "group.consumer.max.session.timeout.ms": "1800000",
     # After 5 s, which a write may take on a busy machine, it would be answered with an error.
     "offsets.commit.timeout.ms": "60000",
+    # A controller that does not hear of its broker for 9 s takes the partitions from it, and the
+    # coordinators answer NOT_COORDINATOR.
+    "broker.session.timeout.ms": "600000",
     # A real Kafka takes a second for fifty partitions.
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
