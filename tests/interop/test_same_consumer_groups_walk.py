@@ -218,7 +218,7 @@ class Walk:
                     configs=[],
                 )
             ],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
         )
         for side in self.sides:
             self.call(side, request, 7, m.CreateTopicsResponse)
@@ -270,14 +270,14 @@ class Walk:
             self.counts[topic] = min(grown, PARTITIONS_MAX)
             wanted = m.CreatePartitionsTopic(name=topic, count=self.counts[topic], assignments=None)
             request = m.CreatePartitionsRequest(
-                topics=[wanted], timeout_ms=10_000, validate_only=False
+                topics=[wanted], timeout_ms=60_000, validate_only=False
             )
             for side in self.sides:
                 self.call(side, request, 3, m.CreatePartitionsResponse)
         else:
             del self.counts[topic]
             gone = m.DeleteTopicState(name=topic, topic_id=bytes(16))
-            request = m.DeleteTopicsRequest(topics=[gone], timeout_ms=10_000)
+            request = m.DeleteTopicsRequest(topics=[gone], timeout_ms=60_000)
             for side in self.sides:
                 self.call(side, request, 6, m.DeleteTopicsResponse)
         self.wait_topic(topic)
@@ -721,7 +721,7 @@ class Walk:
     def delete_topics(self) -> None:
         """Thousands of walks would leave more partitions than Kafka can hold."""
         topics = [m.DeleteTopicState(name=topic, topic_id=bytes(16)) for topic in self.counts]
-        request = m.DeleteTopicsRequest(topics=topics, timeout_ms=10_000)
+        request = m.DeleteTopicsRequest(topics=topics, timeout_ms=60_000)
         for side in self.sides:
             self.call(side, request, 6, m.DeleteTopicsResponse)
 
