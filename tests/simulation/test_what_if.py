@@ -12,6 +12,8 @@ from tests.simulation.what_if import APART, GROUP, live, make_plan
 MANY = 100
 LIVES = 5
 """Lives of each trace, where there are many: their mean is close to what a setting comes to."""
+CONSUMER_LIVES = 10
+"""The same of consumer groups, which no broker has to be started for."""
 
 
 def test_a_life_is_the_same_when_it_is_lived_again_with_the_same_chance() -> None:
@@ -64,23 +66,31 @@ def test_lives_predicted_as_consumers_and_lived_so(was_consumer: bool) -> None:
         assert case.is_equal, case
         # A prediction is of a mean: no further from it than one life may be, and a bit.
         assert abs(case.predicted.stopped_ms - case.mean_ms) <= (
-            2 * case.predicted.stopped_spread_ms + 0.1 * case.mean_ms
+            case.predicted.stopped_spread_ms + 0.1 * case.mean_ms
         ), case
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("was_consumer", "count"), [(False, 40), (True, 120)])
+@pytest.mark.parametrize("was_consumer", [False, True])
 def test_many_lives_predicted_as_consumers(
-    was_consumer: bool, count: int, capsys: pytest.CaptureFixture[str]
+    was_consumer: bool, what_if_traces: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cases = try_many("lives", APART, count, lives=LIVES, consumer=True, was_consumer=was_consumer)
+    # The history of a classic group takes a whole broker.
+    count = what_if_traces if was_consumer else max(what_if_traces // 3, 1)
+    cases = try_many(
+        "lives", APART, count, lives=CONSUMER_LIVES, consumer=True, was_consumer=was_consumer
+    )
     fidelity = Fidelity(list(cases))
     with capsys.disabled():
         print(f"\n{fidelity.describe()}", *fidelity.misses(), sep="\n  ")
 
     assert fidelity.equal >= 0.95, fidelity.misses()
-    assert fidelity.median_error <= 0.10, fidelity.misses()
+    assert fidelity.within >= 0.93, fidelity.misses()
+    # The mean of many lives in which chance decides about a fifth may be off by a twentieth.
+    assert fidelity.close >= 0.85, fidelity.misses()
+    assert fidelity.median_error <= 0.06, fidelity.misses()
+    assert fidelity.total_error <= 0.03, fidelity.misses()
     assert fidelity.close_to_one >= fidelity.close_of_itself - 0.10, fidelity.misses()
 
 

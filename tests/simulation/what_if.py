@@ -195,6 +195,9 @@ class PacedProcess(Process):
 
     when_gone: Callable[[], None] | None = None
     is_leaving: bool = False
+    beats_when_thawed: bool = False
+    """Whether it sends its heartbeat, which is late, when it runs again; else with its next beat.
+    """
 
     def start(self) -> None:
         self._join()
@@ -216,6 +219,11 @@ class PacedProcess(Process):
         then, self.when_gone = self.when_gone, None
         if then is not None:
             then()
+
+    def _thaw(self) -> None:
+        super()._thaw()
+        if self.beats_when_thawed:
+            self._beat()
 
     def _beat_later(self) -> None:
         self._beat_number += 1
@@ -267,9 +275,12 @@ class PacedProcess(Process):
         self.world.later(self.world.chance.randint(0, jitter_ms), super_take)
 
 
-def live(plan: Plan, setting: Setting, *, run: str) -> list[dict[str, Any]]:
+def live(
+    plan: Plan, setting: Setting, *, run: str, beats_when_thawed: bool = False
+) -> list[dict[str, Any]]:
     """The history of `plan` under `setting`. `run` names the chance of this run (of the network, of
-    the moments of heartbeats), which the plan has no part in.
+    the moments of heartbeats), which the plan has no part in. `beats_when_thawed`: see
+    `PacedProcess`.
     """
     world = World(
         f"{plan.seed}.{run}",
@@ -280,7 +291,7 @@ def live(plan: Plan, setting: Setting, *, run: str) -> list[dict[str, Any]]:
         commits=0.0,
     )
     records: dict[int, dict[str, Any]] = {}
-    actor = _Actor(world, plan, setting)
+    actor = _Actor(world, plan, setting, beats_when_thawed)
 
     def hear(record: HistoryRecord) -> None:
         told = as_json(record)
@@ -311,6 +322,7 @@ class _Actor:
     world: World
     plan: Plan
     setting: Setting
+    beats_when_thawed: bool
     processes: dict[int, PacedProcess] = field(default_factory=dict)
 
     def take(self, step: Step) -> None:
@@ -363,7 +375,12 @@ class _Actor:
         )
         self.world._numbers += 1
         process = PacedProcess(
-            self.world, traits, self.world._numbers, reason=JoinReason.RESTART, place=place
+            self.world,
+            traits,
+            self.world._numbers,
+            reason=JoinReason.RESTART,
+            place=place,
+            beats_when_thawed=self.beats_when_thawed,
         )
         self.world.processes.append(process)
         process.start()
