@@ -30,6 +30,30 @@ def timers(purgatory: Purgatory, expired: Expired) -> KeyedTimers[str]:
     )
 
 
+def test_keys_that_come_due_together_are_handed_over_in_one_call_in_deadline_order(
+    purgatory: Purgatory, timers: KeyedTimers[str], expired: Expired
+) -> None:
+    for key, deadline_ms in (("b", 20), ("a", 10), ("c", 20), ("later", 500)):
+        timers.schedule(key, deadline_ms)
+    purgatory.expire(100)
+    assert expired == [(["a", "b", "c"], 100)]
+    assert len(timers) == 1
+
+
+def test_scheduling_a_key_again_replaces_its_deadline(
+    purgatory: Purgatory, timers: KeyedTimers[str], expired: Expired
+) -> None:
+    timers.schedule("member", 10)
+    timers.schedule("member", 50)
+    assert timers.deadline_ms("member") == 50
+    purgatory.expire(49)
+    assert expired == []
+    timers.schedule("member", 40)
+    purgatory.expire(49)
+    assert expired == [(["member"], 49)]
+    assert timers.deadline_ms("member") is None
+
+
 def test_an_owner_that_goes_away_takes_all_its_keys_along(
     purgatory: Purgatory, timers: KeyedTimers[str], expired: Expired
 ) -> None:
