@@ -31,13 +31,33 @@ def codes(response: m.CreateTopicsResponse) -> dict[str, int]:
     return {one.name: one.error_code for one in response.topics}
 
 
-async def test_internal_topics_cannot_be_created(tmp_path: Path) -> None:
+async def test_internal_topics_are_not_created_enlarged_or_emptied(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         names = (CONSUMER_OFFSETS, "__cluster_metadata")
         response = await ask(topics, m.CreateTopicsRequest(topics=[*map(topic, names), topic("t")]))
         refused = dict.fromkeys(names, ErrorCode.INVALID_REQUEST)
         assert codes(response) == refused | {"t": ErrorCode.NONE}
         assert [one.name for one in topics.all()] == ["t"]
+        await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=1)
+        larger = m.CreatePartitionsTopic(name=CONSUMER_OFFSETS, count=2, assignments=None)
+        enlarge = m.CreatePartitionsRequest(topics=[larger], timeout_ms=1_000, validate_only=False)
+        (result,) = (await ask(topics, enlarge)).results
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        start = m.DeleteRecordsPartition(partition_index=0, offset=0)
+        emptied = m.DeleteRecordsTopic(name=CONSUMER_OFFSETS, partitions=[start])
+        delete = m.DeleteRecordsRequest(topics=[emptied], timeout_ms=1_000)
+        (answer,) = (await ask(topics, delete)).topics
+        assert answer.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_partition_is_assigned_once(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        wanted = topic("orders", -1)
+        wanted.assignments = [
+            m.CreatableReplicaAssignment(partition_index=0, broker_ids=[1]) for _ in range(2)
+        ]
+        response = await ask(topics, m.CreateTopicsRequest(topics=[wanted]))
+        assert codes(response) == {"orders": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 
 
 @pytest.mark.parametrize("version", range(2, 8))

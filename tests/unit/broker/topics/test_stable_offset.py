@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 from tests.support.brokers.running_topics import (
     running_topics,
@@ -45,3 +48,16 @@ async def test_the_stable_offset_waits_for_the_fsync_of_the_marker(tmp_path: Pat
         assert (partition.last_stable_offset, partition.high_watermark) == (0, 1)
         await partition.wait_committed(marked.next_offset)
         assert (partition.last_stable_offset, partition.high_watermark) == (2, 2)
+
+
+async def test_a_transaction_that_would_span_two_epochs_is_refused_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        partition = await one_partition(topics)
+        send(partition, 1)
+        with pytest.raises(KafkaError) as refused:
+            send(partition, 1, epoch=1)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition.failure is None
+    assert "a transaction of producer 1 and epoch 0 is open from 0" in caplog.text

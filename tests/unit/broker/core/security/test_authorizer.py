@@ -1,5 +1,7 @@
 import random
 
+import pytest
+
 from kohort.broker.core.security.acls import (
     MATCH,
     Operation,
@@ -62,6 +64,22 @@ def test_what_is_remembered_is_never_older_than_the_rules() -> None:
         authorizer.change(added=[read])
         assert allows(authorizer, READ, "t")
         authorizer.change(removed=[read])
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        rule("alice", WRITE, "in-1", deny=True),
+        rule("alice", Operation.ALL, "in-", prefixed=True, deny=True),
+        rule("*", WRITE, "*", deny=True),
+    ],
+    ids=["the same", "a prefix", "everything"],
+)
+def test_no_topic_may_be_written_where_a_denial_covers_the_one_that_may(denial: Rule) -> None:
+    authorizer = Authorizer(rules=[rule("alice", WRITE, "in-1")])
+    assert authorizer.allows_some(session(), WRITE, TOPIC)
+    authorizer.change(added=[denial])
+    assert not authorizer.allows_some(session(), WRITE, TOPIC)
 
 
 def test_one_of_several_rules_of_a_name_is_removed_and_the_denial_stays() -> None:
