@@ -17,6 +17,7 @@ length), others write one raw block. Both are read; framing is written, because 
 it. Kafka has no limit of this kind and trusts that max.message.bytes of compressed data is enough.
 """
 
+import functools
 import struct
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -275,7 +276,11 @@ def _lz4(slices: Iterable[Buffer], size_bytes: int, level: int | None) -> Iterat
 _LZ4_MAGIC = 0x184D2204
 _LZ4_START = struct.Struct("<IB")
 """Magic and flags."""
+_LZ4_HEADER_BYTES_MIN = 7
+"""Magic, flags, block size and the header's checksum."""
 _LZ4_INDEPENDENT_BIT = 0x20
+_LZ4_SIZE_BIT = 0x08
+_LZ4_CHECKSUM_BIT = 0x04
 _LZ4_DICTIONARY_BIT = 0x01
 _SKIPPABLE_MAGIC = 0x184D2A50
 """Magic of frames with other data, in LZ4 and in zstd; its lowest four bits may have any value."""
@@ -285,26 +290,70 @@ _SKIPPABLE_START = struct.Struct("<II")
 _UINT32_LE = struct.Struct("<I")
 
 
-def _unlz4_frame(data: Buffer) -> Generator[bytes, None, bytes]:
-    """Inflate the frame at the start; return the bytes after it."""
+@functools.cache
+def _lz4_header(block_size_id: int, *, is_linked: bool, has_block_checksums: bool) -> bytes:
+    """Return a frame header without the content's size and checksum."""
     from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 
-    rest: Buffer = data
-    stream = frame.LZ4FrameDecompressor()
+    compressor = frame.LZ4FrameCompressor(
+        block_size=block_size_id, block_linked=is_linked, block_checksum=has_block_checksums
+    )
+    header: bytes = compressor.begin()
+    return header
+
+
+def _unlz4_frame(view: memoryview) -> Generator[bytes, None, memoryview]:
+    """Inflate the frame at the start; return the bytes after it.
+
+    As in Java, a checksum of the content is not verified: the batch's CRC covers the frame, and the
+    checksum takes several times as long as inflating. The library verifies it if the header has its
+    flag, so it reads a header without the flag instead.
+    """
+    from lz4 import frame  # noqa: PLC0415 - on first use, see above.
+
+    if len(view) < _LZ4_START.size:
+        raise _cut_short(CompressionType.LZ4)
+    context = frame.create_decompression_context()
+    size_bytes = stated_bytes = checksum_bytes = 0
+    magic, flags = _LZ4_START.unpack_from(view)
     try:
-        while not stream.eof:
-            if not rest and stream.needs_input:
+        if magic == _LZ4_MAGIC and flags & _LZ4_CHECKSUM_BIT:
+            info = frame.get_frame_info(view)  # This verifies the header.
+            stated_bytes = info["content_size"]
+            checksum_bytes = _UINT32_LE.size
+            header = _lz4_header(
+                info["block_size_id"],
+                is_linked=info["block_linked"],
+                has_block_checksums=info["block_checksum"],
+            )
+            frame.decompress_chunk(context, header)
+            view = view[_lz4_header_bytes(flags) :]
+        is_whole = False
+        while not is_whole:
+            piece, read_bytes, is_whole = frame.decompress_chunk(context, view, PIECE_BYTES)
+            if not (piece or read_bytes or is_whole):
                 raise _cut_short(CompressionType.LZ4)
-            yield stream.decompress(rest, PIECE_BYTES)
-            rest = b""
+            view = view[read_bytes:]
+            size_bytes += len(piece)
+            yield piece
     except RuntimeError as error:
         raise DecodeError(f"lz4 block: {error}") from None
-    return stream.unused_data or b""
+    if len(view) < checksum_bytes:
+        raise _cut_short(CompressionType.LZ4)
+    if stated_bytes not in {0, size_bytes}:
+        raise DecodeError(f"lz4 block of {size_bytes} bytes claims to hold {stated_bytes}")
+    return view[checksum_bytes:]
+
+
+def _lz4_header_bytes(flags: int) -> int:
+    size_bytes = 8 if flags & _LZ4_SIZE_BIT else 0
+    dictionary_bytes = 4 if flags & _LZ4_DICTIONARY_BIT else 0
+    return _LZ4_HEADER_BYTES_MIN + size_bytes + dictionary_bytes
 
 
 def _unlz4(data: Buffer, _limit_bytes: int) -> _Inflating:
     """Inflate consecutive frames of any kind as one stream, and ignore other bytes after them."""
-    rest = yield from _unlz4_frame(data)
+    rest = yield from _unlz4_frame(memoryview(data))
     is_one_stream = not rest
     while len(rest) >= _UINT32_LE.size:
         (magic,) = _UINT32_LE.unpack_from(rest)
@@ -327,7 +376,7 @@ def _unlz4_of_java(data: Buffer, _limit_bytes: int) -> _Inflating:
         raise DecodeError("lz4 block with linked blocks, which Java's clients cannot read")
     if flags & _LZ4_DICTIONARY_BIT:
         raise DecodeError("lz4 block with a dictionary, which Kafka clients do not have")
-    rest = yield from _unlz4_frame(data)
+    rest = yield from _unlz4_frame(memoryview(data))
     return not rest
 
 

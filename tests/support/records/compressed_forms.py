@@ -79,15 +79,15 @@ def _lz4_flagged(flag: int) -> Compress:
     def compress(data: bytes) -> bytes:
         descriptor = bytes([0x60 ^ flag, 0x70]) + (b"\x07\x00\x00\x00" if flag & 1 else b"")
         block: bytes = lz4.block.compress(data, store_size=False)
-        check = _xxh32(descriptor) >> 8 & 0xFF
+        check = xxh32(descriptor) >> 8 & 0xFF
         head = struct.pack("<I", 0x184D2204) + descriptor + bytes([check])
         return head + struct.pack("<I", len(block)) + block + bytes(4)
 
     return compress
 
 
-def _xxh32(data: bytes) -> int:
-    """xxHash-32 of fewer than 16 bytes, with seed 0."""
+def xxh32(data: bytes) -> int:
+    """Return the xxHash-32 of fewer than 16 bytes, with seed 0."""
     mask, (p1, p2, p3, p4, p5) = 0xFFFFFFFF, _XXH_PRIMES
     value, position = (p5 + len(data)) & mask, 0
     while position + 4 <= len(data):

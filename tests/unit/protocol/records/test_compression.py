@@ -1,3 +1,4 @@
+import random
 import struct
 import subprocess
 import sys
@@ -5,6 +6,7 @@ import zlib
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
+import lz4.block
 import lz4.frame
 import pytest
 import zstandard
@@ -20,7 +22,7 @@ from kohort.protocol.records.compression import (
     open_steps,
 )
 from kohort.protocol.records.varint import encode_uvarint
-from tests.support.records.compressed_forms import FORMS, Form, Readers
+from tests.support.records.compressed_forms import FORMS, Form, Readers, xxh32
 
 MB = 1 << 20
 COMPRESSED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
@@ -149,6 +151,70 @@ def test_lz4_that_java_cannot_read_is_still_decompressed(name: str) -> None:
     """Brokers before this one's checks may have stored it."""
     (form,) = [form for form in FORMS if form.name == name]
     assert decompress(form.codec, form.compress(SAMPLE)) == SAMPLE
+
+
+@pytest.mark.parametrize("block_size", [4, 5, 6, 7])
+@pytest.mark.parametrize("is_linked", [False, True])
+@pytest.mark.parametrize("has_size", [False, True])
+@pytest.mark.parametrize("has_block_checksums", [False, True])
+def test_a_checksum_of_an_lz4_frame_is_skipped_without_harm_to_the_rest(
+    block_size: int, is_linked: bool, has_size: bool, has_block_checksums: bool
+) -> None:
+    data = SAMPLE * 40 + random.Random(1).randbytes(300_000)
+    compressed: bytes = lz4.frame.compress(
+        data,
+        block_size=block_size,
+        block_linked=is_linked,
+        store_size=has_size,
+        block_checksum=has_block_checksums,
+        content_checksum=True,
+    )
+    assert decompress(CompressionType.LZ4, compressed) == data
+    assert decompress(CompressionType.LZ4, compressed * 2) == data * 2
+    wrong_checksum = compressed[:-1] + bytes([compressed[-1] ^ 1])
+    assert decompress(CompressionType.LZ4, wrong_checksum) == data
+    for stop in (1, 5, 6, 7, 14, len(compressed) // 2, len(compressed) - 4, len(compressed) - 1):
+        with pytest.raises(DecodeError):
+            decompress(CompressionType.LZ4, compressed[:stop])
+
+
+def test_an_lz4_frame_with_a_wrong_checksum_is_opened_as_in_kafka() -> None:
+    compressed = lz4.frame.compress(SAMPLE, block_linked=False, content_checksum=True)
+    opened, _ = finish(open_steps(CompressionType.LZ4, compressed[:-4] + b"else"))
+    assert opened.block == SAMPLE
+    assert opened.is_one_stream
+    opened, _ = finish(open_steps(CompressionType.LZ4, compressed + b"\x00"))
+    assert opened.block == SAMPLE
+    assert not opened.is_one_stream
+
+
+@pytest.mark.parametrize("position", [4, 5, 6, 10, 14])
+def test_an_lz4_frame_with_a_damaged_header_is_refused(position: int) -> None:
+    compressed = bytearray(
+        lz4.frame.compress(SAMPLE, block_linked=False, content_checksum=True, store_size=True)
+    )
+    compressed[position] ^= 0x40
+    with pytest.raises(DecodeError):
+        decompress(CompressionType.LZ4, compressed)
+
+
+@pytest.mark.parametrize("checksum_flag", [0x00, 0x04])
+def test_an_lz4_frame_that_states_a_wrong_size_is_refused(checksum_flag: int) -> None:
+    descriptor = bytes([0x68 | checksum_flag, 0x40]) + struct.pack("<Q", len(SAMPLE) + 1)
+    block = lz4.block.compress(SAMPLE, store_size=False)
+    frame = b"".join(
+        (
+            struct.pack("<I", 0x184D2204),
+            descriptor,
+            bytes([xxh32(descriptor) >> 8 & 0xFF]),
+            struct.pack("<I", len(block)),
+            block,
+            bytes(4),
+            bytes(checksum_flag),
+        )
+    )
+    with pytest.raises(DecodeError):
+        decompress(CompressionType.LZ4, frame)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
