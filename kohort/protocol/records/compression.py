@@ -7,8 +7,8 @@ passes the limit. A batch of 1 MB that inflates to 1 GB costs at most twice the 
 Clients differ in what they accept. `decompress` reads every block that a broker may have stored:
 those that Java reads, and LZ4 frames that only liblz4 reads. `open_steps` is for the broker, which
 must not store a block that some client cannot read: it accepts blocks that Java reads, and reports
-whether librdkafka and franz-go read them as well. It pauses after every MiB or 128 pieces, for
-callers on an event loop.
+whether librdkafka and franz-go read them as well. It pauses after every MiB, LZ4 block of
+4 MiB, or 128 pieces, for callers on an event loop.
 
 Codec libraries are imported on first use, which keeps them out of the start-up time.
 
@@ -274,8 +274,8 @@ def _lz4(slices: Iterable[Buffer], size_bytes: int, level: int | None) -> Iterat
 
 
 _LZ4_MAGIC = 0x184D2204
-_LZ4_START = struct.Struct("<IB")
-"""Magic and flags."""
+_LZ4_START = struct.Struct("<IBB")
+"""Magic, flags and the maximum size of a block."""
 _LZ4_HEADER_BYTES_MIN = 7
 """Magic, flags, block size and the header's checksum."""
 _LZ4_INDEPENDENT_BIT = 0x20
@@ -315,7 +315,9 @@ def _unlz4_frame(view: memoryview) -> Generator[bytes, None, memoryview]:
         raise _cut_short(CompressionType.LZ4)
     context = frame.create_decompression_context()
     size_bytes = stated_bytes = checksum_bytes = 0
-    magic, flags = _LZ4_START.unpack_from(view)
+    magic, flags, block_size = _LZ4_START.unpack_from(view)
+    # With less space for its output, the library inflates a block into a buffer of its own first.
+    piece_bytes = max(PIECE_BYTES, 1 << 8 + 2 * (block_size >> 4 & 7))
     try:
         if magic == _LZ4_MAGIC and flags & _LZ4_CHECKSUM_BIT:
             info = frame.get_frame_info(view)  # This verifies the header.
@@ -330,7 +332,7 @@ def _unlz4_frame(view: memoryview) -> Generator[bytes, None, memoryview]:
             view = view[_lz4_header_bytes(flags) :]
         is_whole = False
         while not is_whole:
-            piece, read_bytes, is_whole = frame.decompress_chunk(context, view, PIECE_BYTES)
+            piece, read_bytes, is_whole = frame.decompress_chunk(context, view, piece_bytes)
             if not (piece or read_bytes or is_whole):
                 raise _cut_short(CompressionType.LZ4)
             view = view[read_bytes:]
@@ -369,7 +371,7 @@ def _unlz4_of_java(data: Buffer, _limit_bytes: int) -> _Inflating:
     """
     if len(data) < _LZ4_START.size:
         raise _cut_short(CompressionType.LZ4)
-    magic, flags = _LZ4_START.unpack_from(data)
+    magic, flags, _ = _LZ4_START.unpack_from(data)
     if magic != _LZ4_MAGIC:
         raise DecodeError(f"lz4 block with a frame of magic {magic:#x}")
     if not flags & _LZ4_INDEPENDENT_BIT:
