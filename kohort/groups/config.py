@@ -20,7 +20,7 @@ class GroupConfig(NamedTuple):
     """Maximum number of ids handed out with MEMBER_ID_REQUIRED and not used yet. Beyond it the
     oldest is forgotten: its client has to start over, but a client that only collects ids cannot
     keep others out."""
-    metadata_bytes_max: int = 128 * 1024 * 1024
+    metadata_bytes_max: int = 8 * 1024 * 1024
     """Maximum size of all members' protocols and names in one group; beyond it the group counts as
     full. Kafka's limit is 1 MiB for the stored group, which a few thousand members reach."""
     check_partition_counts: bool = True

@@ -127,12 +127,30 @@ def has_many_bytes(records: Sequence[DurableRecord]) -> bool:
     return False
 
 
-def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[SealedBatch]:
+def too_large(size_bytes: int, bytes_max: int) -> KafkaError:
+    """Return the error for a batch of more than `bytes_max`."""
+    text = f"a batch of {size_bytes} bytes where {bytes_max} are allowed"
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
+
+
+def batch_steps(
+    records: Sequence[DurableRecord], wall_ms: int, bytes_max: int
+) -> Steps[SealedBatch]:
+    """Encode a batch as `encode_as_batch` does, in steps.
+
+    Raises:
+        KafkaError: INVALID_RECORD as there; MESSAGE_TOO_LARGE, if the values alone have more than
+            `bytes_max`: the last step joins them.
+    """
     encoded: list[Record] = []
+    size_bytes = 0
     try:
         for count, record in enumerate(records, start=1):
             value = yield from value_steps(record)
             encoded.append(_stored(record, value, wall_ms))
+            size_bytes += len(value or b"")
+            if size_bytes > bytes_max:
+                raise too_large(size_bytes, bytes_max)
             if count % MANY == 0:
                 yield
         yield

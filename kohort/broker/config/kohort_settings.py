@@ -86,10 +86,13 @@ class KohortSettings(Settings):
         "COORDINATOR_NOT_AVAILABLE.",
     )
     kohort_group_metadata_bytes_max: Long = setting(
-        128 << 20,
+        8 << 20,
         at_least=1,
         doc="Total size of the assignor metadata and names of all members of one group; a "
-        "member that would exceed it gets GROUP_MAX_SIZE_REACHED.",
+        "member that would exceed it gets GROUP_MAX_SIZE_REACHED. Also the maximum size of one "
+        "write to `__consumer_offsets`, unless `message.max.bytes` is larger: an assignment or a "
+        "commit that exceeds it gets UNKNOWN_SERVER_ERROR. The broker serves no other client "
+        "during a write, which takes up to 4 ms per MiB.",
     )
     kohort_groups_metadata_bytes_max: Long = setting(
         512 << 20,

@@ -19,6 +19,7 @@ from kohort.groups.encoding import (
     encode_as_batch,
     has_many_bytes,
     is_large,
+    too_large,
 )
 from kohort.groups.records import DurableRecord
 from kohort.protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -29,6 +30,9 @@ class TopicOffsetsLog:
     """An OffsetsLog stored in one of the broker's own topics."""
 
     def __init__(self, topics: TopicManager, config: BrokerConfig) -> None:
+        self._batch_bytes_max = max(
+            config.message_max_bytes, config.kohort_group_metadata_bytes_max
+        )
         self._clock = topics.clock
         self._disk = topics.disk
         self._log = InternalLog(
@@ -48,14 +52,18 @@ class TopicOffsetsLog:
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append in order, as one batch; None if that is durable already."""
+        """Append in order, as one batch; None if that is durable already.
+
+        A batch is written within one event loop iteration, which takes up to 4 ms per MiB. So its
+        size is limited: KafkaError with MESSAGE_TOO_LARGE.
+        """
         if has_many_bytes(records):
             encoding = self._disk.run(encode_as_batch, records, wall_ms)
             return self._append_when(encoding, partition, wall_ms)
         if is_large(records):
-            steps = run(batch_steps(records, wall_ms), Slice(self._clock))
+            steps = run(batch_steps(records, wall_ms, self._batch_bytes_max), Slice(self._clock))
             return self._append_when(steps, partition, wall_ms)
-        return self._log.append(partition, encode_as_batch(records, wall_ms), wall_ms=wall_ms)
+        return self._append_batch(partition, encode_as_batch(records, wall_ms), wall_ms)
 
     def read(self, partition: int) -> Iterator[Stored]:
         """Yield all durable records and markers, in order. Raises KafkaError if the rest cannot be
@@ -82,6 +90,14 @@ class TopicOffsetsLog:
         """Append a batch once it is encoded. Others can use the event loop in the meantime; the
         waiting group is not stepped.
         """
-        waiting = self._log.append(partition, await encoding, wall_ms=wall_ms)
+        waiting = self._append_batch(partition, await encoding, wall_ms)
         if waiting is not None:
             await waiting
+
+    def _append_batch(
+        self, partition: int, batch: SealedBatch, wall_ms: int
+    ) -> Awaitable[None] | None:
+        size_bytes = len(batch[0])
+        if size_bytes > self._batch_bytes_max:
+            raise too_large(size_bytes, self._batch_bytes_max)
+        return self._log.append(partition, batch, wall_ms=wall_ms)

@@ -156,6 +156,41 @@ async def test_a_group_of_few_large_members_is_not_encoded_on_the_event_loop(
         assert list(log.read(7)) == [stored(GROUP), stored(large)]
 
 
+def group_of(size_bytes: int, assignment: bytes = b"") -> GroupRecord:
+    """A group's record of about this size, without its assignment."""
+    member = StoredMember("m", None, "c", "/h", 1, 1, bytes(size_bytes), assignment)
+    return GROUP._replace(members=(member,))
+
+
+def commits(count: int, metadata_bytes: int) -> list[DurableRecord]:
+    offset = CommittedOffset(42, -1, "x" * metadata_bytes, 99)
+    return [OffsetRecord("g", "t", partition, offset) for partition in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "records"),
+    [
+        ((), [group_of(9 << 20)]),
+        ((), [group_of(4 << 20, bytes(5 << 20))]),
+        ((), commits(3_000, 4_000)),
+        (("kohort.group.metadata.bytes.max=2000000",), [group_of(2_000_000)]),
+        (("kohort.group.metadata.bytes.max=2000000",), commits(150, 20_000)),
+        (("kohort.group.metadata.bytes.max=1",), [group_of(1 << 20)]),
+    ],
+    ids=["group", "assignment", "commits", "lower limit", "few commits", "limit of messages"],
+)
+async def test_a_batch_that_takes_long_to_write_is_rejected(
+    tmp_path: Path, settings: tuple[str, ...], records: list[DurableRecord]
+) -> None:
+    async with running_topics(tmp_path, *settings) as topics:
+        log = TopicOffsetsLog(topics, topics.settings.config)
+        await done(log.append(7, [group_of(1_000_000)], wall_ms=99))
+        with pytest.raises(KafkaError) as rejected:
+            await done(log.append(7, records, wall_ms=99))
+        assert rejected.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert list(log.read(7)) == [stored(group_of(1_000_000))]
+
+
 async def test_what_was_appended_is_there_after_a_kill(tmp_path: Path) -> None:
     async with running_topics(tmp_path, stop_cleanly=False) as topics:
         await done(TopicOffsetsLog(topics, topics.settings.config).append(3, [GROUP], wall_ms=99))
