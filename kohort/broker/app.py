@@ -33,8 +33,6 @@ from kohort.broker.assembly.web import WebPorts, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.coordinator.requests.classic import ClassicRequests
-from kohort.broker.coordinator.requests.consumer import ConsumerRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
@@ -310,12 +308,6 @@ class Broker:
             purgatory=purgatory,
             topics=topics,
             groups=groups,
-            classic_groups=ClassicRequests(groups.host),
-            consumer_groups=ConsumerRequests(
-                groups.host,
-                is_enabled=has_consumer_groups,
-                assignors=self.config.group_consumer_assignors,
-            ),
             transactions=transactions,
             users=self._users,
             history=self.history,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -87,7 +88,7 @@ OFFLOADED_READS: Final = 2
 """Concurrent log reads in the thread pool, which has four threads."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class BrokerServices:
     """The components that handlers delegate to; wired in :mod:`kohort.broker.app`."""
 
@@ -96,10 +97,6 @@ class BrokerServices:
     purgatory: Purgatory
     topics: TopicManager
     groups: GroupCoordinator
-    classic_groups: ClassicRequests
-    """Requests that only groups of the classic protocol execute."""
-    consumer_groups: ConsumerRequests
-    """Requests that only groups of the consumer protocol execute."""
     transactions: Transactions
     """Transactional ids, and the partitions in their transactions."""
     node_id: int
@@ -141,6 +138,24 @@ class BrokerServices:
     access: Access | None = None
     """The authorizer; None if there is none, and everything is allowed. Handlers call
     `RequestContext.may` or `RequestContext.require`."""
+
+    @cached_property
+    def classic_groups(self) -> ClassicRequests:
+        """Requests that only groups of the classic protocol execute; imported with the first."""
+        from kohort.broker.coordinator.requests.classic import ClassicRequests  # noqa: PLC0415
+
+        return ClassicRequests(self.groups.host)
+
+    @cached_property
+    def consumer_groups(self) -> ConsumerRequests:
+        """Requests that only groups of the consumer protocol execute; imported with the first."""
+        from kohort.broker.coordinator.requests.consumer import ConsumerRequests  # noqa: PLC0415
+
+        return ConsumerRequests(
+            self.groups.host,
+            is_enabled="consumer" in self.config.group_coordinator_rebalance_protocols,
+            assignors=self.config.group_consumer_assignors,
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -15,8 +15,6 @@ from typing import Any, Final, TypeVar, cast
 from kohort.broker.config import LoadedConfig, load
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
-from kohort.broker.coordinator.requests.classic import ClassicRequests
-from kohort.broker.coordinator.requests.consumer import ConsumerRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
@@ -164,8 +162,6 @@ class Broker:
             purgatory=purgatory,
             topics=topics,
             groups=groups,
-            classic_groups=ClassicRequests(groups.host),
-            consumer_groups=ConsumerRequests(groups.host, is_enabled=False, assignors=()),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,
             advertised_host="broker.example",

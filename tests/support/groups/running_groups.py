@@ -9,8 +9,6 @@ from typing import Any, TypeVar, cast
 
 from kohort.broker.assembly.coordinators import make_transactions
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.coordinator.requests.classic import ClassicRequests
-from kohort.broker.coordinator.requests.consumer import ConsumerRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
@@ -55,8 +53,6 @@ class RunningGroups:
             purgatory=topics._purgatory,
             topics=topics,
             groups=groups,
-            classic_groups=ClassicRequests(groups.host),
-            consumer_groups=ConsumerRequests(groups.host, is_enabled=False, assignors=()),
             transactions=make_transactions(
                 topics.settings.config,
                 clock,
