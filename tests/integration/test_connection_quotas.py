@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +91,7 @@ def test_a_listener_over_its_limit_serves_all_who_come_and_lets_them_wait(tmp_pa
     # asyncio's own loop accepts all that wait before it looks at anything else.
     with BrokerThread(tmp_path, loop_factory=uvloop.new_event_loop) as broker:
         server = broker.broker.network
-        limited = replace(server.limits, max_connection_creation_rate=2)
+        limited = server.limits._replace(max_connection_creation_rate=2)
         broker.call(lambda: server.set_limits(limited))
         began = time.monotonic()
         # Twenty are free, and each of the others takes half a second more.

@@ -7,7 +7,6 @@ defaults (KIP-226). So a setting has up to four values, of which the first is in
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, cached_property
 from typing import Final, NamedTuple, TypeAlias
@@ -68,8 +67,7 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """A config as DescribeConfigs reports it."""
 
     name: str
@@ -240,7 +238,7 @@ class CurrentConfig:
                 # A listener's setting falls back to the broker's.
                 synonyms = self._synonyms(name, own.setting.name)
                 entry = _entry(own.setting, text, synonyms, read_only=not own.is_dynamic)
-                yield dataclasses.replace(entry, name=name)
+                yield entry._replace(name=name)
 
     def describe_all_brokers(self) -> Iterator[ConfigEntry]:
         """Yield the cluster-wide dynamic defaults."""

@@ -2,7 +2,6 @@
 groups for one group, which need not exist yet.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
@@ -27,7 +26,7 @@ def broker_name(name: str) -> str:
 @cache
 def group_setting(name: str) -> Setting:
     """Return the declaration of the broker setting that a group config overrides."""
-    return dataclasses.replace(settings_of(BrokerConfig)[broker_name(name)], name=name)
+    return settings_of(BrokerConfig)[broker_name(name)]._replace(name=name)
 
 
 def bounds(name: str, config: BrokerConfig) -> tuple[int, int]:

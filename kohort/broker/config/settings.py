@@ -14,7 +14,6 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import (
@@ -23,6 +22,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    NamedTuple,
     TypeVar,
     cast,
     dataclass_transform,
@@ -85,8 +85,7 @@ class InvalidValueError(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(NamedTuple):
     """The arguments of a declaration; see `setting` for their meaning."""
 
     doc: str
@@ -101,8 +100,7 @@ class Declaration:
     internal: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):
     name: str
     """Kafka's name, with dots."""
     attribute: str

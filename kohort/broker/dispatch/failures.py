@@ -6,7 +6,6 @@ which list of the response corresponds to which list of the request.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kohort.groups.steps import Steps, at_once
@@ -28,8 +27,7 @@ class NoErrorField(Exception):  # noqa: N818 - not an internal error: the protoc
     """The response has no field for an error of the whole request."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorTemplate:
+class ErrorTemplate(NamedTuple):
     """The template of a list in the response, with an element for each requested one."""
 
     response: str
@@ -39,7 +37,7 @@ class ErrorTemplate:
     """Fields of the response's element, with the fields of the request's element that they copy."""
     inner: "ErrorTemplate | None" = None
     """The list within the element that has the error; None if the element itself has it."""
-    values: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = {}
     """Other fields of the element, with values that mean "unknown"."""
     error: str = ERROR_FIELD
 

@@ -9,7 +9,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.security.addresses import host_text
@@ -82,8 +82,7 @@ def _login(credentials: str) -> PlainLogin:
     return read_plain(b"\0" + user + b"\0" + password)
 
 
-@dataclass(slots=True, frozen=True)
-class AuthenticatedRequester:
+class AuthenticatedRequester(NamedTuple):
     session: Session
     may_do: Callable[[Session, Operation, ResourceType, str], bool]
     sees_of: Callable[[Session, Operation, ResourceType, str], bool]

@@ -5,8 +5,7 @@ registered broker.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.config import BrokerConfig
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -19,14 +18,13 @@ Assignment = Sequence[int]
 """Ids of the brokers for one partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     name: str
     partition_count: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
     assignments: Sequence[tuple[int, Assignment]] = ()
     """(partition, brokers); empty if the broker is to place them."""
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = {}
 
 
 def checked_partition_count(new: NewTopic, broker: BrokerConfig) -> int:

@@ -12,7 +12,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -79,7 +78,7 @@ class Rebuilding:
         for topic in salvaged.topics:
             indexes = [] if topic.deleted else by_topic.pop(topic.name, [])
             count = max([topic.partition_count, *(index + 1 for index in indexes)])
-            topics.append(replace(topic, partition_count=count))
+            topics.append(topic._replace(partition_count=count))
         proven = [self._proven(name, indexes) for name, indexes in sorted(by_topic.items())]
         if not was_damaged and not proven:
             return salvaged

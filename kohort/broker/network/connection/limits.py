@@ -4,8 +4,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.core.security.rate import WINDOW_MS, WINDOWS
 from kohort.broker.network.iteration import IterationScheduler
@@ -34,8 +33,7 @@ _CLOSED_BY_PEER: Final = frozenset({7, 8})
 """TCP_CLOSE (the connection was reset) and TCP_CLOSE_WAIT (the peer has sent FIN)."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkLimits:
+class NetworkLimits(NamedTuple):
     """Kafka's configs with dots as underscores; `kohort_` marks Kohort's own."""
 
     socket_request_max_bytes: int = 104_857_600
@@ -47,12 +45,12 @@ class NetworkLimits:
     """The size of a listening socket's queue. With Kafka's 50, a client that finds a full queue
     loses a whole second (SYN retry)."""
     max_connections: int = UNLIMITED
-    max_connections_of_listeners: Mapping[str, int] = field(default_factory=dict)
+    max_connections_of_listeners: Mapping[str, int] = {}
     max_connections_per_ip: int = UNLIMITED
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connections_per_ip_overrides: Mapping[str, int] = {}
     max_connection_creation_rate: int = UNLIMITED
     """New connections per second, over all listeners."""
-    max_connection_creation_rates: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rates: Mapping[str, int] = {}
     """Limit per listener, by name."""
     quota_window_num: int = WINDOWS
     quota_window_ms: int = WINDOW_MS

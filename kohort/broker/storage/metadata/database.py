@@ -17,7 +17,6 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import starmap, zip_longest
 from operator import eq
@@ -91,15 +90,14 @@ class UnreadableError(StorageError):
     """Reading or writing the file fails."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecord:
+class TopicRecord(NamedTuple):
     topic_id: bytes
     """16 bytes, never reused for another topic."""
     name: str
     partition_count: int
     created_ms: int
     """Wall-clock time of the creation."""
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = {}
     deleted: bool = False
     """Whether it is deleted: its name is free again, and remaining directories are removed."""
 

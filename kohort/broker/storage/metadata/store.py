@@ -14,7 +14,6 @@ Methods block and may be called from any thread; they exclude each other. They r
 the disk fails, having changed nothing.
 """
 
-import dataclasses
 import json
 import logging
 import threading
@@ -105,16 +104,14 @@ class MetadataStore:
     def set_partition_count(self, topic_id: bytes, partition_count: int) -> None:
         topic = self._topics[topic_id]
         assert partition_count >= topic.partition_count, "partitions are never removed"
-        self._put_topics([dataclasses.replace(topic, partition_count=partition_count)])
+        self._put_topics([topic._replace(partition_count=partition_count)])
 
     def set_topic_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
-        self._put_topics([dataclasses.replace(self._topics[topic_id], configs=dict(configs))])
+        self._put_topics([self._topics[topic_id]._replace(configs=dict(configs))])
 
     def mark_topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
         """Delete topics: their names are free at once, and `deleted_topics` lists them."""
-        self._put_topics(
-            [dataclasses.replace(self._topics[topic_id], deleted=True) for topic_id in topic_ids]
-        )
+        self._put_topics([self._topics[topic_id]._replace(deleted=True) for topic_id in topic_ids])
 
     def forget_topics(self, topic_ids: Sequence[bytes]) -> None:
         """Record that nothing of these deleted topics is left."""
