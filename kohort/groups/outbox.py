@@ -64,6 +64,7 @@ class Outbox:
         "_staged",
         "_stored_count",
         "in_flight",
+        "shared",
     )
 
     def __init__(self) -> None:
@@ -77,6 +78,8 @@ class Outbox:
         self._singly = 0
         """Number of staged writes, from the front, that get an append of their own."""
         self.in_flight: list[Write] = []
+        self.shared: Write | None = None
+        """A write that the next commands may add their changes to; not staged yet."""
 
     def emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -100,6 +103,12 @@ class Outbox:
         """Have the records appended as a batch of their own, in the order of all writes."""
         self.stage(write)
         self._alone.add(write)
+
+    def stage_shared(self) -> None:
+        """Stage the write that commands have shared, if there is one."""
+        write, self.shared = self.shared, None
+        if write is not None:
+            self.stage(write)
 
     def pace(self) -> None:
         """Have the append that is being collected paced; called by a write that makes records."""

@@ -38,9 +38,10 @@ class World(ConsumerGroup):
         self.ids = 0
         self.last = (0, 0)
         self.failing_share = 0.05
+        self.shares_appends = True
 
     def append_fails(self) -> bool:
-        return self.chance.random() < self.failing_share
+        return self.failing_share > 0 and self.chance.random() < self.failing_share
 
     # What happens.
 
@@ -70,6 +71,8 @@ class World(ConsumerGroup):
             self.resolve()
         elif chance < 0.93:
             self.lie(client)
+        elif chance < 0.96:
+            self.beat_together()
         else:
             self.pass_time(self.chance.choice([10, 500, INTERVAL_MS, 5_000, REVOCATION_MS]))
         self.check()
@@ -93,6 +96,36 @@ class World(ConsumerGroup):
             client.is_unsure = True  # The answer is lost.
         else:
             client.take(result)
+
+    def beat_together(self) -> None:
+        """Let several members join, change, go on and leave in one event loop iteration."""
+        requests: dict[int, Client] = {}
+        senders: set[str] = set()
+        sent: list[HeartbeatRequest] = []
+        for _ in range(self.chance.randint(2, 12)):
+            chance = self.chance.random()
+            if chance < 0.3 or not self.clients:
+                self.ids += 1
+                instance = f"i{self.chance.randint(0, 2)}" if self.chance.random() < 0.3 else None
+                self.clients.append(Client(f"m{self.ids}", instance, self.some_names()))
+                client = self.clients[-1]
+            else:
+                client = self.chance.choice(self.clients)
+                client.revoke()
+            # A client waits for its answer.
+            client.has_lied |= client.member_id in senders
+            senders.add(client.member_id)
+            if 0.3 < chance < 0.45:
+                epoch = LEFT if client.instance_id is None else LEFT_FOR_RESTART
+                sent.append(HeartbeatRequest(client.member_id, epoch, client.instance_id))
+                client.epoch, client.is_unsure = 0, True
+                client.hands.clear()
+                continue
+            requests[len(sent)] = client
+            sent.append(client.request(states_owned=self.chance.random() < 0.7))
+        results = self.heartbeats(sent, shares_append=self.shares_appends)
+        for number, client in requests.items():
+            client.take(results[number])
 
     def leave(self, client: Client) -> None:
         epoch = LEFT
@@ -220,7 +253,46 @@ def test_a_group_keeps_its_promises(seed: int) -> None:
     live(seed)
 
 
+def values(world: World) -> dict[bytes, bytes | None]:
+    return {key: value for key, (value, _) in world.log.items()}
+
+
+def live_together(seed: int) -> None:
+    """Heartbeats that share appends have the same effects as with one append each."""
+    together, single = World(seed), World(seed)
+    single.shares_appends = False
+    for world in (together, single):
+        world.failing_share = 0
+    for _ in range(STEPS // 2):
+        for world in (together, single):
+            world.beat_together()
+            world.check()
+            world.pass_time(world.chance.choice([0, 0, 10, INTERVAL_MS, REVOCATION_MS]))
+            if world.chance.random() < 0.2:
+                world.topics.change(f"t{world.chance.randint(0, 3)}", world.chance.randint(0, 3))
+            if world.clients and world.chance.random() < 0.2:
+                world.clients[0].regex = world.chance.choice(["t.*", "t[01]", ""])
+                world.clients[0].is_unsure = True
+            world.resolve()
+        assert together.events == single.events
+        # Headers say how a rebalance began, which nobody reads once its target is in the log.
+        assert values(together) == values(single)
+        assert together.durable() == single.durable()
+        assert together.timers == single.timers
+        assert [vars(client) for client in together.clients] == [
+            vars(client) for client in single.clients
+        ]
+    together.restart()
+    assert together.append_count < single.append_count
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_heartbeats_share_an_append_as_if_each_had_its_own(seed: int) -> None:
+    live_together(seed)
+
+
 @pytest.mark.long
 def test_many_groups_keep_their_promises() -> None:
     for seed in range(10_000):
         live(seed)
+        live_together(seed)

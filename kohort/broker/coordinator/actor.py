@@ -5,7 +5,9 @@ all with the same `now`; then all records are appended at once, the answers are 
 deadlines go to the group's timers. While no append is in progress, a command is stepped by its
 caller, and the group needs no task. A task exists only while an append, the steps of an exclusive
 command, or commands in the inbox are left. Commits are gathered until the loop has looked at all
-sockets, because an append costs more than the rest of a commit, and several can share it.
+sockets, because an append costs more than the rest of a commit, and several can share it; so are
+the heartbeats of consumer groups, each of which builds on the changes of those before it
+(`Outbox.shared`).
 
 If an append fails, each write in it undoes its changes in memory and answers its requests with an
 error; the group stays in service. If it failed because a record cannot be encoded or is too large,
@@ -21,8 +23,9 @@ and all are answered COORDINATOR_NOT_AVAILABLE.
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
@@ -78,11 +81,13 @@ _WORKING: Final = _Phase.WORKING
 _UNAVAILABLE: Final = _Phase.UNAVAILABLE
 
 
-class _Unfinished(NamedTuple):
-    """An exclusive command whose remaining steps have not run yet."""
+@dataclass(slots=True)
+class _Unfinished:
+    """Exclusive commands whose remaining steps have not run yet."""
 
     steps: Steps[None]
     ticket: Deferred[Any] | None
+    """That of the command whose step is next."""
 
 
 class GroupActor:
@@ -271,6 +276,9 @@ class GroupActor:
         now = self._host.now()
         due, commands = batch
         stepped: Command | None = None
+        if commands and commands[0].shares_append:
+            self._unfinished = _Unfinished(self._sharing_steps(commands, now), None)
+            return self._continue_steps(self._unfinished)
         try:
             if due:
                 self.group.on_deadlines(due, now)
@@ -290,22 +298,45 @@ class GroupActor:
             self._rebuild(None if stepped is None else stepped.ticket, commands)
             return None
 
+    def _sharing_steps(self, commands: Sequence[Command], now: Now) -> Steps[None]:
+        """Step the group with commands that share an append. Those after one whose changes have to
+        be durable first go back to the inbox.
+        """
+        unfinished = self._unfinished
+        assert unfinished is not None
+        outbox = self.group.outbox
+        for command in commands:
+            if command.ticket is not None:
+                self._waiting[command.ticket] = None
+        for count, command in enumerate(commands, start=1):
+            unfinished.ticket = command.ticket
+            steps = command.step(self.group, now)
+            if steps is not None:
+                yield from steps
+            if outbox.is_writing and count < len(commands):
+                for later in commands[count:]:
+                    if later.ticket is not None:
+                        self._waiting.pop(later.ticket, None)
+                self._inbox.put_back(commands[count:])
+                break
+        outbox.stage_shared()
+
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
         """Run steps of an exclusive command for a time slice; returns an append, like `_step`."""
         time_slice = Slice(self._host)
-        failed_ticket: Deferred[Any] | None = None
+        is_stepping = False
         try:
             while True:
-                failed_ticket = unfinished.ticket
+                is_stepping = True
                 if next(unfinished.steps, _END) is _END:
                     self._unfinished = None
-                failed_ticket = None
+                is_stepping = False
                 pending = self._apply_effects_and_append(self._host.now())
                 if pending is not None or self._unfinished is None or time_slice.is_over():
                     return pending
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)
-            self._rebuild(failed_ticket, ())
+            self._rebuild(unfinished.ticket if is_stepping else None, ())
             return None
 
     def _on_append_done(self, outcome: asyncio.Future[None]) -> Awaitable[None] | None:

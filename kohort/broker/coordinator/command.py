@@ -35,6 +35,8 @@ class Command:
     """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False
     """Executed together with the commands of the same loop iteration, which share one append."""
+    shares_append: bool = False
+    """Exclusive, except that several such commands in a row are executed before one append."""
     writes_group_record: bool = False
     """Will probably write a GroupRecord, and can wait briefly to share it with others."""
 

@@ -11,6 +11,11 @@ COMMANDS_PER_BATCH: Final = 200
 """They take a few milliseconds; then other groups and the sockets are served."""
 
 
+SHARING_MAX: Final = 50
+"""Commands that share an append: each takes some ten microseconds, and as much again when the
+append is done."""
+
+
 class Batch(NamedTuple):
     """The group is stepped first with the deadlines, then with the commands."""
 
@@ -47,8 +52,8 @@ class Inbox(list[Command]):
     def take_batch(self) -> Batch:
         """Remove and return the next batch. It ends before the first deadline, before the first
         exclusive command, and after COMMANDS_PER_BATCH commands. Deadlines begin a batch, and an
-        exclusive command has one of its own: records staged by deadlines must be in the log before
-        it.
+        exclusive command has one of its own, or shares it with others that share an append: records
+        staged by deadlines must be in the log before it.
         """
         due: list[TimerKey] = []
         count_max = COMMANDS_PER_BATCH
@@ -63,12 +68,27 @@ class Inbox(list[Command]):
                 count += 1
                 continue
             if not count and not due:
-                count = 1
+                count = self._sharing_count(count_max)
             break
         commands = self[:count]
         del self[:count]
         self._before_due = max(self._before_due - count, 0)
         return Batch(due, commands)
+
+    def _sharing_count(self, count_max: int) -> int:
+        """Return with how many others the first command, which is exclusive, forms a batch."""
+        count = 0
+        for command in self[: min(count_max, SHARING_MAX)]:
+            if not command.shares_append:
+                break
+            count += 1
+        return max(count, 1)
+
+    def put_back(self, commands: Sequence[Command]) -> None:
+        """Queue commands of the last batch again, before all others."""
+        self[:0] = commands
+        if self._due:
+            self._before_due += len(commands)
 
     def take_all(self) -> list[Command]:
         """Remove and return all commands; deadlines stay."""

@@ -3,7 +3,7 @@
 All of it except sessions is durable state: what `apply` makes of the records in the log, in any
 order that compaction leaves. A step never changes it; a step makes a `Draft`, whose records are
 appended, and `ConsumerWrite` replaces the values here when they are durable. Steps that make drafts
-are exclusive: none begins before the previous one is durable.
+are exclusive: a step goes on with the draft of the previous one, or begins after it is durable.
 """
 
 from collections import Counter
@@ -115,6 +115,8 @@ class ConsumerData:
     """The subscribed topics that existed then; None if unknown."""
     since_ms: int = -1
     """Wall-clock time at which the group entered its present state."""
+    shares_appends: bool = True
+    """Whether several heartbeats may share an append."""
     is_dead: bool = False
 
     @property

@@ -1,13 +1,20 @@
-"""The changes of one step, before they are durable: an overlay of `ConsumerData`, which it leaves
-alone, and the records that make the changes in the log.
+"""The changes of one command, or of several that share an append, before they are durable: an
+overlay of `ConsumerData`, which it leaves alone, and the records that make the changes in the log.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from kohort.groups.classic.stored_cause import encode_cause
-from kohort.groups.consumer.data import ConsumerData, ResolvedRegex
+from kohort.groups.consumer.data import (
+    ASSIGNING,
+    RECONCILING,
+    STABLE,
+    ConsumerData,
+    ResolvedRegex,
+)
 from kohort.groups.consumer.member import (
     Member,
     MemberState,
@@ -28,33 +35,62 @@ from kohort.groups.consumer.records import (
 )
 from kohort.groups.consumer.settings import Topic
 from kohort.groups.events import Event, MemberRemoved, RemovalReason, Trigger
+from kohort.groups.kinds import DEAD, EMPTY
 from kohort.groups.records import DurableRecord
 
+K = TypeVar("K")
+
 _ABSENT: Final = object()
+
+PARTITIONS_MAX: Final = 5_000
+"""Partitions of changed members after which a draft takes no further command: their records must
+fit in one batch of the log."""
 
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """See the module docstring. Reads include the changes made so far."""
+    """See the module docstring. Reads include the changes made so far.
+
+    Several commands may change one draft, one after another: `begin` is called before each but the
+    first. A command that is answered with an error must not have changed it.
+    """
 
     data: ConsumerData
     wall_ms: int = 0
+    reports: list[Event] = field(default_factory=list)
+    """What to report of the previous commands when the changes are durable, in order."""
+    sessions: list[str] = field(default_factory=list)
+    """The members whose sessions begin anew with the previous commands."""
+    has_changed_state: bool = False
+    """Whether the previous commands have changed the group's state."""
+
+    # Of the present command.
     events: list[Event] = field(default_factory=list)
-    """What to report when the changes are durable, in order."""
+    """What to report before all else that follows from the changes."""
     causes: list[Trigger] = field(default_factory=list)
     """Why the epoch grows: one cause for each bump."""
     heartbeat_of: str | None = None
-    """The member whose session begins anew with this step."""
+    """The member whose session begins anew with this command."""
     classic_joined: str | None = None
-    """The classic member that joins with this step, and has to sync."""
+    """The classic member that joins with this command, and has to sync."""
+    is_target_computed: bool = False
+    before: dict[str, Member | None] = field(default_factory=dict)
+    """The changed members as they were before the command; None if they are new."""
+    previous_state: str = ""
+    """The group's state before the command."""
+    previous_target_epoch: int = 0
+    was_assigned: bool = False
+    """Whether the target was that of the group epoch before the command."""
+
     first_records: list[DurableRecord] = field(default_factory=list)
     """Tombstones of members that are removed or replaced, and others that come first."""
     _members: dict[str, Member | None] = field(default_factory=dict)
     """Changed members; None if removed."""
+    _removed: set[str] = field(default_factory=set)
+    """Members with tombstones in `first_records`; they may have joined again since."""
     _targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
     _target_records: dict[str, TargetRecord] = field(default_factory=dict)
     """Made one by one as targets are set: a new target of thousands of members is set in steps."""
-    _made: tuple[DurableRecord, ...] | None = None
     _regexes: dict[str, ResolvedRegex | None] = field(default_factory=dict)
     epoch: int = 0
     metadata_hash: int = 0
@@ -62,18 +98,54 @@ class Draft:
     target_computed_ms: int = 0
     checked_version: int = -1
     known_topics: Mapping[str, Topic] | None = None
-    is_target_computed: bool = False
+    names_changed: bool = False
+    """Whether the subscribed topics differ from those that `metadata_hash` was computed of."""
     begun: bytes | None = None
+    more_bytes: int = 0
+    """What the members take in memory more than before."""
+    _partition_count: int = 0
+
+    # Differences from the tables of `data`, so that no command walks all changed members.
+    member_count: int = 0
+    """The number of members."""
+    _instances: dict[str, str | None] = field(default_factory=dict)
+    _owners: dict[Partition, str | None] = field(default_factory=dict)
+    _votes: dict[str, int] = field(default_factory=dict)
+    _subscribers: dict[str, int] = field(default_factory=dict)
+    _regex_subscribers: dict[str, int] = field(default_factory=dict)
+    _at_epoch: dict[tuple[int, MemberState], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         data = self.data
         self.epoch = data.epoch
         self.metadata_hash = data.metadata_hash
-        self.target_epoch = data.target_epoch
+        self.target_epoch = self.previous_target_epoch = data.target_epoch
         self.target_computed_ms = data.target_computed_ms
         self.checked_version = data.checked_version
         self.known_topics = data.known_topics
         self.begun = data.begun
+        self.member_count = len(data.members)
+        self.previous_state = data.state
+        self.was_assigned = data.epoch == data.target_epoch
+
+    def begin(self, wall_ms: int) -> None:
+        """Begin the next command; the previous one has been reported."""
+        self.wall_ms = wall_ms
+        self.events = []
+        self.causes = []
+        self.heartbeat_of = self.classic_joined = None
+        self.is_target_computed = False
+        self.before = {}
+        self.previous_state = self.state
+        self.previous_target_epoch = self.target_epoch
+        self.was_assigned = self.epoch == self.target_epoch
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no further command: a rebalance that begins after the target was
+        computed needs records of its own.
+        """
+        return self.is_target_computed or self._partition_count > PARTITIONS_MAX
 
     # Reads.
 
@@ -86,13 +158,10 @@ class Draft:
         merged: dict[str, Member | None] = {**self.data.members, **self._members}
         return {key: member for key, member in merged.items() if member is not None}
 
-    @property
-    def member_count(self) -> int:
-        known = self.data.members
-        count = len(known)
-        for member_id, member in self._members.items():
-            count += (member is not None) - (member_id in known)
-        return count
+    def holder_of(self, instance_id: str) -> str | None:
+        """Return the id of the member with this instance id, None if there is none."""
+        changed = self._instances.get(instance_id, _ABSENT)
+        return self.data.instances.get(instance_id) if changed is _ABSENT else changed  # type: ignore[return-value]
 
     def changed_members(self) -> Mapping[str, Member | None]:
         """Return the members that differ, None for those that are removed."""
@@ -104,18 +173,39 @@ class Draft:
 
     def owner_of(self, partition: Partition) -> str | None:
         """Return the member to which a partition belongs, None if it is free."""
-        owner = self.data.owners.get(partition)
-        if owner is not None and owner in self._members:
-            member = self._members[owner]
-            if member is None or not (partition in member.assigned or partition in member.pending):
-                owner = None
-        if owner is None:
-            for member_id, member in self._members.items():
-                if member is not None and (
-                    partition in member.assigned or partition in member.pending
-                ):
-                    return member_id
-        return owner
+        changed = self._owners.get(partition, _ABSENT)
+        return self.data.owners.get(partition) if changed is _ABSENT else changed  # type: ignore[return-value]
+
+    def votes(self) -> Counter[str]:
+        """Count the members that ask for each assignor."""
+        return _added(self.data.votes, self._votes)
+
+    def subscribers(self) -> Counter[str]:
+        """Count the members that subscribe to each topic by its name."""
+        return _added(self.data.subscribers, self._subscribers)
+
+    def regex_subscribers(self) -> Counter[str]:
+        """Count the members that subscribe to each expression."""
+        counts = _added(self.data.regex_subscribers, self._regex_subscribers)
+        del counts[""]
+        return counts
+
+    @property
+    def unreconciled_count(self) -> int:
+        """Members that do not have the whole present target."""
+        key = (self.target_epoch, MemberState.STABLE)
+        return self.member_count - self.data.at_epoch[key] - self._at_epoch.get(key, 0)
+
+    @property
+    def state(self) -> str:
+        """Name of the group's state in the protocol."""
+        if self.data.is_dead:
+            return DEAD
+        if not self.member_count:
+            return EMPTY
+        if self.epoch > self.target_epoch:
+            return ASSIGNING
+        return RECONCILING if self.unreconciled_count else STABLE
 
     def regex_topics(self, regex: str) -> frozenset[str]:
         """Return what a regular expression has matched; nothing if it is not resolved."""
@@ -130,18 +220,82 @@ class Draft:
     # Changes.
 
     def put(self, member: Member) -> None:
-        self._members[member.member_id] = member
+        member_id = member.member_id
+        old = self.member(member_id)
+        self.before.setdefault(member_id, old)
+        if old is None:
+            self._members.pop(member_id, None)  # A member that joins again is the last one.
+        self._members[member_id] = member
+        self._partition_count += len(member.assigned) + len(member.pending)
+        self._count(old, member)
 
     def remove(self, member_id: str) -> None:
         """Remove a member and its target; its partitions are free."""
+        old = self.member(member_id)
+        self.before.setdefault(member_id, old)
         self._members[member_id] = None
+        self._removed.add(member_id)
         self._targets[member_id] = frozenset()
+        self._target_records.pop(member_id, None)
         group_id = self.data.group_id
         self.first_records += (
             CurrentTombstone(group_id, member_id),
             TargetTombstone(group_id, member_id),
             ConsumerMemberTombstone(group_id, member_id),
         )
+        if old is not None:
+            self._count(old, None)
+
+    def _count(self, old: Member | None, new: Member | None) -> None:
+        """Follow the change of a member in the differences."""
+        if old is not None:
+            _add(self._at_epoch, (old.epoch, old.state), -1)
+        if new is not None:
+            _add(self._at_epoch, (new.epoch, new.state), 1)
+        if old is None or new is None or not new.states_same(old):
+            self._count_stated(old, new)
+        had = () if old is None else (*old.assigned, *old.pending)
+        has = () if new is None else (*new.assigned, *new.pending)
+        if had != has:
+            for partition in had:
+                if old is not None and self.owner_of(partition) == old.member_id:
+                    self._owners[partition] = None
+            for partition in has:
+                if new is not None:
+                    self._owners[partition] = new.member_id
+
+    def _count_stated(self, old: Member | None, new: Member | None) -> None:
+        self.member_count += (new is not None) - (old is not None)
+        if old is not None:
+            if old.instance_id is not None and self.holder_of(old.instance_id) == old.member_id:
+                self._instances[old.instance_id] = None
+            if old.server_assignor is not None:
+                _add(self._votes, old.server_assignor, -1)
+        if new is not None:
+            if new.instance_id is not None:
+                self._instances[new.instance_id] = new.member_id
+            if new.server_assignor is not None:
+                _add(self._votes, new.server_assignor, 1)
+        self._count_names(
+            () if old is None else old.topic_names, () if new is None else new.topic_names
+        )
+        old_regex = "" if old is None else old.topic_regex
+        new_regex = "" if new is None else new.topic_regex
+        if old_regex != new_regex:
+            self.names_changed = True
+            _add(self._regex_subscribers, old_regex, -1)
+            _add(self._regex_subscribers, new_regex, 1)
+
+    def _count_names(self, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+        if old == new:
+            return
+        counts = self.data.subscribers
+        for name in old:
+            if not _add(self._subscribers, name, -1) + counts[name]:
+                self.names_changed = True
+        for name in new:
+            if _add(self._subscribers, name, 1) + counts[name] == 1:
+                self.names_changed = True
 
     def dismiss(self, member: Member, fate: RemovalReason, text: str | None = None) -> None:
         """Remove a member that has left or was removed, and report it."""
@@ -151,9 +305,8 @@ class Draft:
 
     def bump(self, cause: Trigger) -> None:
         """Let the group epoch grow by one."""
-        data = self.data
-        if not self.causes and data.epoch == data.target_epoch:
-            self.begun = encode_cause(cause, data.state, data.target_epoch, self.wall_ms)
+        if self.epoch == self.target_epoch:
+            self.begun = encode_cause(cause, self.previous_state, self.target_epoch, self.wall_ms)
         self.epoch += 1
         self.causes.append(cause)
 
@@ -166,23 +319,26 @@ class Draft:
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Replace what a regular expression matched; None if no member uses it."""
         self._regexes[regex] = resolved
+        self.names_changed = True
 
     # The result.
 
     @property
     def is_empty(self) -> bool:
         """Whether no record is to be written."""
-        return not self.records()
+        data = self.data
+        return (
+            self.epoch == data.epoch
+            and self.target_epoch == data.target_epoch
+            and self.target_computed_ms == data.target_computed_ms
+            and not (self.first_records or self._regexes or self._target_records)
+            and all(member == data.members.get(key) for key, member in self._members.items())
+        )
 
     def records(self) -> tuple[DurableRecord, ...]:
-        """Return the records, in the order in which Kafka writes them. The draft is complete: it
-        must not be changed afterwards.
+        """Return the records, in the order in which Kafka writes them; of several changes of the
+        same kind, only the last has one. There is one at least if any command has changed anything.
         """
-        if self._made is None:
-            self._made = self._make_records()
-        return self._made
-
-    def _make_records(self) -> tuple[DurableRecord, ...]:
         data = self.data
         group_id = data.group_id
         stated: list[DurableRecord] = []
@@ -190,7 +346,7 @@ class Draft:
         for member_id, member in self._members.items():
             if member is None:
                 continue
-            old = data.members.get(member_id)
+            old = None if member_id in self._removed else data.members.get(member_id)
             if old is None or not member.states_same(old):
                 stated.append(member.member_record(group_id))
             if old is None or not member.has_same(old):
@@ -215,7 +371,7 @@ class Draft:
             record
             for member_id, record in self._target_records.items()
             if self._members.get(member_id, _ABSENT) is not None
-            and self._targets[member_id] != data.target(member_id)
+            and (member_id in self._removed or self._targets[member_id] != data.target(member_id))
         ]
         target_epoch: list[DurableRecord] = []
         if (self.target_epoch, self.target_computed_ms) != (
@@ -225,7 +381,7 @@ class Draft:
             target_epoch.append(
                 TargetEpochRecord(group_id, self.target_epoch, self.target_computed_ms, self.begun)
             )
-        return (
+        records = (
             *self.first_records,
             *stated,
             *regexes,
@@ -234,6 +390,11 @@ class Draft:
             *target_epoch,
             *current,
         )
+        if not records:
+            # The changes cancel out: a static member has left and returned.
+            members = self._members.values()
+            return tuple([member.current_record(group_id) for member in members if member])
+        return records
 
     def apply(self) -> None:
         """Change the data: the records are durable."""
@@ -245,13 +406,11 @@ class Draft:
         data.checked_version = self.checked_version
         data.known_topics = self.known_topics
         data.begun = self.begun if self.epoch > self.target_epoch else None
-        # Partitions go from member to member: those that lose some come first.
-        for member_id, member in self._members.items():
-            if member is None:
-                data.remove_member(member_id)
-        changed = [member for member in self._members.values() if member is not None]
-        for member in sorted(changed, key=_gains):
-            data.put_member(member)
+        for member_id in self._removed:
+            data.remove_member(member_id)
+        for member in self._members.values():
+            if member is not None:
+                data.put_member(member)
         for member_id, target in self._targets.items():
             if self._members.get(member_id, _ABSENT) is not None:
                 data.set_target(member_id, target)
@@ -262,8 +421,16 @@ class Draft:
                 data.regexes[regex] = resolved
 
 
-def _gains(member: Member) -> bool:
-    return member.state is not MemberState.UNREVOKED_PARTITIONS
+def _added(counts: Counter[str], differences: Mapping[str, int]) -> Counter[str]:
+    total = Counter(counts)
+    for key, difference in differences.items():
+        total[key] += difference
+    return total
+
+
+def _add(counts: dict[K, int], key: K, difference: int) -> int:
+    count = counts[key] = counts.get(key, 0) + difference
+    return count
 
 
 def tombstones(data: ConsumerData) -> tuple[DurableRecord, ...]:

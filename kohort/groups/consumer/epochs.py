@@ -51,7 +51,7 @@ def note_member_change(
         reason: what the client states.
     """
     cause = _cause(draft, old, new, kind)
-    topics_changed = check_topics(draft, always=cause is not None)
+    topics_changed = check_topics(draft)
     if cause is None and topics_changed is not None:
         cause = topics_changed
         if kind is TriggerKind.UPGRADED:
@@ -63,12 +63,19 @@ def note_member_change(
         draft.bump(cause._replace(reason=reason) if cause.member is not None else cause)
 
 
+def note_topics(draft: Draft) -> None:
+    """Bump the epoch if subscribed topics were created, have grown or were deleted."""
+    cause = check_topics(draft)
+    if cause is not None:
+        draft.bump(cause)
+
+
 def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> Trigger | None:
     old_names = () if old is None else old.topic_names
     old_regex = "" if old is None else old.topic_regex
     if new.topic_regex != old_regex:
         # The last subscriber of an expression takes it along.
-        if draft.regex(old_regex) is not None and not regex_subscribers(draft)[old_regex]:
+        if draft.regex(old_regex) is not None and not draft.regex_subscribers()[old_regex]:
             draft.set_regex(old_regex, None)
         regex_counts = not new.topic_regex or draft.regex(new.topic_regex) is not None
     else:
@@ -133,22 +140,29 @@ def _subscription_changes(old: Member, new: Member) -> Iterator[str]:
 
 def _assignors(draft: Draft, old: Member | None, new: Member) -> tuple[str, str] | None:
     """Return the group's assignors before and after a member's vote, None if it is the same."""
-    if new.server_assignor == (None if old is None else old.server_assignor):
+    old_assignor = None if old is None else old.server_assignor
+    if new.server_assignor == old_assignor:
         return None
-    before = preferred_assignor(draft, draft.data.votes)
-    after = preferred_assignor(draft, votes(draft))
+    votes = draft.votes()
+    after = preferred_assignor(draft, votes)
+    if new.server_assignor is not None:
+        votes[new.server_assignor] -= 1
+    if old_assignor is not None:
+        votes[old_assignor] += 1
+    before = preferred_assignor(draft, votes)
     return None if before == after else (before, after)
 
 
-def check_topics(draft: Draft, *, always: bool = False) -> Trigger | None:
-    """Compute the hash of the subscribed topics if topics have changed since it was last computed,
-    or `always`; return the cause for a bump if it differs, None if it does not.
+def check_topics(draft: Draft) -> Trigger | None:
+    """Compute the hash of the subscribed topics if topics or subscriptions have changed since it
+    was last computed; return the cause for a bump if it differs, None if it does not.
     """
     topics = draft.data.topics
     version = topics.version
-    if not always and version == draft.checked_version:
+    if version == draft.checked_version and not draft.names_changed:
         return None
     draft.checked_version = version
+    draft.names_changed = False
     names = subscribed_topics(draft)
     existing = {name: topic for name in names if (topic := topics.get(name)) is not None}
     known = draft.known_topics
@@ -193,11 +207,12 @@ def _change(name: str, old: Topic | None, new: Topic | None) -> str:
 
 def note_removals(draft: Draft, causes: Sequence[Trigger]) -> None:
     """Bump the epoch once for each cause, because members were removed from `draft`."""
-    subscribers = regex_subscribers(draft)
-    for regex in list(draft.data.regexes):
-        if not subscribers[regex]:
-            draft.set_regex(regex, None)
-    check_topics(draft, always=True)
+    if draft.data.regexes:
+        subscribers = draft.regex_subscribers()
+        for regex in draft.data.regexes:
+            if not subscribers[regex]:
+                draft.set_regex(regex, None)
+    check_topics(draft)
     for cause in causes:
         draft.bump(cause)
     if not draft.member_count:
@@ -219,7 +234,7 @@ def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> bool:
         draft.set_regex(regex, result)
     if not changes:
         return False
-    check_topics(draft, always=True)
+    check_topics(draft)
     subscriber: Member | None = None
     detail = listed([_matches(*change) for change in changes])
     if len(changes) == 1 and not is_known:
@@ -258,18 +273,6 @@ def _subscriber(draft: Draft, regex: str) -> Member | None:
     return next(m for m in draft.data.members.values() if m.topic_regex == regex)
 
 
-def votes(draft: Draft) -> Counter[str]:
-    """Count the members that ask for each assignor."""
-    counts = Counter(draft.data.votes)
-    for member_id, member in draft.changed_members().items():
-        old = draft.data.members.get(member_id)
-        if old is not None and old.server_assignor is not None:
-            counts[old.server_assignor] -= 1
-        if member is not None and member.server_assignor is not None:
-            counts[member.server_assignor] += 1
-    return counts
-
-
 def preferred_assignor(draft: Draft, counts: Counter[str]) -> str:
     """Return the assignor with the most votes; of several, and without votes, the first in the
     broker's list.
@@ -278,29 +281,10 @@ def preferred_assignor(draft: Draft, counts: Counter[str]) -> str:
     return max(names, key=lambda name: counts[name])
 
 
-def regex_subscribers(draft: Draft) -> Counter[str]:
-    """Count the members that subscribe to each expression."""
-    counts = Counter(draft.data.regex_subscribers)
-    for member_id, member in draft.changed_members().items():
-        old = draft.data.members.get(member_id)
-        if old is not None and old.topic_regex:
-            counts[old.topic_regex] -= 1
-        if member is not None and member.topic_regex:
-            counts[member.topic_regex] += 1
-    return counts
-
-
 def subscribed_topics(draft: Draft) -> set[str]:
     """Return the names of all topics that members subscribe to, existing or not."""
-    counts = Counter(draft.data.subscribers)
-    for member_id, member in draft.changed_members().items():
-        old = draft.data.members.get(member_id)
-        if old is not None:
-            counts.subtract(old.topic_names)
-        if member is not None:
-            counts.update(member.topic_names)
-    names = {name for name, count in counts.items() if count > 0}
-    for regex, count in regex_subscribers(draft).items():
+    names = {name for name, count in draft.subscribers().items() if count > 0}
+    for regex, count in draft.regex_subscribers().items():
         if count > 0:
             names |= draft.regex_topics(regex)
     return names

@@ -38,15 +38,7 @@ def changes_nothing(data: ConsumerData, request: HeartbeatRequest) -> Member | N
         member is not None
         and request.epoch == member.epoch == data.target_epoch == data.epoch
         and member.state is MemberState.STABLE
-        and member.classic is None
-        and request.topic_names is None
-        and request.topic_regex is None
-        and request.rebalance_timeout_ms == -1
-        and request.server_assignor is None
-        and request.rack_id is None
-        and (request.instance_id is None or request.instance_id == member.instance_id)
-        and request.client_id == member.client_id
-        and request.client_host == member.client_host
+        and _states_nothing(member, request)
         and request.reason.decisive not in FORCING
         and data.topics.version == data.checked_version
     ):
@@ -67,17 +59,22 @@ def heartbeat_steps(
     Raises:
         Rejected: the heartbeat is answered with an error, and has no effect.
     """
-    sender = find_sender(draft.data, request)
+    sender = find_sender(draft, request)
     old = sender.replaces or sender.member
     member = _stated(sender, request)
-    _check_regex(draft, old, member)
-    check_memory(draft, old, member)
-    if sender.replaces is not None:
-        replace(draft, sender.replaces, member)
-    draft.put(member)
-    draft.heartbeat_of = member.member_id
+    if member.state is MemberState.UNKNOWN and (request.owned is None or request.owned):
+        raise _invalid_state(member)
     reason = request.reason
-    epochs.note_member_change(draft, old, member, _kind(sender, request, joined_as), reason)
+    if member is old:
+        epochs.note_topics(draft)
+    else:
+        _check_regex(draft, old, member)
+        check_memory(draft, old, member)
+        if sender.replaces is not None:
+            replace(draft, sender.replaces, member)
+        draft.put(member)
+        epochs.note_member_change(draft, old, member, _kind(sender, request, joined_as), reason)
+    draft.heartbeat_of = member.member_id
     is_forced = _note_forced(draft, sender, request)
     if not draft.causes and sender.replaces is not None:
         detail = epochs.returned(old, member)
@@ -135,14 +132,18 @@ def move_on(
             subscription_changed=has_changed,
         )
     except InvalidStateError:
-        raise Rejected(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The state of member {member.member_id} is unknown. The member must abandon all its"
-            " partitions and rejoin.",
-        ) from None
+        raise _invalid_state(member) from None
     if moved is not member:
         draft.put(moved)
     return moved
+
+
+def _invalid_state(member: Member) -> Rejected:
+    return Rejected(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The state of member {member.member_id} is unknown. The member must abandon all its"
+        " partitions and rejoin.",
+    )
 
 
 def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
@@ -150,6 +151,8 @@ def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
     if member is None:
         old = sender.replaces
         member = Member(request.member_id) if old is None else old.rejoining(request.member_id)
+    elif _states_nothing(member, request):
+        return member
     names = request.topic_names
     regex = request.topic_regex
     return member._replace(
@@ -169,6 +172,21 @@ def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
     )
 
 
+def _states_nothing(member: Member, request: HeartbeatRequest) -> bool:
+    """Whether a heartbeat repeats nothing but who the member is."""
+    return (
+        request.topic_names is None
+        and request.topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and member.classic is None
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and request.client_id == member.client_id
+        and request.client_host == member.client_host
+    )
+
+
 def _kind(sender: Sender, request: HeartbeatRequest, joined_as: TriggerKind | None) -> TriggerKind:
     if joined_as is not None:
         return joined_as
@@ -182,9 +200,10 @@ def _check_regex(draft: Draft, old: Member | None, member: Member) -> None:
     regex = member.topic_regex
     if not regex or (old is not None and old.topic_regex == regex):
         return
-    if regex in draft.data.regex_subscribers:
+    in_use = {known for known, count in draft.regex_subscribers().items() if count > 0}
+    if regex in in_use:
         return
-    if len(draft.data.regex_subscribers) >= REGEXES_MAX:
+    if len(in_use) >= REGEXES_MAX:
         raise Rejected(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"The group has its maximum number of {REGEXES_MAX} expressions.",
@@ -202,11 +221,12 @@ def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
         Rejected: GROUP_MAX_SIZE_REACHED.
     """
     more_bytes = member.size - (0 if old is None else old.size)
-    if not draft.data.account.memory.has_room(more_bytes):
+    if not draft.data.account.memory.has_room(draft.more_bytes + more_bytes):
         raise Rejected(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             "The members of all groups take as much memory as the broker allows.",
         )
+    draft.more_bytes += more_bytes
 
 
 def replace(draft: Draft, old: Member, new: Member) -> None:
@@ -228,10 +248,9 @@ def _note_forced(draft: Draft, sender: Sender, request: HeartbeatRequest) -> boo
     if member is None or request.epoch == 0 or request.reason.decisive not in FORCING:
         return False
     trigger = Trigger(TriggerKind.FORCED_BY_REASON, member.ref, reason=request.reason)
-    data = draft.data
-    if draft.causes or data.epoch > data.target_epoch:
+    if draft.epoch > draft.target_epoch:
         return True
-    if data.unreconciled_count:
+    if draft.unreconciled_count:
         detail = "while another was in progress"
         draft.events.append(RebalanceAvoided(trigger._replace(detail=detail)))
         return False

@@ -26,8 +26,8 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
     data = draft.data
     member_id = request.member_id
     instance_id = request.instance_id
-    holder_id = member_id if instance_id is None else data.instances.get(instance_id)
-    member = None if holder_id is None else data.members.get(holder_id)
+    holder_id = member_id if instance_id is None else draft.holder_of(instance_id)
+    member = None if holder_id is None else draft.member(holder_id)
     if member is None:
         raise unknown(data, request)
     if member.member_id != member_id:
@@ -87,8 +87,8 @@ def leave_steps(draft: Draft, entries: Sequence[LeaveEntry]) -> Steps[LeaveResul
 def _find(draft: Draft, entry: LeaveEntry) -> Member | ErrorCode:
     member_id = entry.member_id
     if entry.instance_id is not None:
-        holder_id = draft.data.instances.get(entry.instance_id)
-        if holder_id is None or draft.member(holder_id) is None:
+        holder_id = draft.holder_of(entry.instance_id)
+        if holder_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if member_id and member_id != holder_id:
             return ErrorCode.FENCED_INSTANCE_ID

@@ -115,6 +115,7 @@ class ConsumerMembership:
         now: Now,
         *,
         begins: Group | None = None,
+        shares_append: bool = False,
     ) -> Steps[None]:
         """Execute a heartbeat whose fields `check_request` has accepted. Answer: HeartbeatResult.
 
@@ -124,8 +125,17 @@ class ConsumerMembership:
             now: the time of the step.
             begins: the group of which this becomes the membership with this heartbeat. Its classic
                 members, if it has any, become members here.
+            shares_append: whether more heartbeats may follow before the changes are appended; see
+                `Outbox.shared`.
         """
-        draft = Draft(self.data, now.wall_ms)
+        outbox = self.data.outbox
+        shared = outbox.shared
+        if shared is None:
+            draft = Draft(self.data, now.wall_ms)
+        else:
+            assert isinstance(shared, ConsumerWrite)
+            draft = shared.draft
+            draft.begin(now.wall_ms)
         first_records: tuple[DurableRecord, ...] = ()
         joined_as: TriggerKind | None = None
         try:
@@ -136,15 +146,22 @@ class ConsumerMembership:
             else:
                 result = yield from heartbeat_steps(draft, request, now, joined_as)
         except Rejected as rejected:
-            self.data.outbox.reply(ticket, rejected.result)
+            outbox.reply(ticket, rejected.result)
             if begins is not None:
                 self.close()
             return
         answers = Answers(ticket, result, HeartbeatResult)
-        if begins is None:
-            self._store(draft, answers, now)
+        if begins is not None:
+            write = ConsumerWrite(draft, (begins, self), first_records)
+            write.add(answers)
+            outbox.stage(write)
+        elif shared is not None:
+            assert isinstance(shared, ConsumerWrite)
+            shared.add(answers)
+            if draft.is_full:
+                outbox.stage_shared()
         else:
-            self.data.outbox.stage(ConsumerWrite(draft, answers, (begins, self), first_records))
+            self._store(draft, answers, now, shares_append=shares_append)
 
     def _take_over(
         self, group: Group, draft: Draft
@@ -167,7 +184,9 @@ class ConsumerMembership:
         draft.epoch, draft.target_epoch = data.epoch, data.target_epoch
         return records, cause
 
-    def _store(self, draft: Draft, answers: Answers | None, now: Now) -> None:
+    def _store(
+        self, draft: Draft, answers: Answers | None, now: Now, *, shares_append: bool = False
+    ) -> None:
         """Store the changes of a step, and answer when they are durable; at once if there are
         none.
         """
@@ -181,7 +200,13 @@ class ConsumerMembership:
             group.convert(classic, (record,), answers, draft.events)
             return
         if not draft.is_empty:
-            outbox.stage(ConsumerWrite(draft, answers))
+            write = ConsumerWrite(draft)
+            write.add(answers)
+            # In a group with classic members, each step may be the last one before a downgrade.
+            if shares_append and data.shares_appends and not (draft.is_full or data.classic_count):
+                outbox.shared = write
+            else:
+                outbox.stage(write)
             return
         for event in draft.events:
             outbox.note(event)
@@ -263,7 +288,9 @@ class ConsumerMembership:
             regex: ResolvedRegex(topics, version, now.wall_ms) for regex, topics in matches.items()
         }
         if note_resolved(draft, resolved) or any(regex not in data.regexes for regex in resolved):
-            data.outbox.stage(ConsumerWrite(draft))
+            write = ConsumerWrite(draft)
+            write.add()
+            data.outbox.stage(write)
         else:
             data.regexes.update(resolved)
 

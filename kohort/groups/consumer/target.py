@@ -6,7 +6,7 @@ from typing import Final
 
 from kohort.groups.consumer.assignors import ASSIGNORS, AssignorMember
 from kohort.groups.consumer.draft import Draft
-from kohort.groups.consumer.epochs import preferred_assignor, regex_subscribers, votes
+from kohort.groups.consumer.epochs import preferred_assignor
 from kohort.groups.consumer.member import Member, by_topic, flat
 from kohort.groups.requests import Now
 from kohort.groups.steps import SOME, Steps
@@ -59,7 +59,7 @@ def target_steps(draft: Draft, now: Now) -> Steps[None]:
         if count % SOME == 0:
             yield
     existing = dict(sorted(topic for topic in known.values() if topic is not None))
-    assign = ASSIGNORS[preferred_assignor(draft, votes(draft))]
+    assign = ASSIGNORS[preferred_assignor(draft, draft.votes())]
     targets = yield from assign(inputs, existing, homogeneous=_is_homogeneous(draft, members))
     for count, (member_id, target) in enumerate(targets.items()):
         partitions = flat(target)
@@ -74,7 +74,7 @@ def target_steps(draft: Draft, now: Now) -> Steps[None]:
 
 def _is_homogeneous(draft: Draft, members: dict[str, Member]) -> bool:
     """Whether all members have the same subscription, by the rule that Kafka applies."""
-    regexes = {regex: count for regex, count in regex_subscribers(draft).items() if count > 0}
+    regexes = {regex: count for regex, count in draft.regex_subscribers().items() if count > 0}
     subscriptions = {(member.topic_names, member.topic_regex) for member in members.values()}
     if not regexes:
         return len(subscriptions) <= 1

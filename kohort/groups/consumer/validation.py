@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.protocol.errors import ErrorCode
@@ -75,19 +76,20 @@ def _epoch_problem(request: HeartbeatRequest) -> str | None:
     return None
 
 
-def find_sender(data: ConsumerData, request: HeartbeatRequest) -> Sender:
+def find_sender(draft: Draft, request: HeartbeatRequest) -> Sender:
     """Return the member that sends a heartbeat with an epoch of at least 0.
 
     Raises:
         Rejected: it is unknown, fenced, or the group is full.
     """
+    data = draft.data
     instance_id = request.instance_id
-    member = data.members.get(request.member_id)
-    holder_id = None if instance_id is None else data.instances.get(instance_id)
+    member = draft.member(request.member_id)
+    holder_id = None if instance_id is None else draft.holder_of(instance_id)
     if member is None and holder_id is None:
         if request.epoch > 0:
             raise unknown(data, request)
-        if len(data.members) >= data.settings.max_size:
+        if draft.member_count >= data.settings.max_size:
             raise Rejected(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of"
@@ -101,7 +103,9 @@ def find_sender(data: ConsumerData, request: HeartbeatRequest) -> Sender:
         elif request.epoch > 0:
             raise fenced(request, holder_id)
         else:
-            return Sender(None, replaces=_released(data.members[holder_id], request))
+            holder = draft.member(holder_id)
+            assert holder is not None
+            return Sender(None, replaces=_released(holder, request))
     assert member is not None
     if member.epoch == LEFT_FOR_RESTART and request.epoch == 0:
         return Sender(None, replaces=member)

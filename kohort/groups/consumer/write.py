@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kohort.groups.consumer import bridge, sessions
 from kohort.groups.consumer.data import STABLE, ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.epochs import preferred_assignor
-from kohort.groups.consumer.member import Member, Partition
+from kohort.groups.consumer.member import Member
 from kohort.groups.consumer.target import ms_left
 from kohort.groups.effects import Cancel, Schedule, TimerKey
 from kohort.groups.events import (
@@ -39,11 +39,17 @@ class ConsumerWrite:
     """The records of one draft. If they are not stored, nothing has changed."""
 
     draft: Draft
-    answers: Answers | None = None
     converts: tuple[Group, ConsumerMembership] | None = None
     """The group whose membership is replaced, and the new one, to which the draft belongs."""
     first_records: Sequence[DurableRecord] = ()
     """The records that convert the group."""
+    _answers: list[Answers] = field(default_factory=list)
+
+    def add(self, answers: Answers | None = None) -> None:
+        """Take the command that has changed the draft last, and its answer."""
+        report(self.draft)
+        if answers is not None:
+            self._answers.append(answers)
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         return (*self.first_records, *self.draft.records())
@@ -64,48 +70,68 @@ class ConsumerWrite:
         del now
         if self.converts is not None:
             self.converts[1].close()
+        if error is ErrorCode.UNKNOWN_SERVER_ERROR and len(self._answers) > 1:
+            # The records of one command were perhaps refused. Each has its own append from now on,
+            # so that a repeated request fails alone.
+            self.draft.data.shares_appends = False
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self.answer_early(error)
 
     def answer_early(self, error: ErrorCode) -> None:
-        answers, self.answers = self.answers, None
-        if answers is not None:
+        all_answers, self._answers = self._answers, []
+        for answers in all_answers:
             answers.give(self.draft.data.outbox, error)
 
 
-def apply(draft: Draft, now: Now) -> None:
-    """Apply the changes of a draft, report them, and set the timers that follow from them."""
+def report(draft: Draft) -> None:
+    """End a command: add what it has changed to the draft's reports."""
     data = draft.data
-    outbox = data.outbox
-    state = data.state
-    was_assigned = data.epoch == data.target_epoch
-    assigned_by = _assigned_by(draft)
-    begins = started(draft, draft.causes[0], state) if draft.causes and was_assigned else None
-    before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
-    draft.apply()
-    for event in draft.events:
-        outbox.note(event)
+    reports = draft.reports
+    begins = None
+    if draft.causes and draft.was_assigned:
+        begins = started(draft, draft.causes[0], draft.previous_state)
+    reports += draft.events
     for number, cause in enumerate(draft.causes):
-        outbox.note(CauseAdded(cause) if number or begins is None else begins)
+        reports.append(CauseAdded(cause) if number or begins is None else begins)
     if draft.is_target_computed:
-        assignor = preferred_assignor(draft, data.votes)
+        assignor = preferred_assignor(draft, draft.votes())
         computed_ms = draft.target_computed_ms
-        outbox.note(TargetAssigned(data.target_epoch, assignor, computed_ms, assigned_by))
+        reports.append(
+            TargetAssigned(draft.target_epoch, assignor, computed_ms, _assigned_by(draft))
+        )
     # A static member that returns has the partitions of its previous process, and gains none.
-    gone = [old for old in before.values() if old and old.member_id not in data.members]
+    gone = [old for member_id, old in draft.before.items() if old and not draft.member(member_id)]
     taken_over = {partition for old in gone for partition in old.assigned}
-    for member_id, old in before.items():
-        _follow_member(data, old, data.members.get(member_id), taken_over, now)
+    for member_id, old in draft.before.items():
+        new = draft.member(member_id)
+        if new is not None and (old is None or not new.has_same(old)):
+            had = taken_over if old is None else old.assigned
+            reports.append(
+                MemberReconciled(
+                    new.ref,
+                    new.epoch,
+                    new.state.name,
+                    len(new.assigned),
+                    data.named(new.pending),
+                    data.named([partition for partition in new.assigned if partition not in had]),
+                    new.classic is not None,
+                )
+            )
+    previous, state = draft.previous_state, draft.state
+    if state != previous:
+        draft.has_changed_state = True
+    if state == EMPTY and previous != EMPTY:
+        reports.append(RebalanceEnded(RebalanceEnd.EMPTY, draft.epoch, {}))
+    elif state == STABLE and (draft.is_target_computed or previous != STABLE):
+        reports.append(RebalanceEnded(RebalanceEnd.STABLE, draft.target_epoch, {}))
     if draft.heartbeat_of is not None:
-        sessions.restart(data, data.members[draft.heartbeat_of], now.ms)
-    if draft.classic_joined is not None:
-        bridge.note_joined(data, data.members[draft.classic_joined], now)
-    _follow_state(data, state, draft, now)
+        draft.sessions.append(draft.heartbeat_of)
 
 
 def _assigned_by(draft: Draft) -> str:
-    """Return what a target waited for, if the draft has one; see `TargetAssigned`."""
+    """Return what the target of the present command waited for; see `TargetAssigned`."""
     data = draft.data
-    if data.epoch == data.target_epoch:
+    if draft.was_assigned:
         return AT_ONCE
     if draft.heartbeat_of is not None:
         return "heartbeat"
@@ -114,71 +140,64 @@ def _assigned_by(draft: Draft) -> str:
     return AT_ONCE if over_ms <= data.since_ms else "interval"
 
 
-def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
-    """Return that a rebalance begins. Its members are those that the draft neither adds nor
-    removes.
-    """
+def apply(draft: Draft, now: Now) -> None:
+    """Apply the changes of a draft, report them, and set the timers that follow from them."""
     data = draft.data
-    changed = draft.changed_members()
-    members = [m for m in data.members.values() if changed.get(m.member_id, m) is not None]
-    return RebalanceStarted(
-        cause,
-        state,
-        data.target_epoch,
-        tuple([member.ref for member in members]),
-        GroupKind.CONSUMER,
-        epochs={member.member_id: member.epoch for member in members},
-        classic_ids=frozenset([m.member_id for m in members if m.classic is not None]),
-        heartbeat_interval_ms=data.settings.heartbeat_interval_ms,
-    )
-
-
-def _follow_member(
-    data: ConsumerData,
-    old: Member | None,
-    new: Member | None,
-    taken_over: Collection[Partition],
-    now: Now,
-) -> None:
-    """Report what has become of a member, and set its timers."""
-    if new is None:
-        assert old is not None
-        sessions.forget(data, old.member_id)
-        return
-    sessions.follow_revocation(data, old, new, now)
-    if new.member_id not in data.sessions:
-        sessions.restart(data, new, now.ms)
-    if old is None or not new.has_same(old):
-        had = taken_over if old is None else old.assigned
-        data.outbox.note(
-            MemberReconciled(
-                new.ref,
-                new.epoch,
-                new.state.name,
-                len(new.assigned),
-                data.named(new.pending),
-                data.named([partition for partition in new.assigned if partition not in had]),
-                new.classic is not None,
-            )
-        )
-
-
-def _follow_state(data: ConsumerData, previous: str, draft: Draft, now: Now) -> None:
-    state = data.state
-    if state != previous:
+    outbox = data.outbox
+    before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
+    draft.apply()
+    for event in draft.reports:
+        outbox.note(event)
+    for member_id, old in before.items():
+        _follow_member(data, old, data.members.get(member_id), now)
+    for member_id in draft.sessions:
+        member = data.members.get(member_id)
+        if member is not None:  # Or it has left since.
+            sessions.restart(data, member, now.ms)
+    if draft.classic_joined is not None:
+        bridge.note_joined(data, data.members[draft.classic_joined], now)
+    if draft.has_changed_state:
         data.since_ms = now.wall_ms
-    if state == EMPTY and previous != EMPTY:
-        data.outbox.note(RebalanceEnded(RebalanceEnd.EMPTY, data.epoch, {}))
-    elif state == STABLE and (draft.is_target_computed or previous != STABLE):
-        data.outbox.note(RebalanceEnded(RebalanceEnd.STABLE, data.target_epoch, {}))
     key = ASSIGN_TIMER
     if data.epoch > data.target_epoch:
         deadline_ms = now.ms + max(ms_left(draft, now), 0)
         if data.deadlines.get(key) != deadline_ms:
             data.deadlines[key] = deadline_ms
-            data.outbox.emit(Schedule(key, deadline_ms))
+            outbox.emit(Schedule(key, deadline_ms))
     elif data.deadlines.pop(key, None) is not None:
-        data.outbox.emit(Cancel(key))
+        outbox.emit(Cancel(key))
+
+
+def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
+    """Return that a rebalance begins with the present command of a draft. Its members are those
+    that the command neither adds nor removes, as they were before it.
+    """
+    before = draft.before
+    members = [
+        old
+        for member_id, member in draft.members().items()
+        if (old := before.get(member_id, member)) is not None
+    ]
+    return RebalanceStarted(
+        cause,
+        state,
+        draft.previous_target_epoch,
+        tuple([member.ref for member in members]),
+        GroupKind.CONSUMER,
+        epochs={member.member_id: member.epoch for member in members},
+        classic_ids=frozenset([m.member_id for m in members if m.classic is not None]),
+        heartbeat_interval_ms=draft.data.settings.heartbeat_interval_ms,
+    )
+
+
+def _follow_member(data: ConsumerData, old: Member | None, new: Member | None, now: Now) -> None:
+    """Set the timers of a member that has changed."""
+    if new is not None:
+        sessions.follow_revocation(data, old, new, now)
+        if new.member_id not in data.sessions:
+            sessions.restart(data, new, now.ms)
+    elif old is not None:
+        sessions.forget(data, old.member_id)
 
 
 ASSIGN_TIMER = TimerKey("assign")

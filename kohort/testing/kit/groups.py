@@ -204,7 +204,9 @@ class KitGroup:
             if isinstance(membership, ConsumerMembership):
                 draft = Draft(membership.data)
                 draft.bump(trigger)
-                group.outbox.stage(ConsumerWrite(draft))
+                write = ConsumerWrite(draft)
+                write.add()
+                group.outbox.stage(write)
             else:
                 rebalance.cause(_classic(group).data, trigger, now)
 

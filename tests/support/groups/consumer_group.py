@@ -1,7 +1,7 @@
 """A consumer group under virtual time, with its log, its clients and its history."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -129,6 +129,10 @@ class ConsumerGroup:
         self.timers: dict[TimerKey, int] = {}
         self.bumps = 0
         self.replies: list[object] = []
+        self.answers: dict[object, object] = {}
+        """Replies by ticket."""
+        self.events: list[Event] = []
+        self.append_count = 0
         self.fold = GroupFold()
         self.rebalances: list[RebalanceRecord] = []
         self.store_ms = 0
@@ -176,8 +180,9 @@ class ConsumerGroup:
                         self.timers[key] = deadline_ms
                     case Cancel(key=key):
                         self.timers.pop(key, None)
-                    case Reply(body=body):
+                    case Reply(ticket=ticket, body=body):
                         self.replies.append(body)
+                        self.answers[ticket] = body
                     case Note(event=event):
                         self.bumps += isinstance(event, RebalanceStarted | CauseAdded)
                         self.observe(event)
@@ -189,12 +194,14 @@ class ConsumerGroup:
                 assert self.durable() == before
                 continue
             self.now = self.later(self.store_ms)
+            self.append_count += 1
             for record in append.records:
                 self.log[encode_key(record)] = (encode_value(record), encode_headers(record))
             self.group.on_appended(self.now)
 
     def observe(self, event: Event) -> None:
         """Let the history make records, each of which survives its JSON form."""
+        self.events.append(event)
         self.fold.observe(event, self.now)
         closed, self.fold.closed = self.fold.closed, []
         for facts in closed:
@@ -229,9 +236,36 @@ class ConsumerGroup:
         assert isinstance(answer, HeartbeatResult)
         return answer
 
+    def heartbeats(
+        self, requests: Sequence[HeartbeatRequest], *, shares_append: bool = True
+    ) -> list[HeartbeatResult]:
+        """Execute heartbeats that arrive together, with as few appends as possible, or with one for
+        each; return the answers.
+        """
+        self.answers.clear()
+        for ticket, request in enumerate(requests):
+            membership = self.group.membership
+            if isinstance(membership, ConsumerMembership):
+                at_once(
+                    membership.heartbeat(request, ticket, self.now, shares_append=shares_append)
+                )
+            elif request.epoch:
+                self.answers[ticket] = HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND)
+            else:
+                new = self.new_membership(self.group)
+                at_once(new.heartbeat(request, ticket, self.now, begins=self.group))
+            if self.group.outbox.is_writing:
+                self.run()
+        self.group.outbox.stage_shared()
+        self.run()
+        results = [self.answers.pop(ticket) for ticket in range(len(requests))]
+        assert not self.answers
+        assert all(isinstance(result, HeartbeatResult) for result in results)
+        return results  # type: ignore[return-value]
+
     def pass_time(self, ms: int) -> None:
         self.now = self.later(ms)
-        while due := [key for key, at_ms in self.timers.items() if at_ms <= self.now.ms]:
+        while due := sorted(key for key, at_ms in self.timers.items() if at_ms <= self.now.ms):
             for key in due:
                 del self.timers[key]
             self.group.on_deadlines(due, self.now)

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import GroupHost
@@ -77,6 +78,8 @@ class ConsumerRequests:
             answer_absent=_not_found(group_id),
             creates_group=request.epoch == 0,
             is_exclusive=True,
+            is_gathered=True,
+            shares_append=_is_small(request),
         )
         host.submit(group_id, command)
         if request.topic_regex or (
@@ -84,6 +87,17 @@ class ConsumerRequests:
         ):
             host.submit(group_id, _resolution(may_describe))
         return ticket
+
+
+SMALL_CHARS: Final = 1_000
+"""What a heartbeat states at most that shares an append: as many of them as there may be fit in one
+batch of the log."""
+
+
+def _is_small(request: HeartbeatRequest) -> bool:
+    texts = (request.member_id, request.client_id, request.topic_regex, request.rack_id)
+    chars = sum([len(text) for text in texts if text])
+    return chars + sum([len(name) + 1 for name in request.topic_names or ()]) <= SMALL_CHARS
 
 
 def _not_found(group_id: str) -> HeartbeatResult:
@@ -95,7 +109,7 @@ def _heartbeat(
 ) -> Steps[None] | None:
     membership = group.membership
     if isinstance(membership, ConsumerMembership) and not group.is_dead:
-        return membership.heartbeat(request, ticket, now)
+        return membership.heartbeat(request, ticket, now, shares_append=True)
     if request.epoch != 0 or group.is_dead:
         group.outbox.reply(ticket, _not_found(group.group_id))
         return None

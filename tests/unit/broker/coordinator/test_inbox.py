@@ -8,37 +8,50 @@ from kohort.broker.coordinator.inbox import COMMANDS_PER_BATCH, Inbox
 from kohort.groups.effects import TimerKey
 
 
-def command(*, is_exclusive: bool = False) -> Command:
-    return Command(step=lambda group, now: None, ticket=None, is_exclusive=is_exclusive)
+def command(*, is_exclusive: bool = False, shares_append: bool = False) -> Command:
+    return Command(
+        step=lambda group, now: None,
+        ticket=None,
+        is_exclusive=is_exclusive or shares_append,
+        shares_append=shares_append,
+    )
 
 
 def key(number: int) -> TimerKey:
     return TimerKey("session", f"member-{number}")
 
 
-WHAT_COMES = st.lists(st.sampled_from(["command", "exclusive", "due", "take"]), max_size=40)
+WHAT_COMES = st.lists(
+    st.sampled_from(["command", "exclusive", "sharing", "due", "take", "put back"]), max_size=40
+)
 
 
 @given(WHAT_COMES)
 def test_a_deadline_comes_after_commands_that_were_there_before_it(coming: list[str]) -> None:
     inbox, put, taken = Inbox(), list[object](), list[object]()
 
-    def take() -> None:
+    def take(*, puts_back: bool = False) -> None:
         due, commands = inbox.take_batch()
         assert due or commands
         assert not due or not any(one.is_exclusive for one in commands)
-        assert len(commands) == 1 or not any(one.is_exclusive for one in commands)
+        sharing = [one.shares_append for one in commands if one.is_exclusive]
+        assert len(commands) == 1 or not sharing or all(sharing)
+        assert len(sharing) in {0, len(commands)}
+        if puts_back and len(commands) > 1 and commands[0].shares_append:
+            inbox.put_back(commands[1:])
+            commands = commands[:1]
         taken.extend((*due, *commands))
 
     for number, what in enumerate(coming):
         if what == "due":
             inbox.put_due([key(number)])
             put.append(key(number))
-        elif what == "take":
+        elif what in {"take", "put back"}:
             if not inbox.is_empty:
-                take()
+                take(puts_back=what == "put back")
         else:
-            inbox.append(command(is_exclusive=what == "exclusive"))
+            kind = {"is_exclusive": what == "exclusive", "shares_append": what == "sharing"}
+            inbox.append(command(**kind))
             put.append(inbox[-1])
     while not inbox.is_empty:
         take()
