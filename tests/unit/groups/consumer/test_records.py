@@ -4,6 +4,7 @@ __consumer_offsets of an Apache Kafka 4.4.0 after the first member had joined a 
 
 import pytest
 
+from kohort.groups.consumer.encoding import encode_key_by_codec
 from kohort.groups.consumer.records import (
     ClassicPart,
     ConsumerMemberRecord,
@@ -22,7 +23,7 @@ from kohort.groups.consumer.records import (
 )
 from kohort.groups.encoding import decode, encode_key, encode_value
 from kohort.groups.records import DurableRecord
-from kohort.protocol.errors import DecodeError
+from kohort.protocol.errors import DecodeError, EncodeError
 
 TOPIC = bytes(range(16))
 MEMBER = ConsumerMemberRecord(
@@ -60,6 +61,21 @@ RECORDS: list[DurableRecord] = [
     TargetEpochTombstone("g"),
     TargetTombstone("g", "m"),
 ]
+
+
+@pytest.mark.parametrize("member_id", ["", "m", "é€", "\ud800", "m" * 32_767, "m" * 32_768])
+@pytest.mark.parametrize("group_id", ["", "g", "é€", "g" * 255, "é" * 256, "\ud800"])
+def test_a_key_of_a_member_is_what_its_codec_makes(group_id: str, member_id: str) -> None:
+    for record in (CurrentTombstone, TargetTombstone, ConsumerMemberTombstone):
+        try:
+            expected: bytes | None = encode_key_by_codec(record(group_id, member_id))
+        except EncodeError:
+            expected = None
+        if expected is None:
+            with pytest.raises(EncodeError):
+                encode_key(record(group_id, member_id))
+        else:
+            assert encode_key(record(group_id, member_id)) == expected
 
 
 @pytest.mark.parametrize(("record", "value"), GOLDEN)
