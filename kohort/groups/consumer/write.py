@@ -148,12 +148,12 @@ def apply(draft: Draft, now: Now) -> None:
     draft.apply()
     for event in draft.reports:
         outbox.note(event)
-    for member_id, old in before.items():
-        _follow_member(data, old, data.members.get(member_id), now)
     for member_id in draft.sessions:
         member = data.members.get(member_id)
         if member is not None:  # Or it has left since.
             sessions.restart(data, member, now.ms)
+    for member_id, old in before.items():
+        _follow_member(data, old, data.members.get(member_id), now)
     if draft.classic_joined is not None:
         bridge.note_joined(data, data.members[draft.classic_joined], now)
     if draft.has_changed_state:
