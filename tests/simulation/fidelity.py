@@ -80,7 +80,7 @@ class Case:
 
     @property
     def is_within(self) -> bool:
-        """Whether that error is small, or no more than the advice says that chance may make of it."""
+        """Whether that error is small, or no more than the spread that the advice states."""
         difference_ms = abs(self.predicted.stopped_ms - self.mean_ms)
         return self.error <= CLOSE or difference_ms <= self.predicted.stopped_spread_ms
 
