@@ -133,17 +133,6 @@ def problems(config: BrokerConfig) -> list[str]:
             f"log.cleaner.min.compaction.lag.ms={lag[0]} must not exceed "
             f"log.cleaner.max.compaction.lag.ms={lag[1]}"
         )
-    intervals = (
-        config.group_consumer_min_assignment_interval_ms,
-        config.group_consumer_assignment_interval_ms,
-        config.group_consumer_max_assignment_interval_ms,
-    )
-    if list(intervals) != sorted(intervals):
-        errors.append(
-            "group.consumer.assignment.interval.ms must be between "
-            "group.consumer.min.assignment.interval.ms and "
-            "group.consumer.max.assignment.interval.ms"
-        )
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         errors.append("max.connections.per.ip=0 needs max.connections.per.ip.overrides")
     return errors + _listener_problems(config)

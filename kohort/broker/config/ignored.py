@@ -7,6 +7,7 @@ finds it set.
 """
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,12 +22,23 @@ _LETTERS_OF_AN_EDIT: Final = 5
 """Letters of a name per allowed edit; with fewer, node.ip would match node.id."""
 
 
+class Rule(StrEnum):
+    """Kafka's conditions for a change at run time, besides the type and range of the value."""
+
+    PER_BROKER = "per-broker"
+    """Can be set for one broker, but not cluster-wide."""
+    THREADS = "threads"
+    """A number of threads; a change can at most halve or double it."""
+
+
+_RULES: Final = {rule.value: rule for rule in Rule}
+
+
 class Ignored(NamedTuple):
     """A setting without effect."""
 
     setting: Setting
-    is_per_broker: bool
-    """Whether Kafka changes it at run time for one broker only, not cluster-wide."""
+    rule: Rule | None
 
 
 def why_ignored(name: str) -> str | None:
@@ -95,7 +107,7 @@ def _parse(line: str, reason: str) -> Ignored:
             internal="unlisted" in words,
         ),
     )
-    return Ignored(setting, "per-broker" in words)
+    return Ignored(setting, next((_RULES[word] for word in words if word in _RULES), None))
 
 
 def _value(kind: str, text: str) -> Value:

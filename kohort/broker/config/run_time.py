@@ -8,9 +8,11 @@ directory cannot be cordoned. So are unknown names, which Kafka stores.
 from collections.abc import Mapping
 from typing import Final
 
+from kohort.broker.config.broker import effective_ms
 from kohort.broker.config.current import BROKER_SETTINGS, SET_FOR_ALL, CurrentConfig, known_setting
-from kohort.broker.config.ignored import ignored_settings
+from kohort.broker.config.ignored import Rule, ignored_settings
 from kohort.broker.config.listeners import PER_BROKER, PER_LISTENER, PREFIX, canonical, own_setting
+from kohort.broker.config.settings import Value
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 _AT_START_ONLY: Final = {
@@ -24,6 +26,19 @@ _AT_LEAST_ONE: Final = ("max.connections", "max.connection.creation.rate")
 """Settings whose value 0 is accepted only at the start, because no client could connect to undo
 it."""
 
+_ORDERED: Final = tuple(
+    (f"{family}.{first}", f"{family}.{second}")
+    for family in ("group.consumer", "group.share", "group.streams")
+    for first, second in (
+        ("min.assignment.interval.ms", "assignment.interval.ms"),
+        ("assignment.interval.ms", "max.assignment.interval.ms"),
+    )
+)
+"""Pairs of settings of which the first must not exceed the second."""
+
+_AS_RETENTION: Final = -2
+_NO_LIMIT: Final = -1
+
 
 def check_change(settings: CurrentConfig, broker: str, configs: Mapping[str, str]) -> None:
     """Raise KafkaError unless ``configs`` may replace the dynamic configs of a broker.
@@ -35,7 +50,7 @@ def check_change(settings: CurrentConfig, broker: str, configs: Mapping[str, str
     _check_names(broker, changed)
     try:
         settings.check(broker, configs)
-        _check_values(changed)
+        _check_values(settings, changed)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     _check_set_for_all(broker, before, configs)
@@ -85,6 +100,7 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
         "Cannot update these configs dynamically",
     )
     ignored = ignored_settings()
+    rules = {name: ignored[name].rule for name in changed if name in ignored}
     _refuse(
         [name for name in changed if name in PER_LISTENER],
         "These security configs can be dynamically updated only per-listener using the listener "
@@ -95,8 +111,8 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
             [
                 name
                 for name in changed
-                if name in PER_BROKER
-                or (name in ignored and ignored[name].is_per_broker)
+                if rules.get(name) is Rule.PER_BROKER
+                or name in PER_BROKER
                 or name.startswith(PREFIX)
             ],
             "Cannot update these configs at default cluster level, broker id must be specified",
@@ -118,10 +134,54 @@ def _refuse(names: list[str], reason: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(names)}]")
 
 
-def _check_values(changed: Mapping[str, str]) -> None:
+def _check_values(settings: CurrentConfig, changed: Mapping[str, str]) -> None:
     """Raise ValueError for a value that contradicts the current settings."""
+    values = {
+        name: known_setting(name).parse(text)
+        for name, text in changed.items()
+        if not name.startswith(PREFIX)
+    }
     for name, text in changed.items():
         own = own_setting(name)
         bare = name if own is None else own.setting.name
         if bare in _AT_LEAST_ONE and known_setting(bare).parse(text) == 0:
             raise ValueError(f"Invalid {name} 0")
+    ignored = ignored_settings()
+    for name, value in values.items():
+        if name in ignored and ignored[name].rule is Rule.THREADS:
+            _check_threads(name, _whole(settings.value_of(name)), _whole(value))
+    after = {name: settings.value_of(name) for pair in _ORDERED for name in pair} | values
+    for first, second in _ORDERED:
+        if _whole(after[first]) > _whole(after[second]):
+            raise ValueError(f"{first} must be less than or equal to {second}")
+    config = settings.config
+    for local, retention, limit in (
+        ("log.local.retention.ms", "log.retention.ms", effective_ms(config, "log.retention.ms")),
+        ("log.local.retention.bytes", "log.retention.bytes", config.log_retention_bytes),
+    ):
+        if local in values:
+            _check_local(local, _whole(values[local]), retention, values.get(retention, limit))
+
+
+def _check_threads(name: str, now: int, wanted: int) -> None:
+    if wanted < now // 2 or wanted < 1:
+        raise ValueError(f"{name}={wanted}, value should be at least half the current value {now}")
+    if wanted > now * 2:
+        raise ValueError(
+            f"{name}={wanted}, value should not be greater than double the current value {now}"
+        )
+
+
+def _check_local(name: str, local: int, retention: str, limit: Value) -> None:
+    if local == _AS_RETENTION or limit is None or limit == _NO_LIMIT:
+        return
+    if local == _NO_LIMIT or local > _whole(limit):
+        raise ValueError(
+            f"Invalid value {local} for configuration {name}: Value must not be more than "
+            f"{retention} property value: {limit}"
+        )
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

@@ -79,9 +79,15 @@ def test_what_kafka_changes_at_run_time_is_changed(broker: str, change: dict[str
         ({"max_connections_per_ip": "0"}, "max.connections.per.ip.overrides"),
         ({"max_connection_creation_rate": "0"}, "Invalid max.connection.creation.rate 0"),
         ({"num_io_threads": "0"}, "Value must be at least 1"),
-        ({"group_consumer_assignment_interval_ms": "5000000"}, "must be between"),
+        ({"num_io_threads": "3"}, "at least half the current value 8"),
+        ({"num_io_threads": "17"}, "not be greater than double the current value 8"),
+        ({"log_cleaner_threads": "0"}, "at least half"),
+        ({"group_streams_assignment_interval_ms": "5000000"}, "less than or equal to"),
         ({"group_coordinator_cached_buffer_max_bytes": "5"}, "at least 524288"),
         ({"transaction_partition_verification_enable": "x"}, "true or false"),
+        ({"log_local_retention_ms": "99999999999"}, "not be more than log.retention.ms"),
+        ({"log_local_retention_ms": "-1"}, "not be more than log.retention.ms"),
+        ({"log_retention_ms": "9", "log_local_retention_ms": "10"}, "log.retention.ms"),
     ],
 )
 def test_other_changes_are_refused_with_the_reason(change: dict[str, str], told: str) -> None:
@@ -97,6 +103,13 @@ def test_a_setting_of_security_is_set_for_one_broker_and_not_for_all() -> None:
     error = refusal(current(), ALL, sasl_kerberos_min_time_before_relogin="58000")
     assert error is not None
     assert "broker id must be specified" in str(error)
+
+
+def test_threads_are_compared_with_what_counts_now() -> None:
+    config = current("num.io.threads=100")
+    assert refusal(config, THIS, num_io_threads="200") is None
+    config.replace(ALL, config.set_at_run_time(ALL) | {"num.io.threads": "4"})
+    assert refusal(config, THIS, num_io_threads="9") is not None
 
 
 def test_min_insync_replicas_is_set_for_all_brokers_and_never_for_one() -> None:
