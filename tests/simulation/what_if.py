@@ -223,6 +223,12 @@ class PacedProcess(Process):
     def _thaw(self) -> None:
         super()._thaw()
         if self.beats_when_thawed:
+            self._beat_when_connected()
+
+    def _beat_when_connected(self) -> None:
+        if self.is_alive and self.wire is None:
+            self.world.later(LOOK_MS, self._beat_when_connected)
+        else:
             self._beat()
 
     def _beat_later(self) -> None:
