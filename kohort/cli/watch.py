@@ -93,6 +93,13 @@ def _opened(path: Path) -> HistoryFile:
         raise UsageError(f"--history {path}: {error}") from error
 
 
+def _add(store: HistoryFile, record: Json, options: argparse.Namespace) -> bool:
+    try:
+        return store.add(record)
+    except OSError as error:
+        raise UnavailableError(f"--history {options.history}: {error.strerror}") from error
+
+
 def _refusal(error: RefusedError, server: str) -> CommandError:
     if error.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return NotFoundError(f"{server} has no topic {TOPIC}: no group has committed there yet")
@@ -114,7 +121,7 @@ def _print_past(cluster: Cluster, options: argparse.Namespace, store: HistoryFil
         history = read_history(cluster, options.group, bar.show)
     if store is not None:
         for record in history.records:
-            store.add(record)
+            _add(store, record, options)
     answers = [
         _answer(group, history, options) | {"state": describe_state(cluster, group)}
         for group in sorted(history.since_ms)
@@ -167,7 +174,7 @@ def _print_news(cluster: Cluster, options: argparse.Namespace, store: HistoryFil
     with _Bar() as bar:
         for record in follower.catch_up():
             if record is not None and store is not None:
-                store.add(record)
+                _add(store, record, options)
             bar.show(follower.share_read)
     print(
         f"Watching {counted(follower.group_count, 'group')} of {options.bootstrap_server};"
@@ -179,7 +186,7 @@ def _print_news(cluster: Cluster, options: argparse.Namespace, store: HistoryFil
         if follower.trouble != trouble:
             trouble = follower.trouble
             print(f"kohort: {trouble or 'connected again'}", file=sys.stderr)
-        if record is not None and (store is None or store.add(record)):
+        if record is not None and (store is None or _add(store, record, options)):
             _print_new(record, options)
 
 

@@ -8,8 +8,9 @@ import pytest
 from kohort.watch.history_file import HistoryFile
 
 
-def record(partition: int, offset: int) -> dict[str, Any]:
-    return {"group": "g", "observed": {"by": [], "partition": partition, "offset": offset}}
+def record(partition: int, offset: int, group: str = "g") -> dict[str, Any]:
+    observed = {"by": [], "partition": partition, "offset": offset}
+    return {"schema": 1, "group": group, "observed": observed}
 
 
 def test_a_later_run_adds_only_what_is_new(tmp_path: Path) -> None:
@@ -36,10 +37,41 @@ def test_a_line_that_was_cut_short_is_written_again(tmp_path: Path) -> None:
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("line", ["{}", "[1]", "plain text"])
-def test_another_file_is_left_alone(tmp_path: Path, line: str) -> None:
+def test_groups_of_a_partition_may_come_in_another_order(tmp_path: Path) -> None:
     path = tmp_path / "history"
-    path.write_text(f"{line}\n")
+    with HistoryFile(path) as file:
+        assert file.add(record(0, 6, "a"))
+        assert file.add(record(0, 5, "b"))
+    with HistoryFile(path) as file:
+        assert not file.add(record(0, 6, "a"))
+        assert not file.add(record(0, 5, "b"))
+
+
+def test_of_the_records_of_one_offset_only_those_not_written_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    with HistoryFile(path) as file:
+        assert file.add(record(0, 5))
+        assert file.add(record(0, 5))
+    with HistoryFile(path) as file:
+        assert not file.add(record(0, 5))
+        assert not file.add(record(0, 5))
+        assert file.add(record(0, 5))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}\n",
+        "[1]\n",
+        "plain text\n",
+        "without a line end",
+        '{"group":"g","observed":{"partition":[],"offset":"x"}}\n',
+        "[" * 100_000 + "\n",
+    ],
+)
+def test_another_file_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "history"
+    path.write_text(text)
     with pytest.raises(ValueError, match=r"history|Expecting"):
         HistoryFile(path)
-    assert path.read_text() == f"{line}\n"
+    assert path.read_text() == text
