@@ -26,6 +26,8 @@ class HistoryFile:
         Raises:
             ValueError: it is not a history of this command.
         """
+        if path.exists() and not path.is_file():
+            raise ValueError("not a regular file")
         self._done: dict[_Origin, tuple[int, int]] = {}
         """The offset of the last record of each group, and how many records have this offset: the
         groups of a partition do not come in the order of their offsets."""

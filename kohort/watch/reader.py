@@ -133,11 +133,13 @@ class _Configs:
         except RefusedError as error:
             if error.error not in _WITHOUT_CONFIGS:
                 raise
-            return Timeouts()
+            return Timeouts(is_known=False)
         values = {config.name: int(config.value) for config in configs if config.value}
         default = Timeouts()
         return Timeouts(
-            values.get(_SESSION, default.session_ms), values.get(_HEARTBEAT, default.heartbeat_ms)
+            values.get(_SESSION, default.session_ms),
+            values.get(_HEARTBEAT, default.heartbeat_ms),
+            is_known={_SESSION, _HEARTBEAT} <= values.keys(),
         )
 
 

@@ -172,7 +172,10 @@ def local_clock(now_ms: int) -> ClockText:
     today = local(now_ms).date()
 
     def text(wall_ms: int) -> str:
-        at = local(wall_ms)
+        try:
+            at = local(wall_ms)
+        except (ValueError, OverflowError, OSError):
+            return f"at {wall_ms} ms"  # Whoever writes to a topic chooses the timestamps.
         return f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
 
     return text

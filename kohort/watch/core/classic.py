@@ -38,6 +38,9 @@ Told: TypeAlias = tuple[Event, Now]
 
 STABLE: Final = "Stable"
 
+_SUPERSEDED_MAX: Final = 100
+"""Stored generations further apart are not a series of superseded rebalances."""
+
 _POLLS_KEPT: Final = 1_000
 _ON_TIME_MS: Final = 1_000
 _RESTS_KEPT: Final = 32
@@ -124,7 +127,9 @@ class ClassicGroup:
             old = _before(record)
             is_known = record.generation == 1
         elif record.generation != old.generation + 1:
-            is_known = seen.place.gap_offset <= self._offset
+            skipped = record.generation - old.generation - 1
+            has_gap = seen.place.gap_offset > self._offset
+            is_known = 0 < skipped <= _SUPERSEDED_MAX and not has_gap
         if is_known:
             yield from self._rebalanced(old, record, seen)
         else:
@@ -187,7 +192,8 @@ class ClassicGroup:
         if self._converted is not None:
             traces, self._converted = [self._converted], None
         order = beginning(traces, phase, self._polls)
-        if old.generation == 0 and not old.members:
+        kinds = {cause.trigger.kind for cause in order}
+        if old.generation == 0 and not old.members and phase.is_sole and len(kinds) == 1:
             order = (_initial(order[0]), *order[1:])
         elif not record.members and len(fates) == len(order) == 1:
             order = (_sole(order[0], fates[0][1]),)

@@ -32,6 +32,8 @@ class Timeouts(NamedTuple):
 
     session_ms: int = 45_000
     heartbeat_ms: int = 5_000
+    is_known: bool = True
+    """Whether the cluster stated them; otherwise they are Kafka's defaults."""
 
 
 class Phase(NamedTuple):
@@ -164,7 +166,7 @@ def fate_of_consumer(
     silent_ms = max(gone_ms - signs.last_ms, 0)
     evidence = (Evidence("last_commit" if signs.count else "last_join", silent_ms),)
     expired, left = RemovalReason.SESSION_EXPIRED, RemovalReason.LEFT
-    session_ms, heartbeat = timeouts
+    session_ms, heartbeat, is_known = timeouts
     if has_left:
         return Fate(expired, Certainty.CERTAIN, gone_ms, evidence=evidence)
     if is_revoking and silent_ms >= rebalance_timeout_ms - SLACK_MS:
@@ -173,7 +175,8 @@ def fate_of_consumer(
             RemovalReason.REBALANCE_TIMEOUT, Certainty.UNCLEAR, gone_ms, candidates, evidence
         )
     if silent_ms < session_ms - heartbeat - SLACK_MS:
-        return Fate(left, Certainty.CERTAIN, gone_ms, evidence=evidence)
+        certainty = Certainty.CERTAIN if is_known else Certainty.LIKELY
+        return Fate(left, certainty, gone_ms, evidence=evidence)
     if not signs.count:
         return _unclear(evidence, expired, left)
     slack_ms = (signs.usual_ms or 0) + heartbeat + SLACK_MS

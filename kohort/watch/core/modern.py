@@ -115,8 +115,8 @@ class ConsumerGroup:
         """Take the records that were written together; yield the events that led to them."""
         now = Now(at_ms, at_ms)
         epochs = [record.epoch for record in batch if isinstance(record, EpochRecord)]
-        if epochs and not self._is_next(epochs[0]):
-            # Compaction has removed what was before.
+        if epochs and not (self._is_next(epochs[0]) and self._is_complete(batch)):
+            # Compaction has removed what was before, or a part of the batch.
             self._apply(batch, at_ms)
             yield GroupRestored(self._epoch, CONSUMER, None, {}), now
             return
@@ -156,6 +156,14 @@ class ConsumerGroup:
         before Kafka 4.1.
         """
         return epoch == self._epoch + 1 or (self._epoch == 0 and epoch <= _FIRST_EPOCH)
+
+    def _is_complete(self, batch: Sequence[DurableRecord]) -> bool:
+        """Whether the members that the records name are known. A group without members begins an
+        epoch only if a member joins.
+        """
+        written = {one.member_id for one in batch if isinstance(one, ConsumerMemberRecord)}
+        gone = {one.member_id for one in batch if isinstance(one, ConsumerMemberTombstone)}
+        return bool(self._members or written) and gone <= self._members.keys() | written
 
     def _ended(self, previous: str, now: Now) -> Iterator[Told]:
         state = self._state

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
 from kohort.groups.encoding import decode
-from kohort.groups.events import GroupRemoved, MemberRef
+from kohort.groups.events import GroupRemoved, GroupRestored, MemberRef
 from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
@@ -36,6 +36,7 @@ COMMITS_MAX: Final = 1_000_000
 """Partitions of groups whose keys are kept, which saves decoding them again."""
 
 _TYPE_BYTES: Final = 2
+_OFFSET_TYPE_MAX: Final = 1
 
 GROUPS_MAX: Final = 100_000
 """Groups beyond this number are not followed."""
@@ -54,6 +55,8 @@ class GroupWatch:
         self._followed: ClassicGroup | ConsumerGroup | None = None
         self._batch: list[Seen] = []
         """Records with one timestamp: those of one step of the coordinator."""
+        self._unread_ms = -1
+        """The timestamp of a record that could not be decoded; its step is incomplete."""
         self._epoch = -1
         self._taken: TakenPartitions = NONE_TAKEN
         self._has_polls = False
@@ -63,7 +66,20 @@ class GroupWatch:
         the ones before complete.
         """
         yield from self._advance(seen.at_ms, seen.place)
-        self._batch.append(seen)
+        if seen.at_ms != self._unread_ms:
+            self._batch.append(seen)
+
+    def unread(self, at_ms: int, place: Place) -> Iterator[Json]:
+        """Note a record that could not be decoded: nothing is concluded from it and what is
+        next; yields as `take`.
+        """
+        yield from self._advance(at_ms, place)
+        self._batch = []
+        self._unread_ms = at_ms
+        self._followed = None
+        now = Now(at_ms, at_ms)
+        self._fold.observe(GroupRestored(0, None, None, {}), now)
+        yield from self._closed(place, now)
 
     def commit(self, partition: TopicPartition, at_ms: int, place: Place) -> bool:
         """Take a commit, unless it completes something: then return False."""
@@ -112,7 +128,7 @@ class GroupWatch:
         for event, now in self._events(batch):
             self._fold.observe(event, now)
             self._fold.settle()
-            yield from self._closed(batch[-1], now)
+            yield from self._closed(batch[-1].place, now)
 
     def _events(self, batch: list[Seen]) -> Iterator[Told]:
         records = [seen.record for seen in batch]
@@ -157,24 +173,20 @@ class GroupWatch:
 
     # Records of the history.
 
-    def _closed(self, seen: Seen, now: Now) -> Iterator[Json]:
+    def _closed(self, place: Place, now: Now) -> Iterator[Json]:
         closed, self._fold.closed = self._fold.closed, []
         for facts in closed:
             if isinstance(facts, AvoidedFacts):
-                yield self._observed(as_json(build_avoided(self._group, facts)), seen)
+                yield self._observed(as_json(build_avoided(self._group, facts)), place)
                 continue
             steps = build_steps(self._group, facts, until_ms=now.ms, taken=self._taken)
             record, self._taken = at_once(steps)
-            yield self._observed(as_json(record), seen)
+            yield self._observed(as_json(record), place)
 
-    def _observed(self, data: Json, seen: Seen) -> Json:
+    def _observed(self, data: Json, place: Place) -> Json:
         """Complete a record by what only an observer states, and null what it cannot know."""
         by = ["records", "commits", *(["polls"] if self._has_polls else [])]
-        data["observed"] = {
-            "by": by,
-            "partition": seen.place.partition,
-            "offset": seen.place.offset,
-        }
+        data["observed"] = {"by": by, "partition": place.partition, "offset": place.offset}
         followed = self._followed
         if isinstance(followed, ClassicGroup) and data["kind"] == REBALANCE:
             waited = followed.waited
@@ -197,6 +209,18 @@ class _Commit(NamedTuple):
     partition: TopicPartition
     topic_id: bytes
     """As the value ends with it, in its tag; empty before Kafka 4."""
+
+
+def _is_of_group(key: bytes) -> bool:
+    """Whether it is no offset."""
+    return int.from_bytes(key[:_TYPE_BYTES], "big") > _OFFSET_TYPE_MAX
+
+
+def _group_of(key: bytes) -> str:
+    """Return the group, with which the keys of all types begin."""
+    begin = 2 * _TYPE_BYTES
+    length = int.from_bytes(key[_TYPE_BYTES:begin], "big")
+    return key[begin : begin + length].decode(errors="replace")
 
 
 class Watcher:
@@ -243,6 +267,9 @@ class Watcher:
             record = decode(key, stored.value, stored.headers)
         except DecodeError:
             self.unread_count += 1
+            group = self._groups.get(_group_of(key)) if _is_of_group(key) else None
+            if group is not None:
+                yield from group.unread(at_ms, place)
             return
         if record is None or isinstance(record, OffsetTombstone):
             return

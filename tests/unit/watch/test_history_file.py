@@ -75,3 +75,8 @@ def test_another_file_is_left_alone(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"history|Expecting"):
         HistoryFile(path)
     assert path.read_text() == text
+
+
+def test_a_device_is_not_read_without_end() -> None:
+    with pytest.raises(ValueError, match="not a regular file"):
+        HistoryFile(Path("/dev/zero"))
