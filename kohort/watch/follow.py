@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from time import sleep, time
 from typing import Final
 
-from kohort.admin.cluster import Cluster
+from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.errors import DisconnectedError
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
 from kohort.protocol.messages.list_groups import ListGroupsRequest
 from kohort.watch.core.seen import Poll
@@ -52,12 +53,14 @@ class Follower:
             if record is None:
                 self._left = self._reader.left(ends)
             yield record
+        self._reader.is_live = True
         yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
 
     def follow(self) -> Iterator[Json | None]:
         """Yield the records of rebalances as they are known, and None after each poll; never ends.
 
-        While no broker answers, it tries again. Otherwise raises as `OffsetsReader` does.
+        While no broker answers, or a partition has no leader, it tries again. Otherwise raises as
+        `OffsetsReader` does.
         """
         while True:
             try:
@@ -65,12 +68,17 @@ class Follower:
                 self.trouble = None
             except DisconnectedError as error:
                 self.trouble = str(error)
+            except RefusedError as error:
+                if not ErrorCode(error.error).retriable:
+                    raise
+                self.trouble = str(error)
             yield None
             sleep(POLL_S)
 
     def _step(self) -> Iterator[Json]:
         ends = self._reader.ends()
-        if self._can_poll:
+        # Compared with a commit, a poll with a wrong time would make a false certainty.
+        if self._can_poll and self._reader.ahead_ms is not None:
             self._poll()
         for record in self._reader.read(ends):
             if record is not None:

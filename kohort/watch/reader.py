@@ -12,6 +12,7 @@ from kohort.admin.offsets import END, START, checked_offsets
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.record import decode_records
+from kohort.watch.core.clock import ClockDifference
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.seen import Place
 from kohort.watch.core.watcher import Watcher
@@ -53,9 +54,14 @@ class OffsetsReader:
         starts = checked_offsets(cluster, {(TOPIC, index): START for index in self._partitions})
         self._positions = {index: _Position(offset) for (_, index), offset in starts.items()}
         self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of)
-        self.ahead_ms: int | None = None
-        """At least by how much this clock is ahead of the coordinators', and at most by how much
-        including the time that records take until they are read; None until one is read live."""
+        self.is_live = False
+        """Whether records are read as they are written."""
+        self._clock = ClockDifference()
+
+    @property
+    def ahead_ms(self) -> int | None:
+        """See `ClockDifference.ahead_ms`."""
+        return self._clock.ahead_ms
 
     def ends(self) -> dict[int, int]:
         """Return the present end of each partition."""
@@ -91,13 +97,11 @@ class OffsetsReader:
                 yield from self.watcher.take(records, place, self._prefix)
             position.next_offset = header.next_offset
             yield None
-            self._compare_clocks(header.max_timestamp)
-        # Records at the end may have been deleted meanwhile.
-        position.next_offset = max(position.next_offset, end)
-
-    def _compare_clocks(self, stored_ms: int) -> None:
-        ahead_ms = int(time() * 1000) - stored_ms
-        self.ahead_ms = ahead_ms if self.ahead_ms is None else min(self.ahead_ms, ahead_ms)
+            if self.is_live:
+                self._clock.compare(int(time() * 1000), header.max_timestamp)
+        if position.next_offset < end:
+            # They were deleted meanwhile, or the partition has no leader.
+            position.next_offset = position.gap_offset = end
 
 
 def _prefix(group: str) -> bytes:

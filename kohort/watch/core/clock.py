@@ -1,0 +1,29 @@
+"""By how much the watcher's clock is ahead of the coordinators'."""
+
+from typing import Final
+
+_COMPARED_MIN: Final = 20
+"""Batches of which at least one was probably read soon after it was written."""
+
+
+class ClockDifference:
+    """Compares the timestamps of records that are read as they are written with the own clock."""
+
+    __slots__ = ("_ahead_ms", "_count")
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+        self._count = 0
+
+    def compare(self, now_ms: int, stored_ms: int) -> None:
+        """Note when a record was read, and its timestamp."""
+        ahead_ms = now_ms - stored_ms
+        self._ahead_ms = min(self._ahead_ms, ahead_ms) if self._count else ahead_ms
+        self._count += 1
+
+    @property
+    def ahead_ms(self) -> int | None:
+        """The difference, or a little more, since records take a while until they are read; None
+        until enough were compared.
+        """
+        return self._ahead_ms if self._count >= _COMPARED_MIN else None
