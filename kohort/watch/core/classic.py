@@ -99,6 +99,9 @@ class ClassicGroup:
     def poll(self, poll: Poll) -> None:
         """Note what a poll showed."""
         if len(self._polls) < _POLLS_KEPT:
+            if self._polls and self._polls[-1].member_ids == poll.member_ids:
+                # Thousands of ids, every second.
+                poll = poll._replace(member_ids=self._polls[-1].member_ids)
             self._polls.append(poll)
 
     def rest(self, at_ms: int) -> None:

@@ -1,6 +1,7 @@
 """Records that no coordinator writes, or that a watcher sees without those before."""
 
 import random
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from kohort.groups.consumer.records import (
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.records import DurableRecord, GroupRecord, GroupTombstone, StoredMember
 from kohort.protocol.records.record import Record
+from kohort.watch.core.classic import ClassicGroup
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.seen import Place
+from kohort.watch.core.seen import Place, Poll
 from kohort.watch.core.watcher import Watcher
 
 Json = dict[str, Any]
@@ -146,3 +148,15 @@ def test_damaged_values_of_a_group_do_not_end_the_watcher() -> None:
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
             record = record._replace(value=bytes(damaged))
         list(watcher.take([record], Place(0, offset)))
+
+
+def test_polls_of_a_large_group_share_its_members() -> None:
+    group = ClassicGroup()
+    tracemalloc.start()
+    try:
+        for second in range(100):
+            ids = frozenset([f"member-{number}" for number in range(2_000)])
+            group.poll(Poll(1_000 * second, "PreparingRebalance", ids))
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
