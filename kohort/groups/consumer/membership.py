@@ -130,17 +130,17 @@ class ConsumerMembership:
         """
         outbox = self.data.outbox
         shared = outbox.shared
-        if shared is None:
-            draft = Draft(self.data, now.wall_ms)
-        else:
-            assert isinstance(shared, ConsumerWrite)
-            draft = shared.draft
-            draft.begin(now.wall_ms)
         first_records: tuple[DurableRecord, ...] = ()
         joined_as: TriggerKind | None = None
         try:
             if begins is not None:
-                first_records, joined_as = self._take_over(begins, draft)
+                first_records, joined_as = self._take_over(begins)
+            if shared is None:
+                draft = Draft(self.data, now.wall_ms)
+            else:
+                assert isinstance(shared, ConsumerWrite)
+                draft = shared.draft
+                draft.begin(now.wall_ms)
             if request.epoch < 0:
                 result = leave(draft, request)
             else:
@@ -163,9 +163,7 @@ class ConsumerMembership:
         else:
             self._store(draft, answers, now, shares_append=shares_append)
 
-    def _take_over(
-        self, group: Group, draft: Draft
-    ) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
+    def _take_over(self, group: Group) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
         """Begin with the members of a classic group, if it has any, and go on with its generation,
         so that the history of a group never repeats one. Returns the records of that, and the cause
         if it is an upgrade.
@@ -181,7 +179,6 @@ class ConsumerMembership:
             cause = TriggerKind.UPGRADED
         else:
             data.epoch = data.target_epoch = max(data.epoch, previous.describe().generation)
-        draft.epoch, draft.target_epoch = data.epoch, data.target_epoch
         return records, cause
 
     def _store(
