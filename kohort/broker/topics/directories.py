@@ -210,7 +210,7 @@ class PartitionDirectories:
             self._start_offsets.pop(key, None)
 
     def keep_notes_of(self, names: set[str]) -> None:
-        """Forget the checkpoints of all other topics, which would be wrong for new ones."""
+        """Drop the checkpoints of deleted topics: they must not apply to new ones of the name."""
         for notes in (
             self._recovery_points,
             self._start_offsets,

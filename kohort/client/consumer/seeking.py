@@ -134,7 +134,7 @@ class ConsumerPositions:
         return self._running().positions.state(partition).learned_wall_ms
 
     def _seek_to(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> None:
-        """Continue these partitions, or all if none are given, from an offset that is looked up."""
+        """Seek these partitions, or all if none are given, to an offset that is looked up later."""
         engine = self._running()
         for partition in _chosen(engine, partitions):
             engine.positions.seek_to(partition, spec)

@@ -48,7 +48,7 @@ def _parse_address(text: str, setting: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether the resolver accepts the host without other errors than OSError."""
+    """Whether the host can be passed to the resolver, which raises UnicodeError for some."""
     try:
         return bool(text.encode("idna")) and "/" not in text
     except UnicodeError:

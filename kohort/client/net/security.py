@@ -52,7 +52,7 @@ class SecuritySettings:
     """PEM file with the CAs to trust, instead of the system's. This file and the next two may be
     renewed: each new connection uses their current content."""
     ssl_cadata: str | None = dataclasses.field(default=None, repr=False)
-    """The content of such a file as text."""
+    """The CAs to trust as PEM text, instead of a file."""
     ssl_certfile: str | None = None
     """PEM file with this client's certificates, and the private key unless `ssl_keyfile` has it."""
     ssl_keyfile: str | None = None

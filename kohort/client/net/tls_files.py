@@ -50,7 +50,7 @@ class TlsFiles:
     cafile: str | None = None
     """PEM file with the CAs to trust, instead of the system's."""
     cadata: str | None = None
-    """The content of such a file as text."""
+    """The CAs to trust as PEM text, instead of a file."""
     certfile: str | None = None
     """PEM file with the client's certificate chain."""
     keyfile: str | None = None

@@ -95,7 +95,7 @@ class BaseMembership:
         self._want(kind, reason or ENFORCED_TEXT)
 
     def clear_errors(self) -> None:
-        """Clear errors because the application has subscribed: a fenced member may try again."""
+        """Clear errors after a new subscription, so that a fenced member can join again."""
         self._errors.clear()
 
     # State for observers.
