@@ -1,7 +1,6 @@
 """``kohort export-kafka`` and ``import-kafka``: converts a stopped broker's data in place."""
 
 import argparse
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +28,9 @@ from kohort.broker.storage.metadata.store import MetadataError
 from kohort.cli.commands import run
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
 from kohort.cli.options import add_json, print_result
+from kohort.cli.progress import Progress
 
 NODE_ID: Final = 1
-PROGRESS_S: Final = 0.2
 
 
 class Plan(Protocol):
@@ -253,23 +252,6 @@ def counted(image: ClusterImage) -> dict[str, int]:
         "access rules": len(image.rules),
         "quotas": sum(map(len, image.quotas.values())),
     }
-
-
-class Progress:
-    def __init__(self) -> None:
-        self._is_wanted = sys.stderr.isatty()
-        self._printed_s = time.monotonic()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now_s = time.monotonic()
-        if self._is_wanted and now_s - self._printed_s >= PROGRESS_S:
-            self._printed_s = now_s
-            print(f"\r\033[K{what}: {done:,} of {total:,}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._is_wanted:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def new_id() -> bytes:

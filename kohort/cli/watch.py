@@ -3,10 +3,11 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from time import monotonic, time
-from typing import Any, Final, Self, TypeAlias
+from time import time
+from typing import Any, Final, TypeAlias
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.groups import describe_state
@@ -20,6 +21,7 @@ from kohort.cli.errors import (
 )
 from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
+from kohort.cli.progress import Progress
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.record_text import record_sentence
@@ -27,7 +29,7 @@ from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.watch.follow import Follower
 from kohort.watch.history_file import HistoryFile
 from kohort.watch.once import History, read_history
-from kohort.watch.reader import TOPIC
+from kohort.watch.reader import TOPIC, Report
 
 Json: TypeAlias = dict[str, Any]
 
@@ -113,18 +115,31 @@ def _refusal(error: RefusedError, server: str) -> CommandError:
     )
 
 
+@contextmanager
+def _progress() -> Iterator[Report]:
+    progress = Progress()
+    try:
+        yield partial(progress, f"Reading {TOPIC}")
+    finally:
+        progress.end()
+
+
 # Afterwards.
 
 
 def _print_past(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
-    with _Bar() as bar:
-        history = read_history(cluster, options.group, bar.show)
+    with _progress() as report:
+        history = read_history(cluster, options.group, report)
     if store is not None:
         for record in history.records:
             _add(store, record, options)
+    by_group: dict[str, list[Json]] = {group: [] for group in sorted(history.since_ms)}
+    for record in history.records:
+        by_group[record["group"]].append(record)
     answers = [
-        _answer(group, history, options) | {"state": describe_state(cluster, group)}
-        for group in sorted(history.since_ms)
+        _answer(group, records, history.since_ms[group], options)
+        | {"state": describe_state(cluster, group)}
+        for group, records in by_group.items()
     ]
     if options.group is not None and not answers:
         raise NotFoundError(
@@ -138,16 +153,15 @@ def _print_past(cluster: Cluster, options: argparse.Namespace, store: HistoryFil
         print(line)
 
 
-def _answer(group: str, history: History, options: argparse.Namespace) -> Json:
+def _answer(group: str, records: list[Json], since_ms: int, options: argparse.Namespace) -> Json:
     """Return the history of a group in the form of GET /groups/{group}/rebalances."""
-    records = [record for record in history.records if record["group"] == group]
     avoided = sum(record["kind"] == AVOIDED for record in records)
     if not options.avoided:
         records = [record for record in records if record["kind"] != AVOIDED]
     return {
         "group": group,
         "at_ms": int(time() * 1000),
-        "since_ms": history.since_ms[group],
+        "since_ms": since_ms,
         "waiting": None,
         "total_avoided": avoided,
         "rebalances": records[-options.last :],
@@ -171,23 +185,22 @@ def _lines(answers: list[Json], history: History) -> Iterator[str]:
 
 def _print_news(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
     follower = Follower(cluster, options.group)
-    with _Bar() as bar:
-        for record in follower.catch_up():
-            if record is not None and store is not None:
+    with _progress() as report:
+        for record in follower.catch_up(report):
+            if store is not None:
                 _add(store, record, options)
-            bar.show(follower.share_read)
     print(
         f"Watching {counted(follower.group_count, 'group')} of {options.bootstrap_server};"
         " Ctrl-C ends it.",
         file=sys.stderr,
     )
     trouble: str | None = None
-    for record in follower.follow():
+    for news in follower.follow():
         if follower.trouble != trouble:
             trouble = follower.trouble
             print(f"kohort: {trouble or 'connected again'}", file=sys.stderr)
-        if record is not None and (store is None or _add(store, record, options)):
-            _print_new(record, options)
+        if news is not None and (store is None or _add(store, news, options)):
+            _print_new(news, options)
 
 
 def _print_new(record: Json, options: argparse.Namespace) -> None:
@@ -198,26 +211,3 @@ def _print_new(record: Json, options: argparse.Namespace) -> None:
     else:
         clock = local_clock(int(time() * 1000))
         print(f"Group {shown(record['group'])} {record_sentence(record, clock)}.", flush=True)
-
-
-class _Bar:
-    """Shows progress on a terminal, at most four times a second."""
-
-    def __init__(self) -> None:
-        self._next_s = monotonic() + 0.5
-        self._is_shown = sys.stderr.isatty()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._is_shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-    def show(self, share: float) -> None:
-        """Show which share has been read."""
-        now_s = monotonic()
-        if self._is_shown and now_s >= self._next_s:
-            self._next_s = now_s + 0.25
-            text = f"\rReading {TOPIC}: {share:.0%}"
-            print(text, end="", file=sys.stderr, flush=True)

@@ -6,15 +6,19 @@ from typing import Final
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.errors import DisconnectedError
+from kohort.groups.classic.states import ClassicState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
 from kohort.protocol.messages.list_groups import ListGroupsRequest
 from kohort.watch.core.seen import Poll
-from kohort.watch.reader import Json, OffsetsReader
+from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
 
-_REBALANCING: Final = ["PreparingRebalance", "CompletingRebalance"]
+_REBALANCING: Final = [
+    ClassicState.PREPARING_REBALANCE.value,
+    ClassicState.COMPLETING_REBALANCE.value,
+]
 _STATES_SINCE: Final = 4
 """First version of ListGroups that filters by state (KIP-518)."""
 
@@ -30,8 +34,6 @@ class Follower:
         self._cluster = cluster
         self._reader = OffsetsReader(cluster, group)
         self._can_poll = True
-        self._total = 1
-        self._left = 0
         self.trouble: str | None = None
         """Why the cluster cannot be read at present."""
 
@@ -40,19 +42,9 @@ class Follower:
         """Number of groups seen so far."""
         return len(self._reader.watcher.since_ms)
 
-    @property
-    def share_read(self) -> float:
-        """The share of the past that has been read."""
-        return 1 - self._left / self._total
-
-    def catch_up(self) -> Iterator[Json | None]:
-        """Read the past: yield its records, and None after each batch."""
-        ends = self._reader.ends()
-        self._total = max(self._reader.left(ends), 1)
-        for record in self._reader.read(ends):
-            if record is None:
-                self._left = self._reader.left(ends)
-            yield record
+    def catch_up(self, report: Report) -> Iterator[Json]:
+        """Read the past, and yield its records."""
+        yield from self._reader.read(self._reader.ends(), report)
         self._reader.is_live = True
         yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
 
@@ -80,9 +72,7 @@ class Follower:
         # Compared with a commit, a poll with a wrong time would make a false certainty.
         if self._can_poll and self._reader.ahead_ms is not None:
             self._poll()
-        for record in self._reader.read(ends):
-            if record is not None:
-                yield record
+        yield from self._reader.read(ends)
         yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
 
     def _now_ms(self) -> int:

@@ -1,6 +1,6 @@
 """Reads __consumer_offsets of a cluster into the core, without joining a group."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import time
 from typing import Any, Final, TypeAlias
@@ -15,15 +15,16 @@ from kohort.protocol.records.record import decode_records
 from kohort.watch.core.clock import ClockDifference
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.seen import Place
-from kohort.watch.core.watcher import Watcher
+from kohort.watch.core.watcher import Watcher, key_prefix
 
 Json: TypeAlias = dict[str, Any]
+Report: TypeAlias = Callable[[int, int], None]
+"""Called with the number of offsets that have been read, and of all that are to be read."""
 
 TOPIC: Final = "__consumer_offsets"
 
 _SESSION: Final = "consumer.session.timeout.ms"
 _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
-_TYPE_BYTES: Final = 2
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class OffsetsReader:
             raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")
         count = len(topic.partitions)
         self._partitions = range(count) if group is None else [partition_of(group, count)]
-        self._prefix = None if group is None else _prefix(group)
+        self._prefix = None if group is None else key_prefix(group)
         starts = checked_offsets(cluster, {(TOPIC, index): START for index in self._partitions})
         self._positions = {index: _Position(offset) for (_, index), offset in starts.items()}
         self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of)
@@ -68,18 +69,26 @@ class OffsetsReader:
         ends = checked_offsets(self._cluster, {(TOPIC, index): END for index in self._partitions})
         return {index: offset for (_, index), offset in ends.items()}
 
-    def left(self, ends: dict[int, int]) -> int:
+    def _left(self, ends: dict[int, int]) -> int:
         """Return the number of offsets to read up to `ends`."""
         return sum(
             ends[index] - position.next_offset for index, position in self._positions.items()
         )
 
-    def read(self, ends: dict[int, int]) -> Iterator[Json | None]:
-        """Read up to `ends`; yield records of the history, and None after each batch."""
+    def read(self, ends: dict[int, int], report: Report | None = None) -> Iterator[Json]:
+        """Read up to `ends`, and yield records of the history; `report` is called after each
+        batch.
+        """
+        total = self._left(ends)
         for index, position in self._positions.items():
-            yield from self._read(index, position, ends[index])
+            for record in self._read(index, position, ends[index]):
+                if record is not None:
+                    yield record
+                elif report is not None:
+                    report(total - self._left(ends), total)
 
     def _read(self, index: int, position: _Position, end: int) -> Iterator[Json | None]:
+        """Read a partition; yield None after each batch."""
         start = position.next_offset
         for header, batch in read_batches(self._cluster, TOPIC, index, start, end):
             is_whole = header.record_count == header.last_offset_delta + 1
@@ -102,12 +111,6 @@ class OffsetsReader:
         if position.next_offset < end:
             # They were deleted meanwhile, or the partition has no leader.
             position.next_offset = position.gap_offset = end
-
-
-def _prefix(group: str) -> bytes:
-    """Return what follows the type in the keys of all records of a group."""
-    encoded = group.encode("utf-8", "surrogatepass")
-    return len(encoded).to_bytes(_TYPE_BYTES, "big") + encoded
 
 
 def _topic_names(cluster: Cluster) -> dict[bytes, str]:

@@ -2,8 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from dataclasses import replace
+from typing import Final
 
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import (
     CauseAdded,
     Certainty,
@@ -24,19 +26,16 @@ from kohort.groups.events import (
     TriggerKind,
 )
 from kohort.groups.history.model import WaitedFor
-from kohort.groups.history.shares import TopicPartition, parse_share
+from kohort.groups.history.shares import parse_share
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import Now
 from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase, fate_of
-from kohort.watch.core.origin import Cause, beginning, causes, ref
+from kohort.watch.core.followed import FollowedGroup, Told, ref
+from kohort.watch.core.origin import Cause, beginning, causes
 from kohort.watch.core.seen import Poll, Seen
 from kohort.watch.core.signs import Signs
-
-Told: TypeAlias = tuple[Event, Now]
-
-STABLE: Final = "Stable"
 
 _SUPERSEDED_MAX: Final = 100
 """Stored generations further apart are not a series of superseded rebalances."""
@@ -48,34 +47,28 @@ _RESTS_APART_MS: Final = 1_000
 _UNSURE_MS: Final = 5_000
 
 
-class ClassicGroup:
+class ClassicGroup(FollowedGroup):
     """The last stored generation of a group, and what was seen since."""
 
     __slots__ = (
         "_at_ms",
         "_converted",
         "_offset",
-        "_owners",
         "_polls",
         "_rested",
-        "_signs",
         "_value",
-        "fates",
         "waited",
     )
 
     def __init__(self) -> None:
+        super().__init__()
         self._value: GroupRecord | None = None
         self._at_ms = 0
         self._offset = -1
-        self._owners: dict[TopicPartition, str] = {}
-        self._signs: dict[str, Signs] = {}
         self._converted: Cause | None = None
         self._polls: list[Poll] = []
         self._rested: deque[int] = deque(maxlen=_RESTS_KEPT)
         """When polls showed that it was not rebalancing."""
-        self.fates: dict[str, Fate] = {}
-        """How the members that were gone after the last rebalance went."""
         self.waited: WaitedFor | None = None
         """The members whose expiry ended its join phase."""
 
@@ -90,12 +83,6 @@ class ClassicGroup:
         trigger = Trigger(TriggerKind.DOWNGRADED, who)
         self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
 
-    def commit(self, partition: TopicPartition, at_ms: int, *, in_transaction: bool) -> None:
-        """Note a commit: whoever owns the partition is alive."""
-        owner = self._owners.get(partition)
-        if owner is not None:
-            self._signs[owner].commit(at_ms, in_transaction=in_transaction)
-
     def poll(self, poll: Poll) -> None:
         """Note what a poll showed."""
         if len(self._polls) < _POLLS_KEPT:
@@ -108,11 +95,6 @@ class ClassicGroup:
         """Note that a poll showed no rebalance."""
         if not self._rested or at_ms >= self._rested[-1] + _RESTS_APART_MS:
             self._rested.append(at_ms)
-
-    def restart(self, at_ms: int) -> None:
-        """Note that another coordinator took over, where all sessions began anew."""
-        for signs in self._signs.values():
-            signs.prove(at_ms)
 
     def store(self, seen: Seen, record: GroupRecord) -> Iterator[Told]:
         """Take the next stored generation; yield the events that led to it.
@@ -281,7 +263,7 @@ def _restored(record: GroupRecord) -> GroupRestored:
 def _started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceStarted:
     return RebalanceStarted(
         trigger,
-        STABLE if old.members else EMPTY,
+        ClassicState.STABLE.value if old.members else EMPTY,
         generation,
         tuple([ref(one) for one in old.members if one.member_id not in trigger.removed]),
         GroupKind.CLASSIC,
@@ -294,16 +276,13 @@ def _unknown(end_ms: int) -> Cause:
 
 def _initial(first: Cause) -> Cause:
     """An empty group rebalances only because a member joins."""
-    return Cause(
-        first.trigger._replace(certainty=Certainty.CERTAIN, candidates=()),
-        first.at_ms,
-        first.is_known,
-    )
+    trigger = first.trigger._replace(certainty=Certainty.CERTAIN, candidates=())
+    return replace(first, trigger=trigger)
 
 
 def _sole(cause: Cause, fate: Fate) -> Cause:
     """The last member was the only one that can have begun it."""
-    return Cause(cause.trigger._replace(certainty=fate.certainty), cause.at_ms, cause.is_known)
+    return replace(cause, trigger=cause.trigger._replace(certainty=fate.certainty))
 
 
 def _waited(fates: list[tuple[StoredMember, Fate]], began_ms: int, end_ms: int) -> WaitedFor | None:

@@ -1,4 +1,4 @@
-"""How a member of a classic group ceased to be one, as far as its commits tell."""
+"""Concludes from its commits how a member left its group."""
 
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ is at most a third of the session timeout."""
 
 
 class Fate(NamedTuple):
-    """How a member went."""
+    """How a member left."""
 
     reason: RemovalReason
     certainty: Certainty
@@ -37,7 +37,7 @@ class Timeouts(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """The join phase during or before which it went."""
+    """The join phase during or before which a member left."""
 
     earliest_ms: int
     """It did not begin before."""
@@ -47,7 +47,6 @@ class Phase(NamedTuple):
     those that were members when it began."""
     is_sole: bool = True
     """Whether all rebalances since the last stored generation are known."""
-
     revoked_ms: int | None = None
     """When the first member that remains committed earlier than usual: it gave up partitions."""
 
@@ -63,7 +62,7 @@ def heartbeat_ms(session_timeout_ms: int) -> int:
 
 
 def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> Fate:
-    """Return how a member went that was none any more at `gone_ms`."""
+    """Return how a member of a classic group left that was gone at `gone_ms`."""
     session_ms, poll_ms = member.session_timeout_ms, member.rebalance_timeout_ms
     last_ms = signs.last_ms
     silent_ms = max(gone_ms - last_ms, 0)
@@ -105,9 +104,8 @@ def _silent(
     expired = silent_ms <= session_ms + slack_ms
     stuck = poll_ms > session_ms and poll_ms - SLACK_MS <= silent_ms <= poll_ms + slack_ms
     if expired and stuck:
-        nearer = silent_ms - session_ms < silent_ms - poll_ms
-        order = (RemovalReason.SESSION_EXPIRED, RemovalReason.LEFT)
-        return _unclear(evidence, *(order if nearer else order[::-1]))
+        # The poll timeout is the larger one, and nearer to the end.
+        return _unclear(evidence, RemovalReason.LEFT, RemovalReason.SESSION_EXPIRED)
     if expired:
         return Fate(
             RemovalReason.SESSION_EXPIRED,
@@ -154,7 +152,7 @@ def fate_of_consumer(
     is_revoking: bool = False,
     has_left: bool = False,
 ) -> Fate:
-    """Return how a member of a consumer group (KIP-848) went at `gone_ms`.
+    """Return how a member of a consumer group (KIP-848) left at `gone_ms`.
 
     Only heartbeats extend its session; but a member that commits has sent one an interval ago at
     most.

@@ -7,7 +7,8 @@ holds are exact. Only how a member went is a conclusion.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from kohort.groups.consumer.member import MemberState
+from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
+from kohort.groups.consumer.member import LEFT_FOR_RESTART, MemberState
 from kohort.groups.consumer.records import (
     ConsumerMemberRecord,
     ConsumerMemberTombstone,
@@ -18,6 +19,7 @@ from kohort.groups.consumer.records import (
     TargetEpochRecord,
 )
 from kohort.groups.events import (
+    AT_ONCE,
     CauseAdded,
     Event,
     Evidence,
@@ -35,32 +37,23 @@ from kohort.groups.events import (
     Trigger,
     TriggerKind,
 )
-from kohort.groups.history.shares import TopicPartition
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import CONSUMER, Now
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_consumer
+from kohort.watch.core.followed import FollowedGroup, Told, ref
 from kohort.watch.core.origin import TRIGGERS
 from kohort.watch.core.signs import Signs
 from kohort.watch.core.topics import TopicNames
 
-Told: TypeAlias = tuple[Event, Now]
 _Named: TypeAlias = tuple[tuple[str, int], ...]
 
 _FIRST_EPOCH: Final = 2
 
-LEFT_FOR_RESTART: Final = -2
-"""Epoch of a static member that has left and may return."""
-
-ASSIGNING: Final = "Assigning"
-RECONCILING: Final = "Reconciling"
-STABLE: Final = "Stable"
-
-
 _TRIGGERS: Final = TRIGGERS | {RemovalReason.REBALANCE_TIMEOUT: TriggerKind.REBALANCE_EXPIRED}
 
 
-class ConsumerGroup:
+class ConsumerGroup(FollowedGroup):
     """The state of a group as stored, and the signs of life of its members."""
 
     __slots__ = (
@@ -68,27 +61,21 @@ class ConsumerGroup:
         "_epoch",
         "_members",
         "_names",
-        "_owners",
-        "_signs",
         "_target_epoch",
         "_timeouts",
         "_upgraded",
-        "fates",
     )
 
     def __init__(self, names: TopicNames, timeouts: Timeouts) -> None:
+        super().__init__()
         self._names = names
         self._timeouts = timeouts
         self._members: dict[str, ConsumerMemberRecord] = {}
         self._current: dict[str, CurrentRecord] = {}
-        self._signs: dict[str, Signs] = {}
-        self._owners: dict[tuple[str, int], str] = {}
         self._epoch = 0
         self._target_epoch = 0
         self._upgraded: tuple[MemberRef, ...] | None = None
-        """The members of the classic group that it was a moment ago."""
-        self.fates: dict[str, Fate] = {}
-        """How the members that went last did."""
+        """The members of the classic group that the next batch converts."""
 
     def upgrade(self, members: tuple[MemberRef, ...], generation: int) -> None:
         """Begin as the classic group that the next batch converts."""
@@ -98,18 +85,7 @@ class ConsumerGroup:
     def last_consumer(self, record: GroupRecord) -> MemberRef | None:
         """Return the member that is missing in the classic group that this one becomes."""
         left = self._members.keys() - {member.member_id for member in record.members}
-        return _ref(self._members[min(left)]) if left else None
-
-    def commit(self, partition: TopicPartition, at_ms: int, *, in_transaction: bool) -> None:
-        """Note a commit: whoever owns the partition is alive."""
-        owner = self._owners.get(partition)
-        if owner is not None:
-            self._signs[owner].commit(at_ms, in_transaction=in_transaction)
-
-    def restart(self, at_ms: int) -> None:
-        """Note that another coordinator took over, where all sessions began anew."""
-        for signs in self._signs.values():
-            signs.prove(at_ms)
+        return ref(self._members[min(left)]) if left else None
 
     def store(self, batch: Sequence[DurableRecord], at_ms: int) -> Iterator[Told]:
         """Take the records that were written together; yield the events that led to them."""
@@ -144,7 +120,7 @@ class ConsumerGroup:
                     yield RebalanceAvoided(trigger), now
         for record in batch:
             if isinstance(record, TargetEpochRecord):
-                by = "at_once" if bumped and was_assigned else "interval"
+                by = AT_ONCE if bumped and was_assigned else "interval"
                 computed_ms = record.computed_at_ms or at_ms
                 yield TargetAssigned(record.epoch, "", computed_ms, by), now
         yield from ((event, now) for event in self._moves(batch, before))
@@ -209,25 +185,25 @@ class ConsumerGroup:
                 silent_ms = max(at_ms - self._signs[member.member_id].last_ms, 0)
                 evidence = (Evidence("last_commit", silent_ms),)
                 causes.append(
-                    Trigger(TriggerKind.STATIC_REPLACED, _ref(successor), evidence=evidence)
+                    Trigger(TriggerKind.STATIC_REPLACED, ref(successor), evidence=evidence)
                 )
-                events.append(MemberReplaced(member.member_id, _ref(successor)))
+                events.append(MemberReplaced(member.member_id, ref(successor)))
                 continue
             fate = self._fate(member, at_ms)
             self.fates[member.member_id] = fate
             causes.append(self._departure(member, fate))
             held = self._held(member.member_id)
-            events.append(MemberRemoved(_ref(member), fate.reason, held=held))
+            events.append(MemberRemoved(ref(member), fate.reason, held=held))
         for member in written.values():
             old = self._members.get(member.member_id)
             if old is not None:
                 causes += _restated(old, member)
             elif member.member_id not in replaced:
                 kind = TriggerKind.STATIC_ADDED if member.instance_id else TriggerKind.MEMBER_ADDED
-                causes.append(Trigger(kind, _ref(member)))
+                causes.append(Trigger(kind, ref(member)))
         if self._upgraded is not None:
             consumers = [one for one in written.values() if one.classic is None]
-            who = _ref(consumers[0]) if consumers else None
+            who = ref(consumers[0]) if consumers else None
             return [Trigger(TriggerKind.UPGRADED, who)], events
         if not causes and any(isinstance(record, RegexRecord) for record in batch):
             causes.append(Trigger(TriggerKind.REGEX_RESOLVED))
@@ -251,7 +227,7 @@ class ConsumerGroup:
         kind = _TRIGGERS[fate.reason]
         return Trigger(
             kind,
-            _ref(member),
+            ref(member),
             removed=(member.member_id,),
             detail=fate.detail,
             certainty=fate.certainty,
@@ -269,7 +245,7 @@ class ConsumerGroup:
         batch: Sequence[DurableRecord],
     ) -> RebalanceStarted:
         gone = {one.member_id for one in batch if isinstance(one, ConsumerMemberTombstone)}
-        refs = [_ref(member) for member in members if member.member_id not in gone]
+        refs = [ref(member) for member in members if member.member_id not in gone]
         if self._upgraded is not None:
             state, refs = STABLE, list(self._upgraded)
         return RebalanceStarted(
@@ -297,7 +273,7 @@ class ConsumerGroup:
             had = _pairs(old.assigned) if old is not None else (freed if member.instance_id else ())
             assigned = _pairs(record.assigned)
             yield MemberReconciled(
-                _ref(member),
+                ref(member),
                 record.epoch,
                 MemberState.of(record.state).name,
                 len(assigned),
@@ -340,19 +316,15 @@ class ConsumerGroup:
         }
 
 
-def _ref(member: ConsumerMemberRecord) -> MemberRef:
-    return MemberRef(member.member_id, member.instance_id, member.client_id, member.client_host)
-
-
 def _restated(old: ConsumerMemberRecord, new: ConsumerMemberRecord) -> Iterator[Trigger]:
     """Yield the causes in what a member states anew."""
     topics = (old.topic_names, old.topic_regex or ""), (new.topic_names, new.topic_regex or "")
     if topics[0] != topics[1]:
-        yield Trigger(TriggerKind.SUBSCRIPTION_CHANGED, _ref(new))
+        yield Trigger(TriggerKind.SUBSCRIPTION_CHANGED, ref(new))
     if old.server_assignor != new.server_assignor:
         yield Trigger(
             TriggerKind.ASSIGNOR_CHANGED,
-            _ref(new),
+            ref(new),
             old_protocols=(old.server_assignor or "",),
             new_protocols=(new.server_assignor or "",),
         )

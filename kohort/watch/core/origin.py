@@ -8,20 +8,24 @@ others: the leader may have done so just before.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final
 
-from kohort.groups.events import Certainty, Evidence, MemberRef, RemovalReason, Trigger, TriggerKind
+from kohort.groups.classic.states import ClassicState
+from kohort.groups.events import Certainty, Evidence, RemovalReason, Trigger, TriggerKind
 from kohort.groups.reasons import NO_REASON, ReasonSource, StatedReason
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.protocol.join_reason import JoinReason
 from kohort.watch.core.difference import Difference
 from kohort.watch.core.fate import Fate, Phase
+from kohort.watch.core.followed import ref
 from kohort.watch.core.seen import Poll
 
 GUESS_MS: Final = 1_500
 """A join phase takes about half a heartbeat interval."""
 
 _APART_MS: Final = 200
+_EARLIER_MS: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,6 @@ class Cause:
     """Whether the time is known, not guessed."""
     stays_certain: bool = False
     """Whether nothing else can have begun the rebalance, if it is the only cause."""
-
-
-def ref(member: StoredMember) -> MemberRef:
-    """Return the identity of a member."""
-    return MemberRef(member.member_id, member.instance_id, member.client_id, member.client_host)
 
 
 TRIGGERS: Final = {
@@ -164,33 +163,33 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
     trigger = first.trigger
     certainty = trigger.certainty
     candidates = trigger.candidates
-    others = {cause.trigger.kind for cause in rest} - {trigger.kind}
+    others = sorted(
+        {cause.trigger.kind for cause in rest} - {trigger.kind}, key=attrgetter("value")
+    )
+    interval_ms = _interval_ms(polls)
+    earlier_ms = first.at_ms - interval_ms - _EARLIER_MS
     rivals = [
         cause
         for cause in rest
         if cause.trigger.kind is not trigger.kind
         and (
             not first.is_known
-            or (cause.is_known and cause.at_ms - first.at_ms <= _interval_ms(polls) + _APART_MS)
+            or (cause.is_known and cause.at_ms - first.at_ms <= interval_ms + _APART_MS)
         )
     ]
     if rivals:
         certainty = Certainty.UNCLEAR
-        candidates = (trigger.kind, *sorted(others, key=lambda kind: kind.value))
+        candidates = (trigger.kind, *others)
     elif certainty is Certainty.CERTAIN and not (first.stays_certain and not rest):
         certainty = Certainty.LIKELY
     seen_ms = _seen_ms(polls)
-    if seen_ms is not None and first.is_known and seen_ms < first.at_ms - _interval_ms(polls) - 600:
+    if seen_ms is not None and first.is_known and seen_ms < earlier_ms:
         # It was rebalancing before its first known cause: a member had joined again.
         certainty = Certainty.UNCLEAR
         candidates = (TriggerKind.LEADER_REJOINED, trigger.kind)
-    if phase.revoked_ms is not None and phase.revoked_ms < first.at_ms - _interval_ms(polls) - 600:
+    if phase.revoked_ms is not None and phase.revoked_ms < earlier_ms:
         certainty = Certainty.UNCLEAR
-        candidates = (
-            *sorted(others, key=lambda kind: kind.value),
-            TriggerKind.LEADER_REJOINED,
-            trigger.kind,
-        )
+        candidates = (*others, TriggerKind.LEADER_REJOINED, trigger.kind)
     evidence = trigger.evidence
     if seen_ms is not None:
         evidence = (*evidence, Evidence("poll", max(phase.end_ms - seen_ms, 0)))
@@ -212,7 +211,6 @@ def _interval_ms(polls: Sequence[Poll]) -> int:
 
 
 def _seen_ms(polls: Sequence[Poll]) -> int | None:
-    return next((poll.at_ms for poll in polls if poll.state == PREPARING), None)
-
-
-PREPARING: Final = "PreparingRebalance"
+    return next(
+        (poll.at_ms for poll in polls if poll.state == ClassicState.PREPARING_REBALANCE.value), None
+    )

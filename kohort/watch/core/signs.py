@@ -17,7 +17,7 @@ _KEPT: Final = 10
 """Commits from which the usual interval is computed."""
 
 _REGULAR: Final = 3
-"""Fewest intervals that make a rhythm."""
+"""Fewest intervals from which the usual one is computed."""
 
 _TOLERANCE_MS: Final = 300
 
@@ -41,7 +41,7 @@ class Signs:
         self._times: deque[int] = deque(maxlen=_KEPT)
 
     def renew(self, since_ms: int) -> None:
-        """Begin a new generation; the rhythm remains."""
+        """Start a new generation, and keep the times of the last commits."""
         self.since_ms = self.last_ms = since_ms
         self.count = 0
 

@@ -23,10 +23,10 @@ from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.record import Record
-from kohort.watch.core.classic import ClassicGroup, Told
+from kohort.watch.core.classic import ClassicGroup
 from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.followed import Told, ref
 from kohort.watch.core.modern import ConsumerGroup
-from kohort.watch.core.origin import ref
 from kohort.watch.core.seen import Place, Poll, Seen
 from kohort.watch.core.topics import TopicNames
 
@@ -212,12 +212,18 @@ class _Commit(NamedTuple):
 
 
 def _is_of_group(key: bytes) -> bool:
-    """Whether it is no offset."""
+    """Whether the key is not that of an offset."""
     return int.from_bytes(key[:_TYPE_BYTES], "big") > _OFFSET_TYPE_MAX
 
 
+def key_prefix(group: str) -> bytes:
+    """Return the bytes after the type in the keys of all records of a group."""
+    encoded = group.encode("utf-8", "surrogatepass")
+    return len(encoded).to_bytes(_TYPE_BYTES, "big") + encoded
+
+
 def _group_of(key: bytes) -> str:
-    """Return the group, with which the keys of all types begin."""
+    """Return the group of a key, which follows the type in keys of all types."""
     begin = 2 * _TYPE_BYTES
     length = int.from_bytes(key[_TYPE_BYTES:begin], "big")
     return key[begin : begin + length].decode(errors="replace")

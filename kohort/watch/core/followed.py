@@ -1,0 +1,44 @@
+"""What following a group has in common for all protocols: members and their signs of life."""
+
+from typing import TypeAlias
+
+from kohort.groups.consumer.records import ConsumerMemberRecord
+from kohort.groups.events import Event, MemberRef
+from kohort.groups.history.shares import TopicPartition
+from kohort.groups.records import StoredMember
+from kohort.groups.requests import Now
+from kohort.watch.core.fate import Fate
+from kohort.watch.core.signs import Signs
+
+Told: TypeAlias = tuple[Event, Now]
+"""An event of the history, and its time by the coordinator's clock."""
+
+
+def ref(member: StoredMember | ConsumerMemberRecord) -> MemberRef:
+    """Return the identity of a stored member."""
+    return MemberRef(member.member_id, member.instance_id, member.client_id, member.client_host)
+
+
+class FollowedGroup:
+    """Base class of the groups of each protocol."""
+
+    __slots__ = ("_owners", "_signs", "fates")
+
+    def __init__(self) -> None:
+        self._owners: dict[TopicPartition, str] = {}
+        """Member ids by partition."""
+        self._signs: dict[str, Signs] = {}
+        """Of each member, by id."""
+        self.fates: dict[str, Fate] = {}
+        """How the members left that were gone after the last rebalance."""
+
+    def commit(self, partition: TopicPartition, at_ms: int, *, in_transaction: bool) -> None:
+        """Note a commit: whoever owns the partition is alive."""
+        owner = self._owners.get(partition)
+        if owner is not None:
+            self._signs[owner].commit(at_ms, in_transaction=in_transaction)
+
+    def restart(self, at_ms: int) -> None:
+        """Note that another coordinator took over, which starts all sessions anew."""
+        for signs in self._signs.values():
+            signs.prove(at_ms)
