@@ -83,7 +83,7 @@ class KafkaServer(ServerProcess):
 
     def _format(self, properties: Path) -> None:
         """By a JVM the first time, and then as it came out."""
-        key = (self.properties["node.id"], *self.format_arguments)
+        key = (self.jars, self.properties["node.id"], *self.format_arguments)
         if key not in _formatted:
             self._run_format(properties)
             _formatted[key] = {
@@ -115,10 +115,16 @@ class KafkaServer(ServerProcess):
 
 
 class EarlierKafkaServer(KafkaServer):
-    """A 3.9.1, on a directory that need not be formatted."""
+    """A 3.9.1."""
 
-    jars = "earlier"
+    jars: java_env.Kind = "earlier"
 
     def command(self) -> list[str]:
         java_env.fetch(self.jars)
         return super().command()
+
+
+class OldestKafkaServer(EarlierKafkaServer):
+    """A 2.8.2, the first release without ZooKeeper."""
+
+    jars = "oldest"

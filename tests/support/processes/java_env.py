@@ -17,7 +17,16 @@ import pytest
 KAFKA_VERSION = "4.4.0"
 
 Kind = Literal[
-    "broker", "earlier", "tools", "apps", "mirror", "spring", "oauth", "registry", "iceberg"
+    "broker",
+    "earlier",
+    "oldest",
+    "tools",
+    "apps",
+    "mirror",
+    "spring",
+    "oauth",
+    "registry",
+    "iceberg",
 ]
 
 ROOT: Final = Path(__file__).parents[3]
