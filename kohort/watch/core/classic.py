@@ -1,7 +1,7 @@
 """Follows one classic group: from its stored generations, commits and polls to events."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -35,6 +35,7 @@ from kohort.watch.core.fate import Fate, Phase, fate_of
 from kohort.watch.core.followed import FollowedGroup, Told, ref
 from kohort.watch.core.origin import Cause, beginning, causes
 from kohort.watch.core.seen import Poll, Seen
+from kohort.watch.core.settings import MemberSettings, settings_of
 from kohort.watch.core.signs import Signs
 
 _SUPERSEDED_MAX: Final = 100
@@ -57,6 +58,8 @@ class ClassicGroup(FollowedGroup):
         "_polls",
         "_rested",
         "_value",
+        "began_between_ms",
+        "settings",
         "waited",
     )
 
@@ -71,6 +74,10 @@ class ClassicGroup(FollowedGroup):
         """When polls showed that it was not rebalancing."""
         self.waited: WaitedFor | None = None
         """The members whose expiry ended its join phase."""
+        self.began_between_ms: tuple[int, int] | None = None
+        """The bounds of the beginning of the last rebalance, if that is a guess."""
+        self.settings: Mapping[str, MemberSettings] = {}
+        """Of the members before and after the last rebalance, by id."""
 
     @property
     def value(self) -> GroupRecord | None:
@@ -183,6 +190,9 @@ class ClassicGroup(FollowedGroup):
         elif not record.members and len(fates) == len(order) == 1:
             order = (_sole(order[0], fates[0][1]),)
         self.fates = {member.member_id: fate for member, fate in fates}
+        self.settings = settings_of(old, record)
+        is_guess = not order[0].is_known and bool(record.members)
+        self.began_between_ms = (phase.earliest_ms, end_ms) if is_guess else None
         self.waited = _waited(fates, order[0].at_ms, end_ms)
         yield from self._skipped_rebalances(old, record, order[0].at_ms)
         yield from self._begin(old, fates, order)

@@ -30,7 +30,7 @@ class FollowedGroup:
         self._signs: dict[str, Signs] = {}
         """Of each member, by id."""
         self.fates: dict[str, Fate] = {}
-        """How the members left that were gone after the last rebalance."""
+        """How members left, by id: those of rebalances that have no record yet."""
 
     def commit(self, partition: TopicPartition, at_ms: int, *, in_transaction: bool) -> None:
         """Note a commit: whoever owns the partition is alive."""

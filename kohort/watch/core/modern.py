@@ -176,7 +176,6 @@ class ConsumerGroup(FollowedGroup):
         came_back = {one.instance_id: one for one in written.values() if one.instance_id}
         causes: list[Trigger] = []
         events: list[Event] = []
-        self.fates = {}
         replaced: set[str] = set()
         for member in gone:
             successor = came_back.get(member.instance_id) if member.instance_id else None

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
 from kohort.groups.encoding import decode
-from kohort.groups.events import GroupRemoved, GroupRestored, MemberRef
+from kohort.groups.events import GroupRemoved, GroupRestored, MemberRef, RemovalReason
 from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
@@ -37,6 +37,9 @@ COMMITS_MAX: Final = 1_000_000
 
 _TYPE_BYTES: Final = 2
 _OFFSET_TYPE_MAX: Final = 1
+
+_DEPARTURES: Final = frozenset({reason.value for reason in RemovalReason})
+"""Fates of members that are none any more."""
 
 GROUPS_MAX: Final = 100_000
 """Groups beyond this number are not followed."""
@@ -182,24 +185,41 @@ class GroupWatch:
             steps = build_steps(self._group, facts, until_ms=now.ms, taken=self._taken)
             record, self._taken = at_once(steps)
             yield self._observed(as_json(record), place)
+        if closed and self._fold.open is None and self._followed is not None:
+            self._followed.fates.clear()
 
     def _observed(self, data: Json, place: Place) -> Json:
         """Complete a record by what only an observer states, and null what it cannot know."""
         by = ["records", "commits", *(["polls"] if self._has_polls else [])]
         data["observed"] = {"by": by, "partition": place.partition, "offset": place.offset}
         followed = self._followed
-        if isinstance(followed, ClassicGroup) and data["kind"] == REBALANCE:
-            waited = followed.waited
-            data["stopped"] = None
-            data["waited_for"] = None if waited is None else fields_of(waited)
-        for member in data.get("members", ()):
-            fate = followed.fates.get(member["member_id"]) if followed is not None else None
-            if fate is not None:
+        if followed is None or data["kind"] != REBALANCE:
+            return data
+        for member in data["members"]:
+            fate = followed.fates.get(member["member_id"])
+            if fate is not None and member["fate"] in _DEPARTURES:
                 member["certainty"] = fate.certainty.value
                 member["candidates"] = [one.value for one in fate.candidates]
-            if isinstance(followed, ClassicGroup):
-                member["stopped_ms"] = None
+                member["evidence"] = [fields_of(fact) for fact in fate.evidence]
+        if isinstance(followed, ClassicGroup):
+            _complete(data, followed)
         return data
+
+
+def _complete(data: Json, followed: ClassicGroup) -> None:
+    """Complete the record of a classic group's rebalance."""
+    data["stopped"] = None
+    data["waited_for"] = None if followed.waited is None else fields_of(followed.waited)
+    data["started_between_ms"] = None
+    if followed.began_between_ms is not None:
+        data["started_between_ms"] = list(followed.began_between_ms)
+        # All of these count from the beginning.
+        data["timeline"] |= dict.fromkeys(("join_phase_ms", "durable_ms", "finished_ms"))
+    for member in data["members"]:
+        member["stopped_ms"] = None
+        settings = followed.settings.get(member["member_id"])
+        if settings is not None:
+            member.update(settings._asdict())
 
 
 class _Commit(NamedTuple):

@@ -103,3 +103,31 @@ def test_who_holds_a_consumer_group_back_is_exact() -> None:
     assert [len(first["partitions"]["given_up"]), len(second["partitions"]["gained"])] == [2, 2]
     assert 0 < first["told_ms"] <= first["revoked_ms"] <= second["completed_ms"]
     assert second["stopped_ms"] == second["completed_ms"] - first["revoked_ms"]
+
+
+def test_every_departure_has_a_certainty() -> None:
+    for record in watch_lab():
+        for member in record.get("members", ()):
+            is_gone = member["fate"] not in {"kept", "new", "replaced"}
+            assert ("certainty" in member) == is_gone
+
+
+def test_members_have_the_timeouts_and_modes_of_their_joins() -> None:
+    modes = set()
+    for record in watch_lab():
+        for member in record.get("members", ()):
+            if record["group_type"] == "classic" and member["fate"] != "replaced":
+                assert member["session_timeout_ms"] == 10_000
+                modes.add((record["group"], member["mode"]))
+    assert ("ck-classic-coop", "cooperative") in modes
+    assert ("ck-classic-join", "eager") in modes
+    assert ("ck-classic-join", "cooperative") not in modes
+
+
+def test_if_the_beginning_is_a_guess_nothing_is_counted_from_it() -> None:
+    guessed = [record for record in watch_lab() if record.get("started_between_ms")]
+    assert guessed
+    for record in guessed:
+        lowest, highest = record["started_between_ms"]
+        assert lowest <= record["started_at_ms"] <= highest
+        assert record["timeline"]["join_phase_ms"] is None
