@@ -1,12 +1,11 @@
 """Options of ``kohort groups advise`` and ``report``, which replay a group's rebalance history."""
 
 import argparse
-from datetime import UTC
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kohort.cli.commands import Commands
+from kohort.cli.groups.from_files import add_from
 from kohort.cli.groups.history import COUNT_MAX, add_history
 
 _ADVISE: Final = (
@@ -45,22 +44,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_history(
         parser, last=COUNT_MAX, last_help="number of records, the newest ones (%(default)s)"
     )
-    parser.add_argument(
-        "--from",
-        dest="files",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="read the history from a file of JSON lines, or from the log of a stock Kafka broker; "
-        ".gz is unpacked, - is standard input; repeatable, oldest first",
-    )
-    parser.add_argument(
-        "--timezone",
-        type=_zone,
-        default=UTC,
-        metavar="NAME",
-        help="time zone of a broker's log whose times have none (UTC)",
-    )
+    add_from(parser)
     parser.add_argument(
         "--known",
         action="append",
@@ -70,13 +54,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "heartbeat_interval_ms, rebalance_timeout_ms, initial_rebalance_delay_ms, "
         "assignment_interval_ms; repeatable",
     )
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(f"unknown time zone {name!r}") from error
 
 
 def _advise(options: argparse.Namespace) -> None:

@@ -1,26 +1,23 @@
 """Executes ``kohort groups advise``: reads the history, replays it, prints a table of settings."""
 
 import argparse
-import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
-from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
+from kohort.cli.errors import UnavailableError, UsageError
+from kohort.cli.groups.from_files import records_from_files
 from kohort.cli.groups.history import history_of
 from kohort.cli.options import print_result
 from kohort.cli.table import Cell, table
-from kohort.formats.text import counted, duration, listed, shown
+from kohort.formats.text import counted, duration, shown
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.config_lines import ConfigLines, config_lines
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.text import changes, choice, describe, is_by_chance
-from kohort.insight.errors import ReportedError
-from kohort.insight.history_files import histories
 
 Json = dict[str, Any]
 
@@ -58,7 +55,7 @@ def records_of(options: argparse.Namespace) -> list[Json]:
         CommandError: no records, or they cannot be read.
     """
     if options.files:
-        return _from_files(options)
+        return records_from_files(options, options.group)
     records: list[Json] = history_of(options, kind=None)["rebalances"]
     return records
 
@@ -72,39 +69,6 @@ def reporting_invalid_records(options: argparse.Namespace) -> Iterator[None]:
         if options.files:
             raise UsageError(f"{', '.join(options.files)}: {error}") from error
         raise UnavailableError(f"the broker's response is {error}") from error
-
-
-def _from_files(options: argparse.Namespace) -> list[Json]:
-    """Raises UsageError, NotFoundError."""
-    records: list[Json] = []
-    groups: Counter[str] = Counter()
-    try:
-        for name, lines in histories(options.files, options.timezone):
-            for number, text in lines:
-                for record in _records_in(text, f"{name}, line {number + 1}"):
-                    groups[str(record.get("group"))] += 1
-                    if record.get("group") == options.group:
-                        records.append(record)
-    except ReportedError as error:
-        raise UsageError(str(error)) from error
-    if not records:
-        present = f"it has {listed(list(groups), most=10)}" if groups else "it has no groups"
-        raise NotFoundError(f"no group {options.group!r} in {', '.join(options.files)}; {present}")
-    return records
-
-
-def _records_in(text: bytes, place: str) -> list[Json]:
-    try:
-        data = json.loads(text)
-    except ValueError:
-        data = None
-    if not isinstance(data, dict):
-        raise UsageError(f"{place}: not a history record in JSON")
-    # A line may be a response of GET /groups/{group}/rebalances, with a list of records.
-    records = data.get("rebalances")
-    if not isinstance(records, list):
-        return [data]
-    return [record for record in records if isinstance(record, dict)]
 
 
 def _lines(group: str, advice: Advice | None) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 Pure: takes a history record in its JSON form, and returns lines of styled text. Members that were
 stopped longest come first, and those that the record's sentence names; members beyond the limit are
-only counted.
+only counted. Histories of `kohort watch` and of brokers' logs lack the times at which members of a
+classic group joined: their bars are hatched until all had. Departures that are not certain have a
+mark of their own.
 """
 
 import math
@@ -51,9 +53,11 @@ class Symbols:
     joined: str = "▒"
     assigned: str = "▓"
     gone: str = "X"
+    joins: str = "╱"  # noqa: RUF001 - hatching.
+    perhaps_gone: str = "?"
 
 
-ASCII: Final = Symbols(works="-", told=".", joined="=", assigned="#")
+ASCII: Final = Symbols(works="-", told=".", joined="=", assigned="#", joins="/")
 
 _STYLES: Final = {
     "absent": "",
@@ -62,6 +66,8 @@ _STYLES: Final = {
     "joined": "red",
     "assigned": "magenta",
     "gone": "bold red",
+    "joins": "yellow",
+    "perhaps_gone": "red",
 }
 
 _LEGEND: Final = {
@@ -75,6 +81,15 @@ _LEGEND: Final = {
 _LEGEND_OF_CONSUMERS: Final = _LEGEND | {
     "joined": "waits for partitions of others",
     "assigned": "has sent no heartbeat since",
+}
+
+_PERHAPS_GONE: Final = {"perhaps_gone": "gone, when and how is not certain"}
+
+_LEGEND_WITHOUT_JOINS: Final = {
+    "works": "works",
+    "joins": "joins or still works",
+    "assigned": "waits for its assignment",
+    "gone": "gone",
 }
 
 
@@ -108,7 +123,7 @@ def draw(
     drawn = listed[:members]
     end_ms = _end_ms(record, drawn, now_ms)
     names = [_name(member, record) for member in drawn]
-    notes = [_note(member) for member in drawn]
+    notes = [_note(member, record) for member in drawn]
     free = width - max(map(len, notes), default=0) - 4
     longest = max(map(len, names), default=0)
     name_width = min(longest, NAME_CHARS_MAX, free - BAR_CHARS_MIN)
@@ -119,7 +134,7 @@ def draw(
         label = Span(f"{_cut(name, name_width):<{name_width}}  ", _name_style(member))
         lines.append(Line((label, *bar, Span(f"  {note}"))))
     lines += _rest(record, len(drawn))
-    lines.append(_legend(symbols, of_consumers=_is_of_consumers(record)))
+    lines.append(_legend(symbols, record))
     return lines
 
 
@@ -127,12 +142,30 @@ def _is_of_consumers(record: Json) -> bool:
     return bool(record.get("group_type") == "consumer")
 
 
+def _has_joins(record: Json) -> bool:
+    """Whether the record has the times at which members joined."""
+    is_over = record["outcome"] == "stable"
+    return not is_over or any(
+        member["join_received_ms"] is not None for member in record["members"]
+    )
+
+
+def _join_phase_ms(record: Json) -> int | None:
+    """Duration of the join phase; if its beginning is a guess, since then."""
+    join_phase_ms: int | None = record["timeline"]["join_phase_ms"]
+    between = record.get("started_between_ms")
+    if join_phase_ms is None and between:
+        return max(int(between[1]) - int(record["started_at_ms"]), 0)
+    return join_phase_ms
+
+
 def _slowest_first(record: Json) -> list[Json]:
     """First the members that caused it or that others waited for, then by time stopped; in a
     consumer group first those without their whole target, then the last to get it.
     """
     of_consumers = _is_of_consumers(record)
-    named = {record["trigger"]["member_id"], *record["waited_for"]["member_ids"]}
+    waited_for = record["waited_for"] or {}
+    named = {record["trigger"]["member_id"], *waited_for.get("member_ids", ())}
 
     def weight(member: Json) -> tuple[bool, float]:
         is_named = member["member_id"] in named
@@ -146,7 +179,7 @@ def _slowest_first(record: Json) -> list[Json]:
 
 def _end_ms(record: Json, members: Sequence[Json], now_ms: int) -> int:
     """Right end of the drawing: the time at which the last member resumed."""
-    times = [record["timeline"]["finished_ms"], record["timeline"]["join_phase_ms"], 1]
+    times = [record["timeline"]["finished_ms"], _join_phase_ms(record), 1]
     if record["outcome"] == "running":
         times.append(now_ms - record["started_at_ms"])
     for member in members:
@@ -161,7 +194,12 @@ def _phases(member: Json, record: Json, end_ms: int) -> Iterator[Phase]:
     gone_ms = member["fate_ms"]
     last_ms = end_ms if gone_ms is None else min(gone_ms, end_ms)
     of_consumers = _is_of_consumers(record)
-    times = _consumer_times(member, record) if of_consumers else _classic_times(member)
+    if of_consumers:
+        times = _consumer_times(member, record)
+    elif _has_joins(record):
+        times = _classic_times(member)
+    else:
+        times = _times_without_joins(member, record)
     starts = [("absent" if member["fate"] == "new" else "works", 0)]
     starts += [(name, max(at_ms, 0)) for name, at_ms in times if at_ms is not None]
     ends = [start_ms for _, start_ms in starts[1:]] + [last_ms]
@@ -170,7 +208,13 @@ def _phases(member: Json, record: Json, end_ms: int) -> Iterator[Phase]:
         if start_ms <= last_ms and is_shown:
             yield Phase(name, start_ms, min(phase_end_ms, last_ms))
     if gone_ms is not None:
-        yield Phase("gone", last_ms, last_ms)
+        name = "perhaps_gone" if _is_perhaps_gone(member) else "gone"
+        yield Phase(name, last_ms, last_ms)
+
+
+def _is_perhaps_gone(member: Json) -> bool:
+    """Whether it is not certain how and when the member left."""
+    return member.get("certainty", "certain") != "certain"
 
 
 def _classic_times(member: Json) -> Iterator[tuple[str, int | None]]:
@@ -178,6 +222,14 @@ def _classic_times(member: Json) -> Iterator[tuple[str, int | None]]:
     yield "joined", member["join_received_ms"]
     yield "assigned", member["join_answered_ms"]
     yield "works", member["sync_answered_ms"]
+
+
+def _times_without_joins(member: Json, record: Json) -> Iterator[tuple[str, int | None]]:
+    """Only the end of the join phase is known, and when the assignment was stored."""
+    yield "joins", 0
+    if member["fate_ms"] is None:
+        yield "assigned", _join_phase_ms(record)
+        yield "works", record["timeline"]["durable_ms"]
 
 
 def _consumer_times(member: Json, record: Json) -> Iterator[tuple[str, int | None]]:
@@ -221,10 +273,12 @@ def _cut(text: str, width: int) -> str:
     return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
 
 
-def _note(member: Json) -> str:
+def _note(member: Json, record: Json) -> str:
     fate = member["fate"]
     if fate not in {"kept", "new"}:
-        return str(fate).replace("_", " ")
+        certainty = member.get("certainty", "certain")
+        mark = "" if certainty == "certain" else f" ({certainty})"
+        return f"{str(fate).replace('_', ' ')}{mark}"
     if member["mode"] == "consumer":
         new = "new, " if fate == "new" else ""
         completed_ms = member["completed_ms"]
@@ -233,7 +287,8 @@ def _note(member: Json) -> str:
         return f"{new}complete after {duration(completed_ms)}"
     stopped_ms = member["stopped_ms"]
     if stopped_ms is None:
-        return "did not join"
+        unknown = "new" if fate == "new" else ""
+        return "did not join" if _has_joins(record) else unknown
     verb = "new, waited" if fate == "new" else "stopped"
     note = f"{verb} {duration(stopped_ms)}"
     return f"{note} so far" if member["stopped_open"] else note
@@ -244,14 +299,14 @@ def _scale(record: Json, end_ms: int, name_width: int, bar_width: int) -> Iterat
     indent = " " * (name_width + 2)
     end = duration(end_ms)
     yield Line.of(f"{indent}0{end:>{bar_width - 1}}", "dim")
-    timeline = record["timeline"]
-    name = "durable_ms" if _is_of_consumers(record) else "join_phase_ms"
-    mark_ms = timeline[name]
+    of_consumers = _is_of_consumers(record)
+    mark_ms = record["timeline"]["durable_ms"] if of_consumers else _join_phase_ms(record)
     if mark_ms is None:
         return
     place = min(mark_ms * bar_width // end_ms, bar_width - 1)
-    what = "assigned" if name == "durable_ms" else "joins ended"
-    text = f"{what} at {duration(mark_ms)}"
+    what = "assigned" if of_consumers else "joins ended"
+    at = "about " if record.get("started_between_ms") else ""
+    text = f"{what} at {at}{duration(mark_ms)}"
     if place + 2 + len(text) <= bar_width:
         mark = f"{' ' * place}| {text}"
     elif len(text) + 1 <= place:
@@ -263,7 +318,7 @@ def _scale(record: Json, end_ms: int, name_width: int, bar_width: int) -> Iterat
 
 def _rest(record: Json, drawn: int) -> Iterator[Line]:
     left = len(record["members"]) - drawn + record["members_dropped"]
-    if left > 0 and _is_of_consumers(record):
+    if (left > 0 and _is_of_consumers(record)) or (left > 0 and record["stopped"] is None):
         yield Line.of(f"and {left:,} more")
     elif left > 0:
         stopped = record["stopped"]
@@ -274,8 +329,15 @@ def _rest(record: Json, drawn: int) -> Iterator[Line]:
         )
 
 
-def _legend(symbols: Symbols, *, of_consumers: bool) -> Line:
+def _legend(symbols: Symbols, record: Json) -> Line:
     spans: list[Span] = []
-    for name, meaning in (_LEGEND_OF_CONSUMERS if of_consumers else _LEGEND).items():
+    of_consumers = _is_of_consumers(record)
+    if of_consumers:
+        legend = _LEGEND_OF_CONSUMERS
+    else:
+        legend = _LEGEND if _has_joins(record) else _LEGEND_WITHOUT_JOINS
+    if any(_is_perhaps_gone(member) for member in record["members"]):
+        legend = legend | _PERHAPS_GONE
+    for name, meaning in legend.items():
         spans += [Span(getattr(symbols, name), _STYLES[name]), Span(f" {meaning}  ", "dim")]
     return Line((*spans, *(() if of_consumers else (Span("* leads", "dim"),))))

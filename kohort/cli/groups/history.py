@@ -15,6 +15,7 @@ from kohort.cli.admin_http import HTTP, Json, fetch
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UnavailableError
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
+from kohort.cli.groups.from_files import add_from, history_from_files
 from kohort.cli.options import (
     add_command_config,
     add_common,
@@ -41,6 +42,7 @@ def add_why(commands: Commands) -> None:
     parser = commands.add("why", "why a group rebalanced, in one sentence", _why)
     parser.add_argument("group", metavar="GROUP")
     add_history(parser)
+    add_from(parser)
     parser.add_argument(
         "--avoided", action="store_true", help="include rebalances that were avoided"
     )
@@ -50,6 +52,7 @@ def add_timeline(commands: Commands) -> None:
     parser = commands.add("timeline", "who waited for whom in a rebalance, drawn", _timeline)
     parser.add_argument("group", metavar="GROUP")
     add_history(parser)
+    add_from(parser)
     parser.add_argument(
         "--members",
         type=positive,
@@ -96,6 +99,8 @@ def positive(text: str) -> int:
 
 def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -> Json:
     """The response of GET /groups/{group}/rebalances, or its like. Raises CommandError."""
+    if options.files:
+        return history_from_files(options, kind)
     if options.bootstrap_server is not None:
         return _stored_history(options, kind)
     query = f"last={options.last}" + (f"&kind={kind}" if kind else "")

@@ -1,28 +1,38 @@
 """``kohort groups list``, ``describe`` and ``delete``: the groups of a cluster as they are now."""
 
 import argparse
+import time
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
 from kohort.admin.cluster import RefusedError
 from kohort.admin.group_changes import delete_group
-from kohort.admin.group_overview import overview
+from kohort.admin.group_overview import RECENT_S, overview
 from kohort.admin.groups import Group, Position, describe_group
 from kohort.admin.offsets import TopicPartition
 from kohort.cli.commands import Commands
 from kohort.cli.errors import RefusedCommandError, UnavailableError
+from kohort.cli.groups.from_files import add_from, groups_in_files
+from kohort.cli.groups.history import local_clock
 from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
 from kohort.cli.table import table
 from kohort.formats.text import counted, shown
+from kohort.groups.history.names import REBALANCE
+from kohort.groups.history.record_text import record_cause
 from kohort.protocol.errors import DecodeError, ErrorCode
 
 _HEAD: Final = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")
 
 
+_HEAD_OF_HISTORY: Final = ("GROUP", "TYPE", "MEMBERS", "REBALANCES", "IN 1 H", "LAST", "BECAUSE")
+
+
 def add_list(commands: Commands) -> None:
-    add_kafka(commands.add("list", "all groups", _list))
+    parser = commands.add("list", "all groups", _list)
+    add_kafka(parser)
+    add_from(parser)
 
 
 def add_describe(commands: Commands) -> None:
@@ -38,6 +48,9 @@ def add_delete(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
+    if options.files:
+        _list_files(options)
+        return
     with cluster_of(options) as cluster:
         try:
             groups = overview(cluster)
@@ -68,6 +81,37 @@ def _list(options: argparse.Namespace) -> None:
         for group in groups
     ]
     lines = table(_HEAD, rows) if groups else iter(["no groups"])
+    print_result(options, {"groups": data}, lines)
+
+
+def _list_files(options: argparse.Namespace) -> None:
+    """List the groups of histories, of which nothing else is known."""
+    now_ms = int(time.time() * 1000)
+    clock_text = local_clock(now_ms)
+    data: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
+    for group, records in sorted(groups_in_files(options).items()):
+        rebalances = [record for record in records if record.get("kind") == REBALANCE]
+        since_ms = now_ms - RECENT_S * 1000
+        recent = sum(record["started_at_ms"] >= since_ms for record in rebalances)
+        last = rebalances[-1] if rebalances else {}
+        at_ms, members = last.get("started_at_ms"), last.get("members_after")
+        data.append(
+            {
+                "group": group,
+                "type": last.get("group_type"),
+                "members": members,
+                "rebalances": len(rebalances),
+                "rebalances_in_last_hour": recent,
+                "last_at_ms": at_ms,
+                "last_trigger": last.get("trigger"),
+            }
+        )
+        when = None if at_ms is None else clock_text(at_ms)
+        because = record_cause(last) if last else None
+        kind = last.get("group_type")
+        rows.append((group, kind, members, len(rebalances), recent, when, because))
+    lines = table(_HEAD_OF_HISTORY, rows) if rows else iter(["no groups"])
     print_result(options, {"groups": data}, lines)
 
 

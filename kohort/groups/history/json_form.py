@@ -32,7 +32,9 @@ from kohort.groups.history.names import AVOIDED, REBALANCE
 Json: TypeAlias = dict[str, Any]
 
 _BLANK_AFTER: Final = "after_ms"
-"""The one optional field, only in additional causes."""
+"""An optional field, only in additional causes."""
+_CERTAINTY: Final = "certainty"
+"""Optional in members, of which there are many."""
 
 
 def as_json(record: HistoryRecord) -> Json:
@@ -50,6 +52,8 @@ def fields_of(value: Any) -> Json:  # noqa: ANN401 - any of the model's classes.
     fields = {name: _plain(getattr(value, name)) for name in value.__slots__}
     if fields.get(_BLANK_AFTER, 0) is None:
         del fields[_BLANK_AFTER]
+    if isinstance(value, MemberTimeline) and value.certainty is Certainty.CERTAIN:
+        del fields[_CERTAINTY]
     return fields
 
 

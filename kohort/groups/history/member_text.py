@@ -8,9 +8,14 @@ writing it, so here each field is written as its known type.
 from json.encoder import encode_basestring_ascii
 from typing import Final
 
+from kohort.groups.events import Certainty
 from kohort.groups.history.model import MemberPartitions, MemberTimeline
 
 _BOOLEANS: Final = {False: "false", True: "true"}
+_CERTAINTIES: Final = {
+    certainty: "" if certainty is Certainty.CERTAIN else f',"certainty":"{certainty.value}"'
+    for certainty in Certainty
+}
 
 
 def member_text(member: MemberTimeline) -> str:
@@ -33,7 +38,7 @@ def member_text(member: MemberTimeline) -> str:
         f',"reached_ms":{_number(member.reached_ms)}'
         f',"completed_ms":{_number(member.completed_ms)}'
         f',"fate":{_text(member.fate)}'
-        f',"fate_ms":{_number(member.fate_ms)}'
+        f',"fate_ms":{_number(member.fate_ms)}{_CERTAINTIES[member.certainty]}'
         f',"replaced_by":{_text(member.replaced_by)}'
         f',"reason":{_text(member.reason)}'
         f',"reason_source":{_text(member.reason_source)}'

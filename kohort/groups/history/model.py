@@ -201,6 +201,9 @@ class MemberTimeline:
     fate: MemberFate = MemberFate.KEPT
     fate_ms: int | None = None
     """Time at which it ceased to be a member."""
+    certainty: Certainty = Certainty.CERTAIN
+    """How well its fate is known; see `TriggerRecord.certainty`. Left out of the JSON if certain.
+    """
     replaced_by: str | None = None
     reason: str | None = None
     """The reason stated in its join, as in TriggerRecord."""

@@ -5,7 +5,7 @@ describe a rebalance in the same words, on any day. Times of day are in UTC unle
 another clock.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -138,7 +138,18 @@ def _waited(record: RebalanceRecord) -> str:
     if waited.phase == "join" and _is_of_consumers(record):
         text += " to join again"
     end = _end_of_wait(record) if waited.phase == "join" and waited.member_ids else ""
-    return f"{duration(waited.ms)} {text}{end}"
+    return f"{duration(waited.ms)} {text}{end}{_certainty_of_wait(record)}"
+
+
+def _certainty_of_wait(record: RebalanceRecord) -> str:
+    """The wait of a watched group is concluded from the fates of the members."""
+    awaited = set(record.waited_for.member_ids)
+    fates = {member.certainty for member in record.members if member.member_id in awaited}
+    return "" if fates <= {Certainty.CERTAIN} else f" ({_least(fates).value})"
+
+
+def _least(certainties: Collection[Certainty]) -> Certainty:
+    return max(certainties, key=list(Certainty).index)
 
 
 _WAITS: Final = {
@@ -200,11 +211,18 @@ def _moved_nothing(record: RebalanceRecord) -> bool:
     return is_over and partitions.known and bool(partitions.kept) and not changed
 
 
-def evidence(record: HistoryRecord, clock_text: ClockText = utc_time) -> list[str]:
-    """Return the evidence for the sentence and other known facts, one per line."""
+def evidence(
+    record: HistoryRecord, clock_text: ClockText = utc_time, *, is_watched: bool = False
+) -> list[str]:
+    """Return the evidence for the sentence and other known facts, one per line.
+
+    Args:
+        is_watched: whether the record is a conclusion from a cluster's __consumer_offsets.
+    """
     if isinstance(record, AvoidedRecord):
-        return [*_trigger_lines(record)]
-    lines = [*_trigger_lines(record), *_cause_lines(record), *_phase_lines(record)]
+        return [*_trigger_lines(record, is_watched=is_watched)]
+    lines = [*_trigger_lines(record, is_watched=is_watched), *_cause_lines(record)]
+    lines += _phase_lines(record)
     lines += [*_member_lines(record), *_timeout_lines(record)]
     lines += [*_partition_lines(record), *_slowest_lines(record)]
     lines += _link_lines(record)
@@ -213,11 +231,13 @@ def evidence(record: HistoryRecord, clock_text: ClockText = utc_time) -> list[st
     return lines
 
 
-def _trigger_lines(record: HistoryRecord) -> Iterator[str]:
+def _trigger_lines(record: HistoryRecord, *, is_watched: bool) -> Iterator[str]:
     trigger = record.trigger
     line = f"the broker saw: {trigger.kind.value}"
     if trigger.certainty is not Certainty.CERTAIN:
         line = f"its traces in __consumer_offsets suggest: {trigger.kind.value}"
+    elif is_watched:
+        line = f"its traces in __consumer_offsets prove: {trigger.kind.value}"
     if trigger.row is not None:
         line += f", by row {trigger.row} of the table for members that join again"
     yield line
@@ -252,11 +272,11 @@ def _phase_lines(record: RebalanceRecord) -> Iterator[str]:
         if record.outcome is RebalanceOutcome.STABLE and times.finished_ms is not None:
             took = duration(times.finished_ms - times.durable_ms)
             yield f"the last member had its partitions {took} later"
-    if times.join_phase_ms is None:
-        return
-    end = (times.join_phase_end or "").replace("_", " ")
-    yield f"joins took {duration(times.join_phase_ms)} (ended by: {end})"
-    if times.leader_synced_ms is not None:
+    if times.join_phase_ms is not None:
+        end = (times.join_phase_end or "").replace("_", " ")
+        ended = f" (ended by: {end})" if end else ""
+        yield f"joins took {duration(times.join_phase_ms)}{ended}"
+    if times.join_phase_ms is not None and times.leader_synced_ms is not None:
         took = duration(times.leader_synced_ms - times.join_phase_ms)
         yield f"the leader {shown(record.leader or '')} took {took} for the assignment"
         if times.durable_ms is not None:
@@ -280,12 +300,13 @@ _LEADER_WORDS = {
 
 def _member_lines(record: RebalanceRecord) -> Iterator[str]:
     yield f"{counted(record.members_before, 'member')} before, {record.members_after} after"
-    by_fate: dict[MemberFate, list[str]] = {}
+    by_fate: dict[tuple[MemberFate, Certainty], list[str]] = {}
     for member in record.members:
-        by_fate.setdefault(member.fate, []).append(member.member_id)
-    for fate, ids in by_fate.items():
+        by_fate.setdefault((member.fate, member.certainty), []).append(member.member_id)
+    for (fate, certainty), ids in by_fate.items():
         if fate is not MemberFate.KEPT:
-            yield f"{fate.value.replace('_', ' ')}: {_listed(record, ids)}"
+            mark = "" if certainty is Certainty.CERTAIN else f" ({certainty.value})"
+            yield f"{fate.value.replace('_', ' ')}{mark}: {_listed(record, ids)}"
 
 
 def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:

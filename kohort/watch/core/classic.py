@@ -191,8 +191,10 @@ class ClassicGroup(FollowedGroup):
             order = (_sole(order[0], fates[0][1]),)
         self.fates = {member.member_id: fate for member, fate in fates}
         self.settings = settings_of(old, record)
-        is_guess = not order[0].is_known and bool(record.members)
-        self.began_between_ms = (phase.earliest_ms, end_ms) if is_guess else None
+        # A member that was seen after the join phase had joined some time before.
+        is_guess = not order[0].is_known or order[0].at_ms >= end_ms
+        bounds = (phase.earliest_ms, end_ms) if is_guess and record.members else None
+        self.began_between_ms = bounds
         self.waited = _waited(fates, order[0].at_ms, end_ms)
         yield from self._skipped_rebalances(old, record, order[0].at_ms)
         yield from self._begin(old, fates, order)

@@ -6,6 +6,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.groups.events import Certainty
 from kohort.groups.history.json_form import member_as_json
 from kohort.groups.history.member_text import member_text
 from kohort.groups.history.model import MemberFate, MemberPartitions, MemberTimeline
@@ -19,6 +20,7 @@ BY_TYPE = {
     "int | None": st.none() | NUMBERS,
     "bool": st.booleans(),
     "MemberFate": st.sampled_from(MemberFate),
+    "Certainty": st.sampled_from(Certainty),
     "tuple[str, ...]": st.lists(TEXTS, max_size=3).map(tuple),
 }
 

@@ -1,0 +1,140 @@
+"""The option ``--from``: histories in files instead of a broker's.
+
+A file has records of the history in JSON, one on each line, or responses of
+/groups/{group}/rebalances, or it is the log of a stock Kafka broker.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC
+from time import time
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from kohort.cli.admin_http import Json
+from kohort.cli.errors import NotFoundError, UsageError
+from kohort.formats.text import listed
+from kohort.groups.history.json_form import as_json, from_json
+from kohort.groups.history.names import AVOIDED
+from kohort.groups.history.observed import observed_key
+
+_UNKNOWN: Final = "Unknown"
+"""Kafka's name of a state that is not known."""
+
+
+def add_from(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="files",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="read the history from a file of JSON lines, such as that of `kohort watch`, or from "
+        "the log of a stock Kafka broker; .gz is unpacked, - is standard input; repeatable, oldest "
+        "first",
+    )
+    parser.add_argument(
+        "--timezone",
+        type=_zone,
+        default=UTC,
+        metavar="NAME",
+        help="time zone of a broker's log whose times have none (UTC)",
+    )
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(f"unknown time zone {name!r}") from error
+
+
+def history_from_files(options: argparse.Namespace, kind: str | None) -> Json:
+    """A history like the response of GET /groups/{group}/rebalances. Raises as
+    `records_from_files`.
+    """
+    records = records_from_files(options, options.group)
+    wanted = [record for record in records if kind is None or record.get("kind") == kind]
+    try:
+        shown = [
+            _completed(record, as_json(from_json(record))) for record in wanted[-options.last :]
+        ]
+    except ValueError as error:
+        raise UsageError(f"{', '.join(options.files)}: {error}") from error
+    return {
+        "group": options.group,
+        "at_ms": int(time() * 1000),
+        "state": _UNKNOWN,
+        "waiting": None,
+        "total_avoided": sum(record.get("kind") == AVOIDED for record in records),
+        "rebalances": shown,
+    }
+
+
+def _completed(given: Any, defaults: Any) -> Any:  # noqa: ANN401 - JSON.
+    """Add the fields that are missing, as in records of logs."""
+    if isinstance(given, dict) and isinstance(defaults, dict):
+        return defaults | {
+            name: _completed(value, defaults.get(name)) for name, value in given.items()
+        }
+    if isinstance(given, list) and isinstance(defaults, list):
+        return [_completed(*pair) for pair in zip(given, defaults, strict=True)]
+    return given
+
+
+def records_from_files(options: argparse.Namespace, group: str) -> list[Json]:
+    """The records of a group, without repetitions, in the order of their sequence.
+
+    Raises:
+        UsageError: a file cannot be read, or is not a history.
+        NotFoundError: the files have no such group.
+    """
+    groups = groups_in_files(options)
+    if group not in groups:
+        present = f"it has {listed(list(groups), most=10)}" if groups else "it has no groups"
+        raise NotFoundError(f"no group {group!r} in {', '.join(options.files)}; {present}")
+    return groups[group]
+
+
+def groups_in_files(options: argparse.Namespace) -> dict[str, list[Json]]:
+    """The records of all groups, as `records_from_files` has those of one. Raises UsageError."""
+    # Reads the logs of brokers, which other commands do not need.
+    from kohort.insight.errors import ReportedError  # noqa: PLC0415
+    from kohort.insight.history_files import histories  # noqa: PLC0415
+
+    groups: defaultdict[str, dict[object, Json]] = defaultdict(dict)
+    try:
+        for name, lines in histories(options.files, options.timezone):
+            for number, text in lines:
+                for record in _records_in(text, f"{name}, line {number + 1}"):
+                    # Of a long rebalance there are two records; the second one is complete.
+                    key = observed_key(record) or record.get("sequence")
+                    groups[str(record.get("group"))][key] = record
+    except ReportedError as error:
+        raise UsageError(str(error)) from error
+    return {group: _ordered(list(records.values())) for group, records in groups.items()}
+
+
+def _records_in(text: bytes, place: str) -> Iterator[Json]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise UsageError(f"{place}: not a history record in JSON")
+    # A line may be a response of GET /groups/{group}/rebalances, with a list of records.
+    records = data.get("rebalances")
+    if isinstance(records, list):
+        yield from (record for record in records if isinstance(record, dict))
+    else:
+        yield data
+
+
+def _ordered(records: list[Json]) -> list[Json]:
+    return sorted(records, key=lambda record: _number(record.get("sequence")))
+
+
+def _number(sequence: object) -> int:
+    return sequence if isinstance(sequence, int) else 0

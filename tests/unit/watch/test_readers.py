@@ -1,0 +1,105 @@
+"""The commands that read a history, over one of `kohort watch`: nothing is more certain than it is
+in the records.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kohort.cli.groups.drawing import Symbols
+from kohort.groups.history.record_text import record_evidence, record_sentence
+from tests.support.processes.commands import Said, said_here
+from tests.unit.watch.recorded import Json, watch_lab
+
+HISTORY = watch_lab(polls=True)
+
+Ask = Callable[..., Said[str]]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("watch") / "rebalances.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in HISTORY))
+    return path
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str], file: Path) -> Ask:
+    """`kohort groups` with --from."""
+
+    def run(command: str, *arguments: object) -> Said[str]:
+        return said_here(capsys, "groups", command, *map(str, arguments), "--from", str(file))
+
+    return run
+
+
+def clock(at_ms: int) -> str:
+    return f"at {at_ms}"
+
+
+@pytest.mark.parametrize("record", HISTORY, ids=lambda one: f"{one['group']}-{one['sequence']}")
+def test_every_cause_and_departure_says_how_certain_it_is(record: Json) -> None:
+    certainty = record["trigger"]["certainty"]
+    assert (f"({certainty}" in record_sentence(record, clock)) == (certainty != "certain")
+    lines = record_evidence(record, clock)
+    for member in record.get("members", ()):
+        if member.get("certainty", "certain") != "certain":
+            mark = f"{member['fate'].replace('_', ' ')} ({member['certainty']}): "
+            assert any(line.startswith(mark) and member["member_id"] in line for line in lines)
+
+
+def test_a_wait_for_a_member_is_as_certain_as_what_became_of_it() -> None:
+    waits = [record for record in HISTORY if record.get("waited_for")]
+    record = next(record for record in waits if record["group"] == "ck-classic-two")
+    ending = "which missed its session timeout of 10 s (likely)"
+    assert record_sentence(record, clock).endswith(ending)
+
+
+def test_if_the_beginning_is_a_guess_its_bounds_are_shown() -> None:
+    record = next(record for record in HISTORY if record.get("started_between_ms"))
+    earliest, latest = record["started_between_ms"]
+    text = "\n".join(record_evidence(record, clock))
+    assert f"between at {earliest} and at {latest}" in text
+    assert "joins took" not in text
+
+
+def test_why_and_timeline_read_a_file(ask: Ask) -> None:
+    said = ask("why", "ck-classic-kill", "--last", 2).lines
+    assert "session timeout of 10 s (likely: its last commit was 10" in said[0]
+    assert "no longer exists" not in said[-1]
+    assert (
+        ask("why", "ck-classic-kill", "--json").json["rebalances"]
+        == [record for record in HISTORY if record["group"] == "ck-classic-kill"][-1:]
+    )
+    drawn = ask("timeline", "ck-classic-kill", "--last", 2).lines
+    expired = next(line for line in drawn if line.endswith("session expired (likely)"))
+    assert "?" in expired
+    assert "X" not in expired
+    kept = drawn[drawn.index(expired) + 1]
+    assert Symbols().joins in kept
+    assert "did not join" not in kept
+
+
+def test_list_shows_the_last_cause_of_each_group(ask: Ask) -> None:
+    lines = ask("list").lines
+    assert len(lines) == 1 + len({record["group"] for record in HISTORY})
+    (row,) = [line for line in lines if line.startswith("java-classic-enf ")]
+    assert row.split()[-1] == "member_left"
+    rows = ask("list", "--json").json["groups"]
+    assert sum(row["rebalances"] for row in rows) == sum(
+        record["kind"] == "rebalance" for record in HISTORY
+    )
+
+
+def test_records_of_two_watchers_count_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path
+) -> None:
+    """The other one began later, and so counts from another number."""
+    other = tmp_path / "other.jsonl"
+    later = [record | {"sequence": record["sequence"] + 2} for record in HISTORY]
+    other.write_text("".join(f"{json.dumps(record)}\n" for record in later))
+    said = said_here(capsys, "groups", "list", "--json", "--from", str(other), "--from", str(file))
+    counts = [row["rebalances"] for row in said.json["groups"]]
+    assert sum(counts) == sum(record["kind"] == "rebalance" for record in HISTORY)
