@@ -176,6 +176,11 @@ def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
         Uncertainty.TIMEOUT: setting.rebalance_timeout_ms != recorded.rebalance_timeout_ms,
         Uncertainty.DELAY: setting.initial_rebalance_delay_ms
         != recorded.initial_rebalance_delay_ms,
+        Uncertainty.FATES: is_shorter
+        or is_longer
+        or becomes_static
+        or has_left_static
+        or changes_protocol,
         Uncertainty.ABSENCES: is_shorter and setting.static is not False,
         Uncertainty.CRASHES: has_left_static,
         # The other protocol comes with a longer session, and at worst has more rebalances than it

@@ -10,6 +10,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
+from kohort.insight.advisor.departures import Departures, count_departures
 from kohort.insight.advisor.heartbeat_times import LOOK_MS, look_ms
 from kohort.insight.advisor.member_lifetimes import Json, MemberLifetimes, causes_of
 from kohort.insight.advisor.member_slots import LOST, MemberSlots, find_member_slots
@@ -75,11 +76,13 @@ def read_trace(
     for record in ordered:
         lifetimes.add(record)
     notes: list[str] = []
+    departures = count_departures(rebalances)
     seen = settings_seen(rebalances)
     recorded = recorded_setting(rebalances, seen, dict(known or {}), notes)
     begin_ms = min(_at(record) for record in ordered)
     member_slots = find_member_slots(lifetimes.by_id.values(), recorded, begin_ms)
     _note_gaps(member_slots, ordered, notes)
+    _note_departures(departures, notes)
     joins = [took for slot in member_slots.slots for took in slot.join.took_ms]
     if not recorded.consumer:
         _note_unknown_joins(member_slots, joins, notes)
@@ -115,7 +118,10 @@ def read_trace(
         waited_by_slot=_waited_by_slot(rebalances, member_slots),
         stopped_ms=_stopped_ms(rebalances, joins, notes),
         unknown=tuple(notes),
-        doubts=tuple(_doubts(member_slots, rebalances, recorded, {**seen, **(known or {})})),
+        doubts=(
+            *([Uncertainty.FATES] if departures.are_unclear else []),
+            *_doubts(member_slots, rebalances, recorded, {**seen, **(known or {})}),
+        ),
     )
 
 
@@ -318,6 +324,15 @@ def _stopped_ms(rebalances: list[Json], joins: list[int], notes: list[str]) -> i
             f"members that take {DELAY_DEFAULT_MS} ms, so they are only comparable to each other"
         )
     return None
+
+
+def _note_departures(departures: Departures, notes: list[str]) -> None:
+    if departures.likely or departures.unclear:
+        notes.append(
+            f"how {departures.likely + departures.unclear} of {departures.total} departures came "
+            "about was concluded from commits to __consumer_offsets: "
+            f"{departures.likely} are likely, {departures.unclear} unclear"
+        )
 
 
 def _note_unknown_joins(member_slots: MemberSlots, joins: list[int], notes: list[str]) -> None:

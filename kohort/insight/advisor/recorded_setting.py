@@ -94,8 +94,9 @@ def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:
     for record in rebalances:
         timeline = record.get("timeline") or {}
         stalled = timeline.get("stalled_ms")
-        if timeline.get("join_phase_end") == "timeout" and not stalled:
-            return _round(int(timeline["join_phase_ms"]))
+        took = timeline.get("join_phase_ms")
+        if timeline.get("join_phase_end") == "timeout" and took is not None and not stalled:
+            return _round(int(took))
         for cause in causes_of(record):
             if cause.get("rebalance_timeout_ms"):
                 return int(cause["rebalance_timeout_ms"])
@@ -117,7 +118,8 @@ def _initial_delay_ms(rebalances: list[Json]) -> int | None:
     for record in rebalances:
         timeline = record.get("timeline") or {}
         took = timeline.get("join_phase_ms")
-        if record.get("initial") and took is not None:
+        # A watcher does not know how often the delay was extended.
+        if record.get("initial") and took is not None and not record.get("observed"):
             return _round(int(took) // (len(timeline.get("extensions_ms") or ()) + 1))
     return None
 

@@ -149,6 +149,9 @@ class Uncertainty(StrEnum):
     """A shorter session may expire during these absences."""
     CRASHES = "whether static members that did not come back had crashed is unknown"
     """After a clean shutdown, dynamic members would have left at once."""
+    FATES = "whether members had left or their sessions had expired is unclear"
+    """Under another session timeout, or as static members, only one of these would have begun a
+    rebalance at that time."""
     PAUSES = "whether silent processes had paused or restarted is unknown"
     """A longer session would not have expired during a pause."""
     MODE = "whether members were eager or cooperative is not in the history"

@@ -221,13 +221,18 @@ class ConsumerGroup(FollowedGroup):
             has_left=left,
         )
 
-    @staticmethod
-    def _departure(member: ConsumerMemberRecord, fate: Fate) -> Trigger:
+    def _departure(self, member: ConsumerMemberRecord, fate: Fate) -> Trigger:
         kind = _TRIGGERS[fate.reason]
+        timeout_ms = None
+        if kind is TriggerKind.REBALANCE_EXPIRED:
+            timeout_ms = member.rebalance_timeout_ms
+        elif kind is TriggerKind.SESSION_EXPIRED and self._timeouts.is_known:
+            timeout_ms = self._timeouts.session_ms
         return Trigger(
             kind,
             ref(member),
             removed=(member.member_id,),
+            timeout_ms=timeout_ms,
             detail=fate.detail,
             certainty=fate.certainty,
             candidates=tuple([_TRIGGERS[one] for one in fate.candidates]),

@@ -4,6 +4,7 @@ in the records.
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,34 @@ def test_records_of_two_watchers_count_once(
     said = said_here(capsys, "groups", "list", "--json", "--from", str(other), "--from", str(file))
     counts = [row["rebalances"] for row in said.json["groups"]]
     assert sum(counts) == sum(record["kind"] == "rebalance" for record in HISTORY)
+
+
+def test_advice_comes_from_what_the_topic_shows(ask: Ask) -> None:
+    """Rolling restarts, which static members are spared."""
+    advice = ask("advise", "ck-classic-roll", "--json").json
+    assert advice["recorded"]["rebalances"] == advice["history"]["rebalances"]
+    assert advice["recorded"]["setting"]["session_timeout_ms"] == 10_000
+    (best,) = [choice for choice in advice["choices"] if choice["is_best"]]
+    assert best["setting"]["static"]
+
+
+def test_advice_that_rests_on_unclear_departures_is_not_ranked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    records = [deepcopy(record) for record in HISTORY if record["group"] == "ck-classic-roll"]
+    for record in records:
+        for member in record["members"]:
+            if member["fate"] == "left":
+                member["certainty"] = "unclear"
+                member["candidates"] = ["session_expired", "left"]
+    path = tmp_path / "unclear.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    said = said_here(
+        capsys, "groups", "advise", "ck-classic-roll", "--json", "--from", str(path)
+    ).json
+    settings = [choice["setting"] for choice in said["choices"]]
+    recorded = said["recorded"]["setting"]
+    for name in ("static", "session_timeout_ms", "consumer"):
+        assert all(setting[name] == recorded[name] for setting in settings)
+    assert any("unclear" in reason for reason in said["unranked"])
+    assert any("unclear" in text for text in said["unknown"])
