@@ -28,7 +28,7 @@ from kohort.broker.assembly.coordinators import (
     make_transactions,
 )
 from kohort.broker.assembly.http_listener import HttpListener
-from kohort.broker.assembly.metrics_page import MetricsPage
+from kohort.broker.assembly.metrics_page import MetricsPage, scraped_broker
 from kohort.broker.assembly.web import WebPorts, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
 from kohort.broker.console.source import ConsoleSource
@@ -379,16 +379,16 @@ class Broker:
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
         )
-        page = MetricsPage(self.metrics, source, self.config, executor)
+        page = MetricsPage(scraped_broker(self.metrics, source, self.config), executor)
         stack.push_async_callback(page.close)
         web.show_to_operators({"/metrics": page.answer})
         web.show_to_operators(TransactionPages(transactions, services.topics, self._clock).pages())
-        web.metrics.add_pages(group_pages(services.groups, self.history, executor))
+        web.metrics.add_pages(group_pages(services.groups.host, self.history, executor))
 
     def _console_source(self, executor: Executor) -> ConsoleSource:
         services, metrics = self.services, self.metrics
         return ConsoleSource(
-            groups=services.groups,
+            groups=services.groups.host,
             history=self.history,
             topics=services.topics,
             clock=self._clock,

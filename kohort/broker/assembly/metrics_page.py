@@ -2,33 +2,48 @@
 
 import asyncio
 import importlib
+from collections.abc import Callable
 from concurrent.futures import Executor
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
 
 if TYPE_CHECKING:
-    from kohort.broker.metrics.exposition import Exposition
     from kohort.broker.metrics.text_format import TextFormat
 
 
+class Scraped(Protocol):
+    """All metrics of a process; see :class:`kohort.broker.metrics.exposition.Exposition`."""
+
+    async def write(self, text_format: "TextFormat") -> list[bytes]:
+        """Return the exposition in parts. Must not be called again before it returns."""
+        ...
+
+
+def scraped_broker(
+    metrics: BrokerMetrics, source: MetricsSource, config: MetricsConfig
+) -> Callable[[], Scraped]:
+    """Return a function that makes the exposition of a broker."""
+
+    def make() -> Scraped:
+        from kohort.broker.metrics.exposition import Exposition  # noqa: PLC0415 - costs 50 ms.
+
+        return Exposition(metrics, source, config)
+
+    return make
+
+
 class MetricsPage:
-    def __init__(
-        self,
-        metrics: BrokerMetrics,
-        source: MetricsSource,
-        config: MetricsConfig,
-        executor: Executor,
-    ) -> None:
-        """`executor` runs the imports before the first scrape."""
-        self._metrics = metrics
-        self._source = source
-        self._config = config
+    def __init__(self, make: Callable[[], Scraped], executor: Executor) -> None:
+        """`make` is called once, at the first scrape, after `executor` has imported
+        :mod:`kohort.broker.metrics.exposition`.
+        """
+        self._make = make
         self._executor = executor
         self._lock = asyncio.Lock()
-        self._exposition: Exposition | None = None
+        self._exposition: Scraped | None = None
         self._running: dict[TextFormat, asyncio.Task[list[bytes]]] = {}
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
@@ -55,9 +70,7 @@ class MetricsPage:
     async def _write(self, text_format: "TextFormat") -> list[bytes]:
         async with self._lock:
             if self._exposition is None:
-                from kohort.broker.metrics.exposition import Exposition  # noqa: PLC0415 - costs 50 ms.
-
-                self._exposition = Exposition(self._metrics, self._source, self._config)
+                self._exposition = self._make()
             return await self._exposition.write(text_format)
 
     async def _wait_imported(self) -> None:

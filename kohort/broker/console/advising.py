@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.groups_seen import RebalancesSeen
 from kohort.broker.http.json_parts import ANSWER_BYTES
 from kohort.broker.http.messages import JSON, HttpResponse
 
@@ -36,7 +36,7 @@ class AdviceError(Exception):
 class Advisor:
     """Computes advice for one group at a time, with a cache."""
 
-    def __init__(self, history: RebalanceHistory) -> None:
+    def __init__(self, history: RebalancesSeen) -> None:
         self._history = history
         self._known: OrderedDict[str, tuple[tuple[int, int], bytes]] = OrderedDict()
         self._lock = asyncio.Lock()

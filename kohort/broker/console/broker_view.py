@@ -47,7 +47,7 @@ def broker_json(source: ConsoleSource) -> Json:
             "history_bytes_max": settings.kohort_rebalance_history_memory_bytes,
         },
         "parked": {kind: counts["delayed"] for kind, counts in source.purgatory.stats().items()},
-        "groups": len(source.groups.host.group_ids()),
+        "groups": len(source.groups.group_ids()),
         "topics": len(source.topics.all()),
         "requests": _requests(source),
         "errors": _errors(source),

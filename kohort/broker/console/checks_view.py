@@ -7,7 +7,7 @@ from kohort.broker.console.checks import findings
 from kohort.broker.console.facts import facts_of
 from kohort.broker.console.lag import positions
 from kohort.broker.console.recent import Recents
-from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import GROUPS_MAX
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
@@ -19,7 +19,7 @@ LISTED_MAX: Final = 200
 
 
 class Checker:
-    def __init__(self, source: ConsoleSource, recents: Recents) -> None:
+    def __init__(self, source: GroupsSource, recents: Recents) -> None:
         self._source = source
         self._recents = recents
 
@@ -31,15 +31,15 @@ class Checker:
         noted: list[Json] = []
         counts: Counter[str] = Counter()
         checked = 0
-        ids = source.groups.host.group_ids()
+        ids = source.groups.group_ids()
         for group_id in ids[:GROUPS_MAX]:
-            group = source.groups.host.living_group(group_id)
+            group = source.groups.living_group(group_id)
             if group is None:
                 continue
             checked += 1
-            now = source.groups.host.now()
+            now = source.groups.now()
             behind = []
-            for position in positions(group, source.topics):
+            for position in positions(group, source.readable):
                 if position.lag:
                     behind.append(position)
                 await time_slice.pause()
@@ -56,7 +56,7 @@ class Checker:
                     listed.append(item)
             await time_slice.pause()
         return {
-            "at_ms": source.groups.host.now().wall_ms,
+            "at_ms": source.groups.now().wall_ms,
             "total": len(ids),
             "looked_at": checked,
             "counts": dict(counts),

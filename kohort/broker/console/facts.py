@@ -7,8 +7,8 @@ from typing import Final
 from kohort.broker.console.checks import GroupFacts, MemberFacts, StillFacts
 from kohort.broker.console.lag import Position
 from kohort.broker.console.recent import HOUR_MS, Recent
+from kohort.broker.groups_seen import GroupSeen
 from kohort.groups.description import DescribedMember, GroupDescription
-from kohort.groups.group import Group
 from kohort.groups.history.shares import parse_share
 from kohort.groups.requests import CONSUMER, Now
 
@@ -21,7 +21,7 @@ name."""
 _PARTITIONS: Final = struct.Struct(">i")
 
 
-def facts_of(group: Group, behind: Iterable[Position], recent: Recent, now: Now) -> GroupFacts:
+def facts_of(group: GroupSeen, behind: Iterable[Position], recent: Recent, now: Now) -> GroupFacts:
     """Return the facts of a group and at most `MEMBERS_LOOKED_AT` of its members."""
     described = group.describe()
     members = [_member(described, member) for member in group.describe_members(MEMBERS_LOOKED_AT)]

@@ -47,12 +47,21 @@ class StaticFile(NamedTuple):
         return HttpResponse(HTTPStatus.OK, self.content_type, (data,), tuple(headers))
 
 
-def load_files(directory: Path = STATIC) -> dict[str, StaticFile]:
+_OF_BROKER: Final = re.compile(rb'<a href="#/(?:topics|broker)">.*\n')
+"""Matches the links of the HTML page to pages about the broker."""
+
+
+def load_files(directory: Path = STATIC, *, has_broker: bool = True) -> dict[str, StaticFile]:
+    """Return the files by name; `has_broker` is whether there are pages about topics and the
+    broker.
+    """
     loaded = {}
     for path in sorted(directory.iterdir()):
         content_type = _TYPES.get(path.suffix)
         if content_type is not None:
             data = path.read_bytes()
+            if path.name == INDEX and not has_broker:
+                data = _OF_BROKER.sub(b"", data)
             if path.name == STYLE:
                 data = files("kohort.groups.history").joinpath("colors.css").read_bytes() + data
             tag = f'"{sha256(data).hexdigest()[:20]}"'

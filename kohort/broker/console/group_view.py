@@ -4,13 +4,13 @@ from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.checks import findings
 from kohort.broker.console.facts import facts_of
-from kohort.broker.console.lag import Ages, Position, positions, total_lag
+from kohort.broker.console.lag import AgesSeen, Position, positions, total_lag
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import RecordFormatter
-from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.source import GroupsSource
+from kohort.broker.groups_seen import GroupSeen
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
-from kohort.groups.group import Group
 from kohort.groups.history.shares import parse_share
 from kohort.groups.history.waiting_text import waited_for
 from kohort.groups.views import group_json, member_json, waiting_json
@@ -24,19 +24,19 @@ PARTITIONS_MAX: Final = 1_000
 
 class GroupView:
     def __init__(
-        self, source: ConsoleSource, ages: Ages, recents: Recents, formatter: RecordFormatter
+        self, source: GroupsSource, ages: AgesSeen, recents: Recents, formatter: RecordFormatter
     ) -> None:
         self._source = source
         self._ages = ages
         self._recents = recents
         self._formatter = formatter
 
-    async def wait_group(self, group: Group) -> Json:
+    async def wait_group(self, group: GroupSeen) -> Json:
         """Return the data. Positions and members are read at slightly different times."""
         source = self._source
         time_slice = Slice(source.clock, SLICE_MS)
         every_position: list[Position] = []
-        for position in positions(group, source.topics):
+        for position in positions(group, source.readable):
             every_position.append(position)
             await time_slice.pause()
         lag = total_lag(every_position)
@@ -46,7 +46,7 @@ class GroupView:
             every_position[:PARTITIONS_MAX], key=lambda each: (each.topic, each.partition)
         )
         ages = await self._ages.wait_ages(shown, time_slice)
-        now = source.groups.host.now()
+        now = source.groups.now()
         described = group.describe()
         data = group_json(described, source.history.totals(group.group_id))
         data["waiting"] = waiting = waiting_json(group.describe_waiting(), now, with_members=True)
@@ -73,7 +73,7 @@ class GroupView:
         return data
 
     async def _add_members(
-        self, data: Json, group: Group, time_slice: Slice
+        self, data: Json, group: GroupSeen, time_slice: Slice
     ) -> dict[tuple[str, int], str]:
         """Add the members to `data`. Return the owner of each partition, by topic and partition."""
         described = group.describe()

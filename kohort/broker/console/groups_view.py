@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from heapq import nlargest
 from typing import Any, Final, TypeAlias
 
-from kohort.broker.console.lag import Ages, Position, positions
+from kohort.broker.console.lag import AgesSeen, Position, positions
 from kohort.broker.console.recent import Recents
-from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.http.json_parts import SLICE_MS
@@ -28,7 +28,7 @@ The group's own page reads all."""
 
 class GroupsView:
     def __init__(
-        self, source: ConsoleSource, survey: TimedCache[Survey], ages: Ages, recents: Recents
+        self, source: GroupsSource, survey: TimedCache[Survey], ages: AgesSeen, recents: Recents
     ) -> None:
         self._source = source
         self._survey = survey
@@ -75,7 +75,7 @@ class GroupsView:
             items.append(self._item(row, lag_ms, is_least=is_least))
             await time_slice.pause()
         return {
-            "at_ms": self._source.groups.host.now().wall_ms,
+            "at_ms": self._source.groups.now().wall_ms,
             "total": survey.total,
             "looked_at": len(survey.rows),
             "found": match_count,
@@ -92,11 +92,11 @@ class GroupsView:
         asked: list[Position] = []
         ends: list[tuple[int, bool]] = []
         for row in rows:
-            group = self._source.groups.host.group(row.group_id) if row.lag else None
+            group = self._source.groups.group(row.group_id) if row.lag else None
             behind: list[Position] = []
             count = 0
             if group is not None:
-                for position in positions(group, self._source.topics):
+                for position in positions(group, self._source.readable):
                     if position.lag:
                         count += 1
                         behind.append(position)
@@ -116,8 +116,8 @@ class GroupsView:
 
     def _item(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
         source = self._source
-        now = source.groups.host.now()
-        group = source.groups.host.group(row.group_id)
+        now = source.groups.now()
+        group = source.groups.group(row.group_id)
         described = None if group is None else group.describe()
         waiting = waiting_json(
             None if group is None else group.describe_waiting(), now, with_members=True

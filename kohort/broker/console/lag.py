@@ -7,14 +7,13 @@ timestamp. The broker reads it directly from its logs.
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from kohort.broker.metrics.partitions import Readable, readable
+from kohort.broker.groups_seen import GroupSeen, Readable, ReadableOf
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.topics.manager import TopicManager
-from kohort.groups.offsets.table import OffsetsOwner
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import NO_TIMESTAMP
@@ -49,20 +48,28 @@ class Position(NamedTuple):
 
 
 def positions(
-    group: OffsetsOwner, topics: TopicManager, only: str | None = None
+    group: GroupSeen, readable: ReadableOf, only: str | None = None
 ) -> Iterator[Position]:
     """Yield the committed positions, of topic `only` if given; each is read when yielded."""
     for topic, partitions in list(group.offsets.topics().items()):
         if only not in {None, topic}:
             continue
         for index, committed in list(partitions.items()):
-            yield Position(topic, index, committed, readable(topics, topic, index))
+            yield Position(topic, index, committed, readable(topic, index))
 
 
 def total_lag(all_positions: Iterable[Position]) -> int | None:
     """Return the sum over all existing partitions; None if none exists."""
     lags = [position.lag for position in all_positions if position.lag is not None]
     return sum(lags) if lags else None
+
+
+class AgesSeen(Protocol):
+    async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
+        """Return the age of the first unread record of each position, in milliseconds; 0 if all are
+        read, None if it is unknown.
+        """
+        ...
 
 
 class Ages:
@@ -83,9 +90,7 @@ class Ages:
         self._known: dict[_Key, int | None] = {}
 
     async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
-        """Return the age of the first unread record of each position, in milliseconds; 0 if all are
-        read, None if it is unknown.
-        """
+        """See `AgesSeen`."""
         ages: list[int | None] = []
         asked: list[tuple[int, _Key, Detached[int | None]]] = []
         for number, position in enumerate(wanted):

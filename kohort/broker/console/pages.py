@@ -7,6 +7,7 @@ event loop iteration, would delay the groups.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
@@ -17,10 +18,10 @@ from kohort.broker.console.files import INDEX, StaticFile, load_files
 from kohort.broker.console.group_view import GroupView
 from kohort.broker.console.groups_view import GroupsView
 from kohort.broker.console.hub import EventHub
-from kohort.broker.console.lag import Ages
+from kohort.broker.console.lag import Ages, AgesSeen
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import LISTED_MAX, RecordFormatter, listed
-from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.source import ConsoleSource, GroupsSource
 from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.console.topics_view import TopicsView
@@ -38,21 +39,24 @@ RECORDS_DEFAULT: Final = 100
 _SEQUENCE: Final = re.compile(r"[0-9]{1,9}")
 
 
-class ConsolePages:
-    def __init__(self, source: ConsoleSource) -> None:
+class GroupConsole:
+    """The pages about groups, for which no broker is needed."""
+
+    has_broker = False
+    """Whether the HTML page links to the pages about the broker."""
+
+    def __init__(self, source: GroupsSource, ages: AgesSeen) -> None:
         self._source = source
         self._lock = asyncio.Lock()
         self._files: dict[str, StaticFile] | None = None
         recents = Recents()
-        ages = Ages(source.topics, source.clock, source.executor, source.offloaded_reads)
-        survey = TimedCache(Surveyor(source).wait_look, source.clock)
+        self._survey = TimedCache(Surveyor(source).wait_look, source.clock)
         self._checks = TimedCache(Checker(source, recents).wait_checks, source.clock)
-        self._groups = GroupsView(source, survey, ages, recents)
+        self._groups = GroupsView(source, self._survey, ages, recents)
         self._formatter = RecordFormatter(source.history, source.executor)
         self._group = GroupView(source, ages, recents, self._formatter)
-        self._topics = TopicsView(source, survey, ages)
         self._advisor = Advisor(source.history)
-        self.hub = EventHub(source.groups.host, source.clock)
+        self.hub = EventHub(source.groups, source.clock)
 
     # Files.
 
@@ -68,7 +72,8 @@ class ConsolePages:
     async def _file(self, name: str, request: HttpRequest) -> HttpResponse:
         if self._files is None:
             loop = asyncio.get_running_loop()
-            self._files = await loop.run_in_executor(self._source.executor, load_files)
+            load = partial(load_files, has_broker=self.has_broker)
+            self._files = await loop.run_in_executor(self._source.executor, load)
         file = self._files.get(name)
         if file is None:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such file")
@@ -96,7 +101,7 @@ class ConsolePages:
     async def group(self, request: HttpRequest) -> HttpResponse:
         """GET /api/groups/{group}."""
         (group_id,) = request.path_values
-        group = self._source.groups.host.living_group(group_id)
+        group = self._source.groups.living_group(group_id)
         if group is None:
             return self._without_group(group_id)
         return await self._data(lambda: self._group.wait_group(group))
@@ -107,14 +112,14 @@ class ConsolePages:
         query = Query(request.query, "last")
         last = query.number("last", RECORDS_DEFAULT, at_most=LISTED_MAX)
         history = self._source.history
-        group = self._source.groups.host.living_group(group_id)
+        group = self._source.groups.living_group(group_id)
         if group is None and not history.stored_records(group_id):
             return self._without_group(group_id)
 
         async def wait_data() -> dict[str, Any]:
             time_slice = Slice(self._source.clock, SLICE_MS)
             records = await listed(history, group_id, last, time_slice)
-            now = self._source.groups.host.now()
+            now = self._source.groups.now()
             rebalances, avoided = history.totals(group_id)
             return {
                 "group": group_id,
@@ -154,27 +159,6 @@ class ConsolePages:
         """GET /api/checks: all groups with findings."""
         return await self._data(self._checks.wait)
 
-    async def topics(self, request: HttpRequest) -> HttpResponse:
-        """GET /api/topics?filter=TEXT&internal=yes&page=N."""
-        query = Query(request.query, "filter", "internal", "page")
-        return await self._data(lambda: self._topics.wait_page(query))
-
-    async def topic(self, request: HttpRequest) -> HttpResponse:
-        """GET /api/topics/{topic}."""
-        (name,) = request.path_values
-        topic = self._source.topics.get(name)
-        if topic is None:
-            return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such topic")
-        return await self._data(lambda: self._topics.wait_topic(topic))
-
-    async def broker(self) -> HttpResponse:
-        """GET /api/broker."""
-
-        async def wait_data() -> dict[str, Any]:
-            return broker_json(self._source)
-
-        return await self._data(wait_data)
-
     async def _data(self, ask: Ask) -> HttpResponse:
         async with self._lock:
             data = await ask()
@@ -193,3 +177,36 @@ class ConsolePages:
             else "no such group"
         )
         return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
+
+
+class ConsolePages(GroupConsole):
+    """All pages of a broker's console."""
+
+    has_broker = True
+
+    def __init__(self, source: ConsoleSource) -> None:
+        ages = Ages(source.topics, source.clock, source.executor, source.offloaded_reads)
+        super().__init__(source, ages)
+        self._broker = source
+        self._topics = TopicsView(source, self._survey, ages)
+
+    async def topics(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/topics?filter=TEXT&internal=yes&page=N."""
+        query = Query(request.query, "filter", "internal", "page")
+        return await self._data(lambda: self._topics.wait_page(query))
+
+    async def topic(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/topics/{topic}."""
+        (name,) = request.path_values
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such topic")
+        return await self._data(lambda: self._topics.wait_topic(topic))
+
+    async def broker(self) -> HttpResponse:
+        """GET /api/broker."""
+
+        async def wait_data() -> dict[str, Any]:
+            return broker_json(self._broker)
+
+        return await self._data(wait_data)

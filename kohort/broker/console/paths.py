@@ -5,26 +5,30 @@ The pages are imported at the first request; see `lazy_pages`. Security headers 
 """
 
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kohort.broker.console.security import guarded, refusal
-from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.source import ConsoleSource, GroupsSource
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.routes import lazy_pages
 
 if TYPE_CHECKING:
-    from kohort.broker.console.pages import ConsolePages
+    from kohort.broker.console.lag import AgesSeen
+    from kohort.broker.console.pages import ConsolePages, GroupConsole
 
-Ask: TypeAlias = "Callable[[ConsolePages, HttpRequest], Awaitable[ResponseOrStream]]"
+P = TypeVar("P")
 
-FILES: "Final[dict[str, Ask]]" = {
+Asks: TypeAlias = dict[str, Callable[[P, HttpRequest], Awaitable[ResponseOrStream]]]
+
+FILES: "Final[Asks[GroupConsole]]" = {
     "/": lambda pages, request: pages.index(request),
     "/static/{file}": lambda pages, request: pages.static(request),
 }
 """Pages without an origin check: any site may link to the console."""
 
-DATA: "Final[dict[str, Ask]]" = {
+GROUP_DATA: "Final[Asks[GroupConsole]]" = {
     "/events": lambda pages, request: pages.events(request),
     "/api/groups": lambda pages, request: pages.groups(request),
     "/api/groups/{group}": lambda pages, request: pages.group(request),
@@ -32,11 +36,15 @@ DATA: "Final[dict[str, Ask]]" = {
     "/api/groups/{group}/rebalances/{sequence}": lambda pages, request: pages.rebalance(request),
     "/api/groups/{group}/advice": lambda pages, request: pages.advice(request),
     "/api/checks": lambda pages, _: pages.checks(),
+}
+"""Pages about groups. Requests for data from pages of other sites are rejected."""
+
+BROKER_DATA: "Final[Asks[ConsolePages]]" = {
     "/api/topics": lambda pages, request: pages.topics(request),
     "/api/topics/{topic}": lambda pages, request: pages.topic(request),
     "/api/broker": lambda pages, _: pages.broker(),
 }
-"""Pages with an origin check: requests from pages of other sites are rejected."""
+"""Pages about topics and the broker, with the same check."""
 
 
 def starting_pages() -> dict[str, AnyPage]:
@@ -56,8 +64,24 @@ def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:
 
         return ConsolePages(source)
 
-    pages = lazy_pages(FILES | DATA, "kohort.broker.console.pages", make, source.executor)
-    return {path: _guarded(page, is_data=path in DATA) for path, page in pages.items()}
+    asks: Asks[ConsolePages] = {**FILES, **GROUP_DATA, **BROKER_DATA}
+    return _pages(asks, make, source.executor)
+
+
+def group_console_pages(source: GroupsSource, ages: "AgesSeen") -> dict[str, AnyPage]:
+    """Return the pages about groups alone."""
+
+    def make() -> "GroupConsole":
+        from kohort.broker.console.pages import GroupConsole  # noqa: PLC0415 - see above.
+
+        return GroupConsole(source, ages)
+
+    return _pages({**FILES, **GROUP_DATA}, make, source.executor)
+
+
+def _pages(asks: Asks[P], make: Callable[[], P], executor: Executor) -> dict[str, AnyPage]:
+    pages = lazy_pages(asks, "kohort.broker.console.pages", make, executor)
+    return {path: _guarded(page, is_data=path not in FILES) for path, page in pages.items()}
 
 
 def _guarded(page: AnyPage, *, is_data: bool) -> AnyPage:

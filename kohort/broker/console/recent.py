@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.groups_seen import RebalancesSeen
 from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
@@ -79,7 +79,7 @@ class Recents:
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[tuple[int, int], Recent]] = OrderedDict()
 
-    def recent(self, history: RebalanceHistory, group_id: str, now_ms: int) -> Recent:
+    def recent(self, history: RebalancesSeen, group_id: str, now_ms: int) -> Recent:
         """Return a group's recent rebalances; takes half a millisecond if there is a new record."""
         totals = history.totals(group_id)
         known = self._known.get(group_id)

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.recent import record_without_members
-from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.groups_seen import RebalancesSeen
 from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.json_parts import dump
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN, without_members
@@ -38,7 +38,7 @@ class RecordFormatter:
     thousand, so long records are parsed on another thread, and finished ones are cached.
     """
 
-    def __init__(self, history: RebalanceHistory, executor: Executor) -> None:
+    def __init__(self, history: RebalancesSeen, executor: Executor) -> None:
         self._history = history
         self._executor = executor
         self._known: OrderedDict[tuple[str, int], bytes] = OrderedDict()
@@ -121,7 +121,7 @@ def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
     ]
 
 
-async def listed(history: RebalanceHistory, group_id: str, last: int, time_slice: Slice) -> Json:
+async def listed(history: RebalancesSeen, group_id: str, last: int, time_slice: Slice) -> Json:
     """Return summaries of the newest `last` records, oldest first, and their deploys."""
     records: list[HistoryRecord] = []
     steps = history.open_text_steps(group_id)

@@ -2,23 +2,39 @@
 
 import asyncio
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
 from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.manager import TopicManager
 
 
+class GroupsSource(Protocol):
+    """What the pages about groups read, on the event loop."""
+
+    @property
+    def groups(self) -> GroupsSeen: ...
+    @property
+    def history(self) -> RebalancesSeen: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def executor(self) -> Executor: ...
+    def readable(self, topic: str, index: int) -> Readable | None:
+        """Return the readable offsets of a partition, None if they are not known."""
+        ...
+
+
 class ConsoleSource(NamedTuple):
     """The parts of a broker. All are used from the event loop's thread only."""
 
-    groups: GroupCoordinator
-    history: RebalanceHistory
+    groups: GroupsSeen
+    history: RebalancesSeen
     topics: TopicManager
     clock: Clock
     executor: Executor
@@ -35,3 +51,6 @@ class ConsoleSource(NamedTuple):
     version: str
     began_ms: int
     """Wall time at which the broker began to serve."""
+
+    def readable(self, topic: str, index: int) -> Readable | None:
+        return readable(self.topics, topic, index)

@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.lag import positions, total_lag
-from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.source import GroupsSource
+from kohort.broker.groups_seen import GroupSeen
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.description import GroupDescription
-from kohort.groups.group import Group
 
 Json: TypeAlias = dict[str, Any]
 
@@ -57,7 +57,7 @@ class Survey(NamedTuple):
 
 
 class Surveyor:
-    def __init__(self, source: ConsoleSource) -> None:
+    def __init__(self, source: GroupsSource) -> None:
         self._source = source
 
     async def wait_look(self) -> Survey:
@@ -68,9 +68,9 @@ class Surveyor:
         readers: dict[str, list[str]] = {}
         counts: Counter[str] = Counter()
         states: Counter[str] = Counter()
-        ids = source.groups.host.group_ids()
+        ids = source.groups.group_ids()
         for group_id in ids[:GROUPS_MAX]:
-            group = source.groups.host.living_group(group_id)
+            group = source.groups.living_group(group_id)
             if group is None:
                 continue
             lag = await self._lag(group, time_slice)
@@ -85,11 +85,11 @@ class Surveyor:
             await time_slice.pause()
         return Survey(rows, len(ids), readers, counts, states)
 
-    async def _lag(self, group: Group, time_slice: Slice) -> int | None:
+    async def _lag(self, group: GroupSeen, time_slice: Slice) -> int | None:
         if group.offsets.count <= _SUMMED_TOGETHER:
-            return total_lag(positions(group, self._source.topics))
+            return total_lag(positions(group, self._source.readable))
         total: int | None = None
-        for position in positions(group, self._source.topics):
+        for position in positions(group, self._source.readable):
             if position.lag is not None:
                 total = position.lag + (total or 0)
             await time_slice.pause()

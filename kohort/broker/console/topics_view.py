@@ -104,10 +104,10 @@ class TopicsView:
         return data
 
     async def _reader(self, group_id: str, topic: str, time_slice: Slice) -> Json:
-        group = self._source.groups.host.group(group_id)
+        group = self._source.groups.group(group_id)
         in_topic: list[Position] = []
         if group is not None:
-            for position in positions(group, self._source.topics, topic):
+            for position in positions(group, self._source.readable, topic):
                 in_topic.append(position)
                 await time_slice.pause()
         in_topic.sort(key=lambda position: -(position.lag or 0))

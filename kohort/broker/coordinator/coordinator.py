@@ -127,12 +127,7 @@ class GroupCoordinator:
 
     def read_error(self, group_id: str) -> ErrorCode:
         """Return the error for reads of this group; NONE if it is loaded or does not exist."""
-        if self.host.is_closed:
-            return ErrorCode.NOT_COORDINATOR
-        actor = self.host.actor(group_id)
-        if actor is None:
-            return self.host.error_without_actor(group_id)
-        return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self.host.read_error(group_id)
 
     def validate_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Return whether offsets of the group may be read by this member, or by a client without

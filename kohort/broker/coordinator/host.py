@@ -189,6 +189,15 @@ class GroupHost:
         """All groups, for reading; not to be kept across an await."""
         return (actor.group for actor in self._actors.values())
 
+    def read_error(self, group_id: str) -> ErrorCode:
+        """Return the error for reads of this group; NONE if it is loaded or does not exist."""
+        if self._is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        actor = self._actors.get(group_id)
+        if actor is None:
+            return self.error_without_actor(group_id)
+        return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
     def stats(self) -> Counter[str]:
         """Figures for debugging, with the sums of the groups' own gauges."""
         actors = self._actors.values()

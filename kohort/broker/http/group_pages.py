@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final
 
-from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.groups_seen import GroupSeen, GroupsSeen, RebalancesSeen
 from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
@@ -22,7 +21,6 @@ from kohort.broker.http.requesters import requester_of, sees_cluster
 from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice, run
 from kohort.groups.events import TriggerKind
-from kohort.groups.group import Group
 from kohort.groups.history.names import AVOIDED, REBALANCE, SCHEMA
 from kohort.groups.views import group_json, member_json, waiting_json
 from kohort.protocol.errors import ErrorCode
@@ -108,11 +106,11 @@ _AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
 
 
 class GroupPages:
-    """The pages of one broker. They run one at a time: thirty concurrent ones, each with a time
-    slice per event loop iteration, would delay the groups.
+    """The pages of one broker or watcher. They run one at a time: thirty concurrent ones, each with
+    a time slice per event loop iteration, would delay the groups.
     """
 
-    def __init__(self, groups: GroupCoordinator, history: RebalanceHistory) -> None:
+    def __init__(self, groups: GroupsSeen, history: RebalancesSeen) -> None:
         self._groups = groups
         self._history = history
         self._lock = asyncio.Lock()
@@ -127,7 +125,7 @@ class GroupPages:
     async def _list(self, request: HttpRequest) -> HttpResponse:
         query = Query(request.query, "limit", "after")
         limit = query.number("limit", GROUPS_DEFAULT, at_most=GROUPS_MAX)
-        time_slice = Slice(self._groups.host, SLICE_MS)
+        time_slice = Slice(self._groups, SLICE_MS)
         ids, total = await self._ids_after(
             query.text("after"), limit + 1, time_slice, self._seen_by(request)
         )
@@ -136,7 +134,7 @@ class GroupPages:
         for group_id in ids[:limit]:
             if items.is_full:
                 break
-            group = self._groups.host.living_group(group_id)
+            group = self._groups.living_group(group_id)
             last = group_id
             if group is not None:
                 await items.add(dump(self._group_json(group)))
@@ -144,10 +142,12 @@ class GroupPages:
         tail = dump({"total": total, "after": last if is_more else None})
         return answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
 
-    def _group_json(self, group: Group, *, with_waiting_members: bool = False) -> dict[str, Any]:
+    def _group_json(
+        self, group: GroupSeen, *, with_waiting_members: bool = False
+    ) -> dict[str, Any]:
         view = group_json(group.describe(), self._history.totals(group.group_id))
         waiting = waiting_json(
-            group.describe_waiting(), self._groups.host.now(), with_members=with_waiting_members
+            group.describe_waiting(), self._groups.now(), with_members=with_waiting_members
         )
         if waiting is not None:
             view["waiting"] = waiting
@@ -165,7 +165,7 @@ class GroupPages:
 
         Sorting a hundred thousand ids at once would block the event loop for too long.
         """
-        every_id = self._groups.host.group_ids()
+        every_id = self._groups.group_ids()
         total = 0
         ids: list[str] = []
         for start in range(0, len(every_id), _SORTED_TOGETHER):
@@ -198,13 +198,13 @@ class GroupPages:
         (group_id,) = request.path_values
         limit = Query(request.query, "limit").number("limit", MEMBERS_DEFAULT, at_most=MEMBERS_MAX)
         topics = SeenTopics(request)
-        group = self._groups.host.living_group(group_id)
+        group = self._groups.living_group(group_id)
         if group is None:
             return self._without_group(group_id)
-        time_slice = Slice(self._groups.host, SLICE_MS)
+        time_slice = Slice(self._groups, SLICE_MS)
         described = group.describe()
         view = self._group_json(group, with_waiting_members=True)
-        view["at_ms"] = self._groups.host.now().wall_ms
+        view["at_ms"] = self._groups.now().wall_ms
         view["protocol"] = described.assignor if described.is_stable else None
         view["leader"] = described.leader_id
         count = view.pop("members")
@@ -246,14 +246,14 @@ class GroupPages:
         kind = query.text("kind")
         if kind not in {None, REBALANCE, AVOIDED}:
             raise BadRequestError(f"kind must be {REBALANCE} or {AVOIDED}")
-        time_slice = Slice(self._groups.host, SLICE_MS)
+        time_slice = Slice(self._groups, SLICE_MS)
         topics = SeenTopics(request)
-        group = self._groups.host.living_group(group_id)
+        group = self._groups.living_group(group_id)
         steps = self._history.open_text_steps(group_id)
         kept = self._history.stored_records(group_id)
         if group is None and steps is None and not kept:
             return self._without_group(group_id)
-        now = self._groups.host.now()
+        now = self._groups.now()
         rebalances, avoided = self._history.totals(group_id)
         described = None if group is None else group.describe()
         waiting = None if group is None else group.describe_waiting()

@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from kohort.broker.coordinator import GroupCoordinator
-from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.groups_seen import GroupsSeen, RebalancesSeen
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, Page
 from kohort.broker.http.requesters import for_group_readers
 from kohort.broker.http.routes import lazy_pages
@@ -34,7 +33,7 @@ PAGES: Final = {
 
 
 def group_pages(
-    groups: GroupCoordinator, history: RebalanceHistory, executor: Executor
+    groups: GroupsSeen, history: RebalancesSeen, executor: Executor
 ) -> dict[str, AnyPage]:
     """Return GET /groups and the pages below it, by path; `executor` runs the imports."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.gc_collector import GCCollector
@@ -21,9 +22,10 @@ from kohort.broker.metrics import catalogue
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
 from kohort.broker.metrics.families import Family, single
 from kohort.broker.metrics.gc_pauses import GcPauseMeter
-from kohort.broker.metrics.groups import GroupCollector
+from kohort.broker.metrics.groups import GroupCollector, LoadTimeCollector
 from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.metric_info import MetricInfo
+from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from kohort.broker.metrics.tally import HistogramTally
@@ -208,7 +210,7 @@ class Exposition:
         )
         self._groups = GroupCollector(
             source.groups,
-            source.topics,
+            partial(readable, source.topics),
             groups_max=config.kohort_metrics_groups_max,
             group_partitions_max=config.kohort_metrics_group_partitions_max,
         )
@@ -220,6 +222,7 @@ class Exposition:
             ClusterCollector(node_id=source.node_id, address=source.address),
             self._topics,
             self._groups,
+            LoadTimeCollector(source.groups),
             EdgeCollector(metrics.edge),
             MemoryCollector(source.network),
             RebalanceCollector(metrics.rebalances),

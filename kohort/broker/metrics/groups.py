@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
+from kohort.broker.groups_seen import GroupSeen, GroupsSeen, ReadableOf
 from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.families import (
     GROUPS,
@@ -20,7 +21,6 @@ from kohort.broker.metrics.families import (
     single,
 )
 from kohort.broker.metrics.metric_info import OTHER
-from kohort.broker.metrics.partitions import readable
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.membership import PARKED_JOINS, PARKED_SYNCS, UNUSED_IDS
 from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
@@ -30,8 +30,6 @@ from kohort.groups.kinds import DEAD, EMPTY, GroupKind
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.host import GroupHost
-    from kohort.broker.topics.manager import TopicManager
-    from kohort.groups.group import Group
 
 
 @dataclass(slots=True, eq=False)
@@ -74,18 +72,18 @@ class _Seen:
 
 
 class GroupCollector:
-    """Collector of one broker's groups; `refresh` takes the samples, `collect` returns them."""
+    """Collector of all groups; `refresh` takes the samples, `collect` returns them."""
 
     def __init__(
         self,
-        groups: GroupHost,
-        topics: TopicManager,
+        groups: GroupsSeen,
+        readable: ReadableOf,
         *,
         groups_max: int,
         group_partitions_max: int,
     ) -> None:
         self._groups = groups
-        self._topics = topics
+        self._readable = readable
         self._groups_max = groups_max
         self._group_partitions_max = group_partitions_max
         self._seen = _Seen()
@@ -167,16 +165,12 @@ class GroupCollector:
         for state in (EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD):
             consumer_groups.add(seen.states[GroupKind.CONSUMER, state], state.lower())
         yield consumer_groups
-        load_times_ms = self._groups.load_times_ms
-        average_ms = sum(load_times_ms) / len(load_times_ms) if load_times_ms else 0
-        yield single(rebalance_catalogue.PARTITION_LOAD_MAX, max(load_times_ms, default=0))
-        yield single(rebalance_catalogue.PARTITION_LOAD_AVG, average_ms)
         yield single(rebalance_catalogue.PARKED_JOINS, seen.gauges[PARKED_JOINS])
         yield single(rebalance_catalogue.PARKED_SYNCS, seen.gauges[PARKED_SYNCS])
         yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])
 
     async def _sample_offsets(
-        self, group_id: str, group: Group, seen: _Seen, time_slice: Slice
+        self, group_id: str, group: GroupSeen, seen: _Seen, time_slice: Slice
     ) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             topic_sum = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
@@ -188,15 +182,28 @@ class GroupCollector:
                 await time_slice.pause()
             seen.topic_sums.append(topic_sum)
 
-    async def _sum_offsets(self, group: Group, total: OffsetSample, time_slice: Slice) -> None:
+    async def _sum_offsets(self, group: GroupSeen, total: OffsetSample, time_slice: Slice) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             for partition, committed in list(partitions.items()):
                 total.add(committed.offset, self._lag(topic, partition, committed.offset))
                 await time_slice.pause()
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
-        offsets = readable(self._topics, topic, partition)
+        offsets = self._readable(topic, partition)
         return None if offsets is None else offsets.lag(offset)
+
+
+class LoadTimeCollector:
+    """Collector of how long loading the groups took."""
+
+    def __init__(self, groups: GroupHost) -> None:
+        self._groups = groups
+
+    def collect(self) -> Iterator[Metric]:
+        times_ms = self._groups.load_times_ms
+        average_ms = sum(times_ms) / len(times_ms) if times_ms else 0
+        yield single(rebalance_catalogue.PARTITION_LOAD_MAX, max(times_ms, default=0))
+        yield single(rebalance_catalogue.PARTITION_LOAD_AVG, average_ms)
 
 
 def _sample(group: GroupDescription, gauges: Mapping[str, int]) -> GroupSample:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from kohort.broker.groups_seen import Readable
 
 if TYPE_CHECKING:
     from kohort.broker.topics.manager import TopicManager
@@ -21,22 +23,6 @@ def open_partition(topics: TopicManager, topic: Topic, index: int) -> Partition 
     if partition is None and not topic.is_internal and topics.get(topic.name) is topic:
         partition = topic.partitions[index]
     return partition
-
-
-class Readable(NamedTuple):
-    start: int
-    """The log start offset."""
-    end: int
-
-    def lag(self, committed: int) -> int | None:
-        """Return the number of records that a group with this committed offset has not read; None
-        if the offset is negative, which clients treat as no commit.
-
-        Records below the log start do not count: they are deleted, so no consumer can read them.
-        The lag is 0 if the offset is beyond the end, because the topic was created again or the
-        client committed an offset that does not exist yet.
-        """
-        return None if committed < 0 else max(0, self.end - max(committed, self.start))
 
 
 def readable(topics: TopicManager, topic_name: str, index: int) -> Readable | None:

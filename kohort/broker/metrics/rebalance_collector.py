@@ -16,7 +16,7 @@ from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.metrics.tally import RecentRate
 
 if TYPE_CHECKING:
-    from kohort.broker.history.history import RebalanceHistory
+    from kohort.broker.groups_seen import RebalancesSeen
 
 RATE_PERIOD_S = 30.0
 """The period of Kafka's own rates (`metrics.sample.window.ms`)."""
@@ -129,7 +129,7 @@ class RebalanceCollector:
 
 
 class HistoryCollector:
-    def __init__(self, history: RebalanceHistory) -> None:
+    def __init__(self, history: RebalancesSeen) -> None:
         self._history = history
 
     def collect(self) -> Iterator[Metric]:

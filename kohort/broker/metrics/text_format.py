@@ -7,8 +7,9 @@ objects, and the tests compare their output.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client.metrics_core import Metric
@@ -16,6 +17,8 @@ from prometheus_client.metrics_core import Metric
 from kohort.broker.metrics.families import Labels, label_text
 
 SAMPLES_PER_PART: Final = 250
+
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class TextFormat(Enum):
@@ -25,14 +28,25 @@ class TextFormat(Enum):
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-def write(metrics: Iterable[Metric], text_format: TextFormat) -> Iterator[bytes]:
-    """Yield the exposition in parts; each takes a quarter of a millisecond."""
+def write(
+    metrics: Iterable[Metric], text_format: TextFormat, common: Mapping[str, str] = NO_LABELS
+) -> Iterator[bytes]:
+    """Yield the exposition in parts; each takes a quarter of a millisecond.
+
+    Args:
+        metrics: what to write.
+        text_format: the format.
+        common: labels of all samples, besides their own.
+    """
+    of_all = label_text(common)
     lines: list[str] = []
     for metric in metrics:
         lines.append(_head(metric, text_format))
         for sample in metric.samples:
             labels = sample.labels
             text = labels.text if labels.__class__ is Labels else label_text(labels)
+            if of_all:
+                text = f"{of_all[:-1]},{text[1:]}" if text else of_all
             value = sample.value
             number = value if isinstance(value, int) else _number(value)
             lines.append(f"{sample.name}{text} {number}\n")

@@ -42,7 +42,7 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.coordinator = broker.services.groups
-        self.pages = GroupPages(self.coordinator, broker.history)
+        self.pages = GroupPages(self.coordinator.host, broker.history)
 
     def ids(self) -> list[str]:
         """Return all existing groups, and those with a history."""

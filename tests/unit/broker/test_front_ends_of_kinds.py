@@ -58,7 +58,7 @@ async def test_offsets_are_fetched_by_its_members_of_the_current_epoch() -> None
 async def test_http_pages_show_it() -> None:
     async with looked_at() as broker:
         await rotating(broker)
-        pages = GroupPages(broker.groups, broker.history)
+        pages = GroupPages(broker.groups.host, broker.history)
 
         async def ask(page: Any, *values: str) -> Any:  # noqa: ANN401 - as JSON has it.
             response = await page(HttpRequest("GET", "/", "", "", values))

@@ -128,11 +128,18 @@ export function ranges(numbers) {
   return spans.map(([first, end]) => (first === end ? first : `${first}–${end}`)).join(", ");
 }
 
+// `kohort watch` has no pages about topics.
+const HAS_TOPICS = document.querySelector('header a[href="#/topics"]') !== null;
+
+function topicLink(topic) {
+  return HAS_TOPICS ? h("a", { href: to("topics", topic) }, topic) : topic;
+}
+
 function partitions(data) {
   if (!data.partitions.length) return h("p", { class: "muted" }, "The group has committed no offsets.");
   const names = new Map(data.members.map((member) => [member.member_id, member.instance_id ?? member.member_id]));
   const columns = [
-    ["Partition", "id", (row) => [h("a", { href: to("topics", row.topic) }, row.topic), `-${row.partition}`]],
+    ["Partition", "id", (row) => [topicLink(row.topic), `-${row.partition}`]],
     ["Member", "id", (row) => (row.member_id ? (names.get(row.member_id) ?? row.member_id) : "–")],
     ["Committed", "number", (row) => count(row.committed)],
     ["End", "number", (row) => count(row.end)],

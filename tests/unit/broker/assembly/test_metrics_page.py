@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics
+from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics, scraped_broker
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.catalogue import METRICS
@@ -117,7 +117,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             address="localhost:9092",
             version="1.2.3",
         )
-        return MetricsPage(metrics, source, Limits(), executor)
+        return MetricsPage(scraped_broker(metrics, source, Limits()), executor)
 
     yield make
     executor.shutdown()

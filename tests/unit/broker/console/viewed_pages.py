@@ -58,7 +58,7 @@ class LookedAt:
         self.history = history
         metrics = BrokerMetrics()
         self.source = ConsoleSource(
-            groups=groups,
+            groups=groups.host,
             history=history,
             topics=topics,
             clock=cast("Clock", clock),

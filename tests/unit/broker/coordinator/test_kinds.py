@@ -31,7 +31,7 @@ from tests.support.groups.rota import ROTA, Rota, convert_to_rota, join_rota, ro
 from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness, running
-from tests.unit.broker.metrics.sources import Topics, values
+from tests.unit.broker.metrics.sources import values
 
 __all__ = ["rota_codec"]
 
@@ -165,7 +165,9 @@ async def test_it_is_counted_under_its_own_label(clock: VirtualClock) -> None:
         started = RebalanceStarted(Trigger(TriggerKind.MEMBER_ADDED), "Empty", 1, (), ROTA)
         rota_of(h).outbox.note(started)
         await join_rota(h.groups.host, "b")
-        collector = GroupCollector(h.groups.host, Topics([]), groups_max=9, group_partitions_max=9)
+        collector = GroupCollector(
+            h.groups.host, lambda *_: None, groups_max=9, group_partitions_max=9
+        )
         await collector.refresh(Slice(clock))
         found = values(collector.collect())
         assert found["kafka_server_group_coordinator_metrics_group_count"] == {

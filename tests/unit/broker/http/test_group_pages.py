@@ -44,7 +44,7 @@ class Asked:
         self.groups = groups
         self.classic = ClassicRequests(groups.host)
         self.history = history
-        self.pages = GroupPages(groups, history)
+        self.pages = GroupPages(groups.host, history)
 
     async def ask(self, page: str, group: str | None = None, query: str = "") -> Any:  # noqa: ANN401
         values = () if group is None else (group,)

@@ -1,8 +1,10 @@
 """What is told of consumer groups, and what of those that are too many."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from kohort.broker.metrics.groups import GroupCollector
+from kohort.broker.metrics.groups import GroupCollector, LoadTimeCollector
+from kohort.broker.metrics.partitions import readable
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.states import ClassicState
 from kohort.testing.virtual_clock import VirtualClock
@@ -38,7 +40,7 @@ async def collected(
 ) -> tuple[GroupCollector, dict[str, dict[tuple[str, ...], float]]]:
     collector = GroupCollector(
         Groups(groups),
-        topics or TOPICS,
+        partial(readable, topics or TOPICS),
         groups_max=groups_max,
         group_partitions_max=group_partitions_max,
     )
@@ -124,10 +126,7 @@ async def test_a_negative_offset_has_no_lag() -> None:
 async def test_how_long_the_start_took_for_partitions_is_told_as_kafka_tells_it() -> None:
     name = "kafka_server_group_coordinator_metrics_partition_load_time"
     for times_ms, longest, mean in (((), 0, 0), ((30, 10, 20), 30, 20)):
-        collector = GroupCollector(
-            Groups([], times_ms), TOPICS, groups_max=1, group_partitions_max=1
-        )
-        found = values(collector.collect())
+        found = values(LoadTimeCollector(Groups([], times_ms)).collect())
         assert (found[f"{name}_max"], found[f"{name}_avg"]) == ({(): longest}, {(): mean})
 
 
@@ -209,6 +208,8 @@ async def test_a_look_pauses_at_every_group_also_at_those_without_offsets() -> N
 
     time_slice = CountingSlice(VirtualClock())
     groups = Groups([Group(f"group {number}") for number in range(50)])
-    collector = GroupCollector(groups, TOPICS, groups_max=20, group_partitions_max=100)
+    collector = GroupCollector(
+        groups, partial(readable, TOPICS), groups_max=20, group_partitions_max=100
+    )
     await collector.refresh(time_slice)
     assert time_slice.count == 50

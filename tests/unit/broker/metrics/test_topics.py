@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from kohort.broker.metrics.partitions import Readable, readable
+from kohort.broker.groups_seen import Readable
+from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.topics import TopicCollector
 from kohort.broker.runtime.slices import Slice
 from kohort.testing.virtual_clock import VirtualClock

@@ -1,0 +1,113 @@
+"""What pages, console and metrics read of groups.
+
+The broker implements it for its own groups, ``kohort watch`` for those of another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.host import GroupObserver
+    from kohort.broker.history.store import StoredRecord
+    from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+    from kohort.groups.requests import CommittedOffset, Now
+    from kohort.groups.steps import Steps
+    from kohort.protocol.errors import ErrorCode
+
+
+class OffsetsSeen(Protocol):
+    @property
+    def count(self) -> int:
+        """Number of committed offsets."""
+        ...
+
+    def topics(self) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """All committed offsets, by topic and partition; to be copied before other code runs."""
+        ...
+
+
+class GroupSeen(Protocol):
+    """One group; see :class:`kohort.groups.group.Group`."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def offsets(self) -> OffsetsSeen: ...
+    def describe(self) -> GroupDescription: ...
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]: ...
+    def describe_waiting(self) -> WaitingFor | None: ...
+    def subscribed_topics(self) -> frozenset[str] | None: ...
+    def gauges(self) -> Mapping[str, int]: ...
+
+
+class GroupsSeen(Protocol):
+    """All groups."""
+
+    def now(self) -> Now:
+        """Return the time, in the clocks of the groups' descriptions."""
+        ...
+
+    def monotonic_ms(self) -> int: ...
+
+    def group_ids(self) -> list[str]:
+        """Return a copy of all ids, for callers that take several event loop iterations."""
+        ...
+
+    def groups(self) -> Iterable[GroupSeen]:
+        """Return all groups, for reading; not to be kept across an await."""
+        ...
+
+    def group(self, group_id: str) -> GroupSeen | None: ...
+
+    def living_group(self, group_id: str) -> GroupSeen | None:
+        """Return a group as `group` does, unless it was removed and is about to be dropped."""
+        ...
+
+    def read_error(self, group_id: str) -> ErrorCode:
+        """Return why a group that may exist cannot be read; NONE if it can, or does not exist."""
+        ...
+
+    def add_observer(self, observer: GroupObserver) -> None: ...
+    def remove_observer(self, observer: GroupObserver) -> None: ...
+
+
+class RebalancesSeen(Protocol):
+    """The rebalances of all groups; see :class:`kohort.broker.history.history.RebalanceHistory`."""
+
+    def totals(self, group_id: str) -> tuple[int, int]:
+        """Return the numbers of rebalances and of avoided ones, including dropped records."""
+        ...
+
+    def stored_records(self, group_id: str) -> list[StoredRecord]:
+        """Return a group's complete records, oldest first; to be decompressed one at a time."""
+        ...
+
+    def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
+        """Return the record of the rebalance in progress as JSON, in steps; None without one."""
+        ...
+
+    def stats(self) -> Mapping[str, int]: ...
+
+
+class Readable(NamedTuple):
+    """The offsets of a partition that can be read."""
+
+    start: int
+    """The log start offset."""
+    end: int
+
+    def lag(self, committed: int) -> int | None:
+        """Return the number of records that a group with this committed offset has not read; None
+        if the offset is negative, which clients treat as no commit.
+
+        Records below the log start do not count: they are deleted, so no consumer can read them.
+        The lag is 0 if the offset is beyond the end, because the topic was created again or the
+        client committed an offset that does not exist yet.
+        """
+        return None if committed < 0 else max(0, self.end - max(committed, self.start))
+
+
+ReadableOf: TypeAlias = Callable[[str, int], Readable | None]
+"""Returns the readable offsets of a partition, by topic and number; None if it is not known."""
