@@ -26,7 +26,8 @@ from kohort.protocol.records.record import Record
 CODECS: Final[tuple[RecordCodec, ...]] = (OFFSET_CODEC, GROUP_CODEC, CONSUMER_CODEC)
 
 MANY: Final = 200
-"""Records that take a millisecond or two. The target of thousands of members has as many."""
+"""From this number on, records are encoded in steps: they take a millisecond or two, and a target
+of thousands of members has far more."""
 
 _BY_TYPE: Final[dict[type[Any], RecordCodec]] = {
     record_type: codec

@@ -59,7 +59,7 @@ class TriggerKind(Enum):
     UPGRADED = "upgraded"
     DOWNGRADED = "downgraded"
     UNKNOWN = "unknown"
-    """Nothing of the cause is known; only from observers of a group."""
+    """The cause is unknown; used only by observers of a group."""
 
 
 class Certainty(StrEnum):
@@ -82,7 +82,7 @@ class Evidence:
 
 
 UNDER_OLD_ID: Final = "under its old member id"
-"""Beginning of the detail of STATIC_REPLACED if the member has the id that it had."""
+"""Beginning of the detail of STATIC_REPLACED if the member kept its id."""
 
 
 class RemovalReason(Enum):
@@ -166,7 +166,8 @@ class RebalanceStarted(NamedTuple):
     heartbeat_interval_ms: int = 0
     """Of a consumer group: how often members send heartbeats."""
     causes_lost: int = 0
-    """Further causes before the process began, of a consumer group."""
+    """Of a consumer group: number of further causes from before the broker's start, which are
+    lost."""
 
 
 class CommitFenced(NamedTuple):
@@ -182,8 +183,8 @@ class CauseAdded(NamedTuple):
 
 
 class RebalanceAvoided(NamedTuple):
-    """A join that could have started a rebalance and did not: rows 12, 13 and 15, and row 16 if a
-    reason was stated.
+    """A join that could have started a rebalance and did not: rows 12, 13 and 15 of the decision
+    table, and row 16 if a reason was stated.
     """
 
     trigger: Trigger
@@ -253,7 +254,7 @@ class SyncAnswered(NamedTuple):
 
 
 AT_ONCE: Final = "at_once"
-"""How a target came about that did not wait for the assignment interval."""
+"""`assigned_by` of a target that did not wait for the assignment interval."""
 
 
 class TargetAssigned(NamedTuple):
@@ -279,7 +280,7 @@ class MemberReconciled(NamedTuple):
     revoking: tuple[tuple[str, int], ...]
     """Partitions that it has to give up, as topic names and numbers."""
     gained: tuple[tuple[str, int], ...]
-    """Partitions that it has got with this step."""
+    """Partitions that it gained with this step."""
     is_classic: bool = False
     """Whether it uses the classic protocol."""
 
@@ -306,7 +307,7 @@ class MemberRemoved(NamedTuple):
 
 
 class MemberReplaced(NamedTuple):
-    """A static member got a new id, or its old one back as that could not be stored."""
+    """A static member got a new id, or its old one back because the new one could not be stored."""
 
     old_member_id: str
     member: MemberRef

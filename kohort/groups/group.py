@@ -116,7 +116,7 @@ class Group:
         self.offsets = OffsetTable()
         self.outbox = Outbox()
         self.membership: Membership | None = None
-        """None until a member joins: such a group has offsets alone."""
+        """None until a member joins; until then the group has only offsets."""
         self.is_dead = False
         """Whether it was removed or is being unloaded."""
         self._restorers = restorers
@@ -187,7 +187,7 @@ class Group:
 
     def tombstones(self) -> tuple[DurableRecord, ...]:
         """Return the records that remove the group, except its offsets, from the log. As in Kafka,
-        a group that has offsets alone counts as classic.
+        a group that has only offsets counts as classic.
         """
         membership = self.membership
         return (GroupTombstone(self.group_id),) if membership is None else membership.tombstones()
@@ -201,7 +201,7 @@ class Group:
             self.membership.end(error, now)
 
     def close(self) -> None:
-        """Take the group off the broker's accounts: it is dropped."""
+        """Release the group's share of the broker's limits, because the group is dropped."""
         if self.membership is not None:
             self.membership.close()
 
@@ -214,9 +214,9 @@ class Group:
         answers: Answers | None = None,
         events: Sequence[Event] = (),
     ) -> None:
-        """Replace the membership, or with None leave the group its offsets alone: in the log by one
-        append, in memory when that is durable. If it fails, nothing has changed. To be called in a
-        step of its own, with no append in progress.
+        """Replace the membership; with None, only the offsets remain. In the log this is one
+        append, in memory it takes effect when that is durable. If it fails, nothing has changed. To
+        be called in a step of its own, with no append in progress.
 
         Args:
             membership: the membership once `records` are durable; not started.
@@ -315,7 +315,7 @@ class Group:
 
     @property
     def kind(self) -> GroupKind:
-        """The kind of its members; a group of offsets alone counts as classic (as in Kafka)."""
+        """The kind of its members; a group with only offsets counts as classic (as in Kafka)."""
         membership = self.membership
         return GroupKind.CLASSIC if membership is None else membership.kind
 
@@ -335,7 +335,7 @@ class Group:
         return {} if self.membership is None else self.membership.gauges()
 
     def describe(self) -> GroupDescription:
-        """Return the group without members; of offsets alone, an empty classic one."""
+        """Return the group without members; with only offsets it is an empty classic group."""
         if self.membership is not None:
             return self.membership.describe()
         return GroupDescription(self.group_id, GroupKind.CLASSIC, DEAD if self.is_dead else EMPTY)

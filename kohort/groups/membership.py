@@ -75,7 +75,7 @@ class Membership(Protocol):
         ...
 
     def start(self, now: Now) -> None:
-        """Start the timers of a membership that was restored, or that its group has now."""
+        """Start the timers of a membership that was restored, or that has just replaced another."""
         ...
 
     def tombstones(self) -> tuple[DurableRecord, ...]:

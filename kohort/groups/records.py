@@ -54,11 +54,11 @@ class GroupRecord(NamedTuple):
     members: tuple[StoredMember, ...]
     topics_hash: bytes | None = None
     begun: bytes | None = None
-    """How the rebalance began that led to this generation."""
+    """The encoded cause of the rebalance that led to this generation."""
 
 
 class GroupTombstone(NamedTuple):
-    """The classic group, or the group that has offsets alone, was removed."""
+    """The classic group, or a group that has only offsets, was removed."""
 
     group_id: str
 

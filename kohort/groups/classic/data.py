@@ -71,7 +71,7 @@ class HeldJoin:
 
 
 class ClassicData:
-    """See the module docstring; `ClassicMembership` is the interface for shells."""
+    """The state of one classic group; `ClassicMembership` is the interface for shells."""
 
     __slots__ = (
         "_make_member_id",

@@ -255,7 +255,7 @@ _KIND_BY_ROW = {
     12: TriggerKind.FORCED_BY_REASON,
     16: TriggerKind.FOLLOWER_REJOINED,
 }
-"""The trigger that a known member's rejoin is, or would be."""
+"""The trigger of a known member's rejoin, by row of the decision table."""
 
 
 def _welcome_back(

@@ -49,7 +49,7 @@ UNUSED_IDS: Final = "unused_ids"
 
 
 class ClassicMembership:
-    """See the module docstring; the state is in `data`."""
+    """The membership of one classic group; its state is in `data`."""
 
     __slots__ = ("data", "rebalances_because", "roster")
 
@@ -152,9 +152,9 @@ class ClassicMembership:
         return self.data.subscribed_topics()
 
     def offset_retention(self) -> OffsetRetention:
-        """Return that offsets expire one by one before the first member joined; when the group is
-        Empty, together; of members that are consumers, those of topics that none subscribes to; and
-        none otherwise.
+        """Return which offsets expire: before the first member has joined, each on its own; once
+        the group is Empty, all together; while consumers are Stable, those of topics that none
+        subscribes to; otherwise none.
         """
         data = self.data
         if data.protocol_type is None:

@@ -42,8 +42,8 @@ class JoinRefused(Exception):  # noqa: N818 - it is an answer and not a failure 
 def join_steps(
     draft: Draft, request: JoinRequest, now: Now, new_member_id: Callable[[], str]
 ) -> Steps[JoinResult]:
-    """Process a JoinGroup: a change of the member like that by a heartbeat. Returns its answer when
-    the changes are durable.
+    """Process a JoinGroup: it changes the member as a heartbeat would. Returns the answer, which is
+    sent when the changes are durable.
 
     Raises:
         JoinRefused, Rejected: the join is answered with an error, and has no effect.
@@ -95,7 +95,7 @@ def join_steps(
 
 
 def _find_sender(data: ConsumerData, request: JoinRequest) -> Member | None:
-    """Return the member that joins, or whose place it takes; None if it is new."""
+    """Return the member that sends the join, or that the sender replaces; None for a new member."""
     settings = data.settings
     if not settings.allows_classic_members:
         raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
@@ -131,7 +131,7 @@ def heartbeat(
     data: ConsumerData, member_id: str, instance_id: str | None, generation: int, now_ms: int
 ) -> ErrorCode:
     """Process a Heartbeat; may be called while an append is in progress. REBALANCE_IN_PROGRESS asks
-    the member to join again, and from the first one on it has its rebalance timeout for that.
+    the member to rejoin; the first one starts its rebalance timeout.
     """
     member = _find_classic(data, member_id, instance_id)
     if isinstance(member, ErrorCode):
@@ -159,7 +159,7 @@ def must_rejoin(data: ConsumerData, member: Member) -> bool:
 
 
 def sync(data: ConsumerData, request: SyncRequest, now: Now) -> SyncResult:
-    """Process a SyncGroup: it is answered at once with what the member has."""
+    """Process a SyncGroup, which is answered at once with the member's current assignment."""
     member = _find_classic(data, request.member_id, request.instance_id)
     if isinstance(member, ErrorCode):
         return SyncResult(member)
@@ -178,7 +178,7 @@ def sync(data: ConsumerData, request: SyncRequest, now: Now) -> SyncResult:
 
 
 def note_joined(data: ConsumerData, member: Member, now: Now) -> None:
-    """Give a member that has joined its rebalance timeout to sync."""
+    """Start the timer of a member that has joined: it must sync within its rebalance timeout."""
     sessions.cancel(data, TimerKey(sessions.JOIN, member.member_id))
     key = TimerKey(sessions.SYNC, member.member_id)
     data.deadlines[key] = now.ms + member.rebalance_timeout_ms

@@ -1,9 +1,9 @@
 """The data of a consumer group.
 
-All of it except sessions is durable state: what `apply` makes of the records in the log, in any
-order that compaction leaves. A step never changes it; a step makes a `Draft`, whose records are
-appended, and `ConsumerWrite` replaces the values here when they are durable. Steps that make drafts
-are exclusive: a step goes on with the draft of the previous one, or begins after it is durable.
+All of it except sessions is durable state: the result of `apply` for the records in the log, in any
+order that compaction leaves. A step never changes it directly: it changes a `Draft`, whose records
+are appended, and `ConsumerWrite` replaces the values here when they are durable. Such steps are
+exclusive: a step continues the draft of the previous one, or begins after that is durable.
 """
 
 from collections import Counter
@@ -32,14 +32,14 @@ from kohort.groups.outbox import Outbox
 from kohort.groups.records import DurableRecord
 
 ASSIGNING: Final = "Assigning"
-"""The group epoch has grown, and no target was computed for it yet."""
+"""The group epoch has increased, and its target assignment is not computed yet."""
 RECONCILING: Final = "Reconciling"
-"""Some members do not have their whole target yet."""
+"""Some members have not reached their target assignment yet."""
 STABLE: Final = "Stable"
-"""Each member has its target."""
+"""Each member has its target assignment."""
 
 FIRST_EPOCH: Final = 1
-"""Epoch of a new group, before its first member is counted."""
+"""Epoch of a new group, before its first member joins."""
 
 
 class ResolvedRegex(NamedTuple):
@@ -47,7 +47,7 @@ class ResolvedRegex(NamedTuple):
 
     topics: frozenset[str]
     topics_version: int
-    """`Topics.version` at that time; meaningless after a restart."""
+    """`Topics.version` at the time of the match; meaningless after a restart."""
     resolved_at_ms: int
     """Wall-clock time."""
 
@@ -63,7 +63,7 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class ConsumerData:
-    """See the module docstring. Partitions are (topic id, number)."""
+    """The state of one consumer group. Partitions are (topic id, number)."""
 
     group_id: str
     outbox: Outbox
@@ -74,45 +74,45 @@ class ConsumerData:
     epoch: int = FIRST_EPOCH
     """The group epoch: grows with every change that may need another assignment."""
     metadata_hash: int = 0
-    """Of the subscribed topics, when the epoch last grew."""
+    """Hash of the subscribed topics' metadata when the epoch last increased."""
     target_epoch: int = FIRST_EPOCH
     target_computed_ms: int = 0
     """Wall-clock time; 0 if no target was computed yet."""
     begun: bytes | None = None
-    """How the rebalance began, while its target is not computed; see `classic.stored_cause`."""
+    """The cause of the rebalance until its target is computed; see `classic.stored_cause`."""
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
     targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
-    """By member id; absent if empty."""
+    """Target assignments by member id, without empty ones."""
     owners: dict[Partition, str] = field(default_factory=dict)
     """The member that each partition belongs to, as assigned or pending revocation."""
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
-    """What the regular expressions of the members matched; absent if not resolved yet."""
+    """The topics that each regular expression matched, without expressions not resolved yet."""
 
-    # Counted by difference, so that no step walks all members.
+    # Updated with each change, so that no step iterates over all members.
     votes: Counter[str] = field(default_factory=Counter)
-    """Members that ask for an assignor, by its name."""
+    """Number of members that request each assignor, by its name."""
     subscribers: Counter[str] = field(default_factory=Counter)
-    """Members that subscribe to a topic by its name."""
+    """Number of members that subscribe to each topic by name."""
     regex_subscribers: Counter[str] = field(default_factory=Counter)
-    """Members that subscribe to a regular expression."""
+    """Number of members that subscribe to each regular expression."""
     at_epoch: Counter[tuple[int, MemberState]] = field(default_factory=Counter)
     classic_count: int = 0
-    """Members that use the classic protocol."""
+    """Number of members that use the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
-    """Classic members that support an assignor, by its name."""
+    """Number of classic members that support each assignor, by its name."""
 
     # Volatile.
     sessions: dict[str, Session] = field(default_factory=dict)
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     """Timers other than sessions; monotonic."""
     told_ms: dict[str, int] = field(default_factory=dict)
-    """When each member in UNREVOKED_PARTITIONS was told what to give up; wall-clock time."""
+    """When each member in UNREVOKED_PARTITIONS was sent the revocation; wall-clock time."""
     checked_version: int = -1
     """`Topics.version` when the metadata hash was last computed; -1 to compute it again."""
     known_topics: Mapping[str, Topic] | None = None
-    """The subscribed topics that existed then; None if unknown."""
+    """The subscribed topics that existed at that check; None if unknown."""
     since_ms: int = -1
     """Wall-clock time at which the group entered its present state."""
     shares_appends: bool = True
@@ -126,7 +126,7 @@ class ConsumerData:
 
     @property
     def unreconciled_count(self) -> int:
-        """Members that do not have the whole present target."""
+        """Number of members that have not reached the current target."""
         return len(self.members) - self.at_epoch[self.target_epoch, MemberState.STABLE]
 
     @property
@@ -250,7 +250,7 @@ class ConsumerData:
         )
 
     def regex_topics(self, regex: str) -> frozenset[str]:
-        """Return what a regular expression has matched; nothing if it is not resolved yet."""
+        """Return the topics that a regular expression matched; none if it is not resolved yet."""
         resolved = self.regexes.get(regex)
         return _NO_NAMES if resolved is None else resolved.topics
 

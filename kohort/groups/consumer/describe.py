@@ -19,12 +19,12 @@ UNRECONCILED: Final = {
     for state in MemberState
     if state is not MemberState.UNKNOWN
 }
-"""Names of the gauges, those of members without their whole target with the name of the state."""
+"""Gauges of members that have not reached their target: the label for each gauge's name."""
 
 
 def gauges(data: ConsumerData) -> Mapping[str, int]:
-    """Return the epochs, and the members without their whole target by state, without a walk over
-    the members.
+    """Return the epochs, and by state the number of members that have not reached their target;
+    does not iterate over the members.
     """
     counts = dict.fromkeys(UNRECONCILED, 0)
     if data.unreconciled_count:
@@ -58,8 +58,8 @@ def _first_pending(data: ConsumerData, members: Iterable[Member]) -> tuple[tuple
 def describe_waiting(data: ConsumerData) -> WaitingFor | None:
     """Return what the rebalance waits for, the most serious first: members that keep revoked
     partitions, classic members that were asked to join again, static members that left for a
-    restart, members that have sent no heartbeat since the target was computed, members that need
-    only come for partitions that are free. None if no rebalance is running.
+    restart, members that have sent no heartbeat since the target was computed, members that will
+    get free partitions with their next heartbeat. None if no rebalance is running.
     """
     if data.epoch > data.target_epoch and data.members:
         return WaitingFor("assign", data.since_ms, data.deadlines.get(ASSIGN_TIMER), ())

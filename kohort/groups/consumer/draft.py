@@ -1,5 +1,5 @@
 """The changes of one command, or of several that share an append, before they are durable: an
-overlay of `ConsumerData`, which it leaves alone, and the records that make the changes in the log.
+overlay over `ConsumerData`, which stays unchanged, and the records to append.
 """
 
 from collections import Counter
@@ -45,13 +45,13 @@ K = TypeVar("K")
 _ABSENT: Final = object()
 
 PARTITIONS_MAX: Final = 5_000
-"""Partitions of changed members after which a draft takes no further command: their records must
-fit in one batch of the log."""
+"""Number of partitions of changed members above which a draft accepts no further command, because
+their records must fit in one batch of the log."""
 
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """See the module docstring. Reads include the changes made so far.
+    """Changes that are not durable yet. Reads include the changes made so far.
 
     Several commands may change one draft, one after another: `begin` is called before each but the
     first. A command that is answered with an error must not have changed it.
@@ -60,19 +60,19 @@ class Draft:
     data: ConsumerData
     wall_ms: int = 0
     reports: list[Event] = field(default_factory=list)
-    """What to report of the previous commands when the changes are durable, in order."""
+    """Events of the previous commands, to publish in this order when the changes are durable."""
     sessions: list[str] = field(default_factory=list)
-    """The members whose sessions begin anew with the previous commands."""
+    """The members whose sessions the previous commands restart."""
     has_changed_state: bool = False
     """Whether the previous commands have changed the group's state."""
 
-    # Of the present command.
+    # The current command.
     events: list[Event] = field(default_factory=list)
-    """What to report before all else that follows from the changes."""
+    """Events to publish before those that are derived from the changes."""
     causes: list[Trigger] = field(default_factory=list)
-    """Why the epoch grows: one cause for each bump."""
+    """The causes of the epoch bumps, one for each."""
     heartbeat_of: str | None = None
-    """The member whose session begins anew with this command."""
+    """The member whose session this command restarts."""
     classic_joined: str | None = None
     """The classic member that joins with this command, and has to sync."""
     is_target_computed: bool = False
@@ -82,17 +82,18 @@ class Draft:
     """The group's state before the command."""
     previous_target_epoch: int = 0
     was_assigned: bool = False
-    """Whether the target was that of the group epoch before the command."""
+    """Whether the target was up to date with the group epoch before the command."""
 
     first_records: list[DurableRecord] = field(default_factory=list)
-    """Tombstones of members that are removed or replaced, and others that come first."""
+    """Tombstones of removed or replaced members, and other records to append first."""
     _members: dict[str, Member | None] = field(default_factory=dict)
     """Changed members; None if removed."""
     _removed: set[str] = field(default_factory=set)
     """Members with tombstones in `first_records`; they may have joined again since."""
     _targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
     _target_records: dict[str, TargetRecord] = field(default_factory=dict)
-    """Made one by one as targets are set: a new target of thousands of members is set in steps."""
+    """Records of changed targets, created as each is set: thousands of targets take several
+    steps."""
     _regexes: dict[str, ResolvedRegex | None] = field(default_factory=dict)
     epoch: int = 0
     metadata_hash: int = 0
@@ -101,13 +102,13 @@ class Draft:
     checked_version: int = -1
     known_topics: Mapping[str, Topic] | None = None
     names_changed: bool = False
-    """Whether the subscribed topics differ from those that `metadata_hash` was computed of."""
+    """Whether the set of subscribed topics has changed since `metadata_hash` was computed."""
     begun: bytes | None = None
     more_bytes: int = 0
-    """What the members take in memory more than before."""
+    """The increase in the members' memory."""
     _partition_count: int = 0
 
-    # Differences from the tables of `data`, so that no command walks all changed members.
+    # Changes to the counts in `data`, so that no command iterates over all changed members.
     member_count: int = 0
     """The number of members."""
     _instances: dict[str, str | None] = field(default_factory=dict)
@@ -144,7 +145,7 @@ class Draft:
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no further command: a rebalance that begins after the target was
+        """Whether it accepts no further command: a rebalance that begins after the target was
         computed needs records of its own.
         """
         return self.is_target_computed or self._partition_count > PARTITIONS_MAX
@@ -156,7 +157,7 @@ class Draft:
         return self.data.members.get(member_id) if changed is _ABSENT else changed  # type: ignore[return-value]
 
     def members(self) -> dict[str, Member]:
-        """Return all members by id; walks all of them."""
+        """Return all members by id; iterates over all of them."""
         merged: dict[str, Member | None] = {**self.data.members, **self._members}
         return {key: member for key, member in merged.items() if member is not None}
 
@@ -179,7 +180,7 @@ class Draft:
         return self.data.owners.get(partition) if changed is _ABSENT else changed  # type: ignore[return-value]
 
     def votes(self) -> Counter[str]:
-        """Count the members that ask for each assignor."""
+        """Count the members that request each assignor."""
         return _added(self.data.votes, self._votes)
 
     def subscribers(self) -> Counter[str]:
@@ -194,7 +195,7 @@ class Draft:
 
     @property
     def unreconciled_count(self) -> int:
-        """Members that do not have the whole present target."""
+        """Number of members that have not reached the current target."""
         key = (self.target_epoch, MemberState.STABLE)
         return self.member_count - self.data.at_epoch[key] - self._at_epoch.get(key, 0)
 
@@ -210,12 +211,12 @@ class Draft:
         return RECONCILING if self.unreconciled_count else STABLE
 
     def regex_topics(self, regex: str) -> frozenset[str]:
-        """Return what a regular expression has matched; nothing if it is not resolved."""
+        """Return the topics that a regular expression matched; none if it is not resolved."""
         resolved = self.regex(regex)
         return frozenset() if resolved is None else resolved.topics
 
     def regex(self, regex: str) -> ResolvedRegex | None:
-        """Return what is known of a regular expression, None if it is not resolved."""
+        """Return the last match of a regular expression, None if it is not resolved."""
         changed = self._regexes.get(regex, _ABSENT)
         return self.data.regexes.get(regex) if changed is _ABSENT else changed  # type: ignore[return-value]
 
@@ -226,7 +227,7 @@ class Draft:
         old = self.member(member_id)
         self.before.setdefault(member_id, old)
         if old is None:
-            self._members.pop(member_id, None)  # A member that joins again is the last one.
+            self._members.pop(member_id, None)  # A rejoining member moves to the end.
         self._members[member_id] = member
         self._partition_count += len(member.assigned) + len(member.pending)
         self._count(old, member)
@@ -249,7 +250,7 @@ class Draft:
             self._count(old, None)
 
     def _count(self, old: Member | None, new: Member | None) -> None:
-        """Follow the change of a member in the differences."""
+        """Update the counts and owners for a changed member."""
         if old is not None:
             _add(self._at_epoch, (old.epoch, old.state), -1)
         if new is not None:
@@ -311,7 +312,7 @@ class Draft:
         self.events.append(MemberRemoved(member.ref, fate, text, held))
 
     def bump(self, cause: Trigger) -> None:
-        """Let the group epoch grow by one."""
+        """Increase the group epoch by one."""
         if self.epoch == self.target_epoch:
             self.begun = encode_cause(cause, self.previous_state, self.target_epoch, self.wall_ms)
         self.epoch += 1
@@ -327,7 +328,7 @@ class Draft:
         )
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Replace what a regular expression matched; None if no member uses it."""
+        """Set the match of a regular expression; None if no member uses it any more."""
         self._regexes[regex] = resolved
         self.names_changed = True
 
@@ -335,7 +336,7 @@ class Draft:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no record is to be written."""
+        """Whether there is no record to append."""
         data = self.data
         return (
             self.epoch == data.epoch
@@ -346,8 +347,8 @@ class Draft:
         )
 
     def records(self) -> tuple[DurableRecord, ...]:
-        """Return the records, in the order in which Kafka writes them; of several changes of the
-        same kind, only the last has one. There is one at least if any command has changed anything.
+        """Return the records, in the order in which Kafka writes them. Several changes of one key
+        result in one record; if any command has changed anything, there is at least one.
         """
         data = self.data
         group_id = data.group_id
@@ -401,7 +402,7 @@ class Draft:
         return records
 
     def apply(self) -> None:
-        """Change the data: the records are durable."""
+        """Apply the changes to the data, because the records are durable."""
         data = self.data
         data.epoch = self.epoch
         data.metadata_hash = self.metadata_hash

@@ -59,7 +59,7 @@ _OF_MEMBERS: Final = frozenset({MEMBER, TARGET, CURRENT})
 """Records whose key consists of the ids of the group and of a member."""
 
 KEYS_KEPT_MAX: Final = 300
-"""Groups whose part of the keys is cached, times the types of records."""
+"""Maximum number of cached key prefixes: one for each group and type of record."""
 
 ID_KEPT_MAX: Final = 255
 """Longest group id that is cached; ids may be a hundred times as long."""
@@ -84,12 +84,13 @@ _KEY_VERSIONS: Final[Mapping[type[Any], int]] = {
 def _encode_key(record: Any) -> bytes:  # noqa: ANN401 - any of the records.
     version = _KEY_VERSIONS[record.__class__]
     if version in _OF_MEMBERS and len(record.group_id) <= ID_KEPT_MAX:
-        # Nearly every record. The codec gives the same in five times as long: tests compare them.
+        # Nearly every record. The codec produces the same bytes in five times the time; tests
+        # compare them.
         try:
             member_id: bytes = record.member_id.encode()
             return _key_start(version, record.group_id) + _LENGTH(len(member_id)) + member_id
         except (UnicodeEncodeError, struct.error):
-            pass  # The codec reports what does not fit.
+            pass  # The codec raises the error.
     return encode_key_by_codec(record)
 
 
@@ -238,7 +239,7 @@ def _decode_of_group(
         return TargetEpochRecord(
             group_id, target.assignment_epoch, target.assignment_timestamp, begun
         )
-    return OldMetadataTombstone(group_id)  # What it says is not needed.
+    return OldMetadataTombstone(group_id)  # Its content is not needed.
 
 
 def _decode_of_member(

@@ -1,4 +1,4 @@
-"""When the group epoch grows, and why: each bump has exactly one cause."""
+"""Decides when the group epoch increases; each bump has exactly one cause."""
 
 import hashlib
 import struct
@@ -35,7 +35,8 @@ _UNSIGNED_64: Final = struct.Struct("<Q")
 _UUID_HALVES: Final = struct.Struct(">qq")
 
 KNOWN_TOPICS_MAX: Final = 1_000
-"""A group with more topics does not remember them, and its history does not name what changed."""
+"""Maximum number of topics that a group remembers; with more, its history does not name the changed
+ones."""
 
 
 def note_member_change(
@@ -45,9 +46,9 @@ def note_member_change(
 
     Args:
         draft: contains the change already.
-        old: the member before, or the one whose place it takes; None if it is new.
+        old: the member before, or the one that it replaces; None if it is new.
         new: the member as it is in `draft`.
-        kind: the cause if the member is new or takes another's place.
+        kind: the cause if the member is new or replaces another.
         reason: what the client states.
     """
     cause = _cause(draft, old, new, kind)
@@ -64,7 +65,7 @@ def note_member_change(
 
 
 def note_topics(draft: Draft) -> None:
-    """Bump the epoch if subscribed topics were created, have grown or were deleted."""
+    """Bump the epoch if subscribed topics were created, got partitions or were deleted."""
     cause = check_topics(draft)
     if cause is not None:
         draft.bump(cause)
@@ -74,7 +75,7 @@ def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> 
     old_names = () if old is None else old.topic_names
     old_regex = "" if old is None else old.topic_regex
     if new.topic_regex != old_regex:
-        # The last subscriber of an expression takes it along.
+        # An expression is removed with its last subscriber.
         if draft.regex(old_regex) is not None and not draft.regex_subscribers()[old_regex]:
             draft.set_regex(old_regex, None)
         regex_counts = not new.topic_regex or draft.regex(new.topic_regex) is not None
@@ -97,12 +98,12 @@ def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> 
 
 
 def _is_dropped(draft: Draft, regex: str) -> bool:
-    """Whether the draft forgets what an expression has matched."""
+    """Whether the draft removes the match of an expression."""
     return regex in draft.data.regexes and draft.regex(regex) is None
 
 
 def _subscription_cause(old: Member | None, new: Member, kind: TriggerKind) -> Trigger:
-    """Return the cause if a member's subscription is not that of `old`."""
+    """Return the cause if a member's subscription differs from that of `old`."""
     if old is None or kind is TriggerKind.UPGRADED:
         return Trigger(kind, new.ref)
     if kind is TriggerKind.STATIC_REPLACED:
@@ -117,7 +118,7 @@ def _subscription_cause(old: Member | None, new: Member, kind: TriggerKind) -> T
 
 
 def returned(old: Member | None, new: Member, how: str = "") -> str:
-    """Return how a static member returned: `how`, and whether under its old id."""
+    """Describe a static member's return: `how`, preceded by a note if it kept its member id."""
     if old is None or old.member_id != new.member_id:
         return how
     return f"{UNDER_OLD_ID}, {how}" if how else UNDER_OLD_ID
@@ -175,7 +176,7 @@ def check_topics(draft: Draft) -> Trigger | None:
 
 
 def topics_changed(before: Mapping[str, Topic] | None, after: Mapping[str, Topic]) -> Trigger:
-    """Return the cause of a bump because subscribed topics were created, have grown or were
+    """Return the cause of a bump because subscribed topics were created, got partitions or were
     deleted.
 
     Args:
@@ -221,8 +222,8 @@ def note_removals(draft: Draft, causes: Sequence[Trigger]) -> None:
 
 
 def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> bool:
-    """Take over what all expressions of the group match now; bump the epoch if some have other
-    topics than before. Returns whether it has.
+    """Store the topics that the group's expressions match now; bump the epoch if a match has
+    changed. Returns whether it was bumped.
     """
     changes: list[tuple[str, frozenset[str], frozenset[str]]] = []
     is_known = False
@@ -257,7 +258,7 @@ def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> bool:
 
 
 def _matches(regex: str, before: frozenset[str], after: frozenset[str]) -> str:
-    """Return what an expression matches now and did not before, and the reverse."""
+    """Return the topics that an expression matches only now, and those only before."""
     verbs = (
         ("also matches" if before else "matches", after - before),
         ("no longer matches", before - after),
@@ -292,7 +293,7 @@ def subscribed_topics(draft: Draft) -> set[str]:
 
 def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> int:
     """Return the hash of subscribed topics as Kafka computes and stores it: a signed int64; 0 if
-    there is no topic. The group epoch grows when it changes.
+    there is no topic. The group epoch increases when it changes.
 
     Args:
         topics: id and number of partitions of the existing topics, by name.

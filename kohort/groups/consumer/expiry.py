@@ -20,7 +20,7 @@ from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
 
 RETRY_MS: Final = 500
-"""When a timer is set again whose changes could not be stored, as in Kafka."""
+"""Delay before a timer expires again if its changes could not be stored, as in Kafka."""
 
 
 def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draft:
@@ -34,7 +34,7 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
         else:
             is_due_now = _take_due(data, key, now.ms)
             is_interval_over |= is_due_now and key == ASSIGN_TIMER
-        member = draft.member(key.member_id)  # None if both of its timers have expired.
+        member = draft.member(key.member_id)  # None if its other timer expired, too.
         if member is not None and is_due_now:
             causes.append(_remove(draft, member, key.kind))
     if causes:
@@ -46,7 +46,7 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
 
 
 class Retry(Answers):
-    """Sets timers again whose changes could not be stored."""
+    """Restarts expired timers if their changes could not be stored."""
 
     def __init__(self, data: ConsumerData, keys: Sequence[TimerKey], now: Now) -> None:
         super().__init__(None, None, _no_answer)
@@ -74,7 +74,7 @@ def _no_answer(error: ErrorCode) -> None:
 
 
 def _take_due(data: ConsumerData, key: TimerKey, now_ms: int) -> bool:
-    """Take a timer that has expired; one that was set again meanwhile stays."""
+    """Remove an expired timer; False if it was rescheduled or cancelled meanwhile."""
     deadline_ms = data.deadlines.get(key)
     if deadline_ms is None or deadline_ms > now_ms:
         return False

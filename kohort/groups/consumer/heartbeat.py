@@ -1,5 +1,5 @@
-"""The heartbeat (KIP-848). It creates or changes its member, may let the group epoch grow and have
-a target computed, and reconciles its member and no other.
+"""The heartbeat (KIP-848). It creates or changes its member, may bump the group epoch and cause the
+computation of a target, and reconciles only its member.
 """
 
 from collections.abc import Callable
@@ -53,8 +53,8 @@ def heartbeat_steps(
     answer when they are durable.
 
     Args:
-        joined_as: the cause if the sender is new, UPGRADED if it makes a classic group one of
-            consumers; None to tell by its instance id.
+        joined_as: the cause if the sender is new, UPGRADED if it converts a classic group; None to
+        derive it from the instance id.
 
     Raises:
         Rejected: the heartbeat is answered with an error, and has no effect.
@@ -107,9 +107,9 @@ def move_on(
 
     Args:
         draft: contains `member`.
-        old: the member before the request, or the one whose place it takes; None if it is new.
-        member: the member with what its request states.
-        owned: what it says that it owns; None if it says nothing.
+        old: the member before the request, or the one that it replaces; None if it is new.
+        member: the member with the values that its request states.
+        owned: the partitions that the request lists as owned; None if it has no list.
         now: the time of the step.
         is_forced: whether a target is computed although the assignment interval is not over.
 
@@ -173,7 +173,7 @@ def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
 
 
 def _states_nothing(member: Member, request: HeartbeatRequest) -> bool:
-    """Whether a heartbeat repeats nothing but who the member is."""
+    """Whether a heartbeat contains nothing but the member's identity."""
     return (
         request.topic_names is None
         and request.topic_regex is None
@@ -230,8 +230,8 @@ def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
 
 
 def replace(draft: Draft, old: Member, new: Member) -> None:
-    """Give a static member's place to its new process. Under the same id it stays the member that
-    it was, and its records are replaced.
+    """Replace a static member by its new process. With the same id it remains the same member, and
+    its records are overwritten.
     """
     if old.member_id != new.member_id:
         target = draft.target(old.member_id)

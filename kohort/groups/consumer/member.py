@@ -23,21 +23,21 @@ NOTHING: Final[Owned] = MappingProxyType({})
 MEMBER_BYTES: Final = 1_000
 NAME_BYTES: Final = 60
 PARTITION_BYTES: Final = 200
-"""What a partition takes in its member, in the target, and in the table of owners."""
+"""Memory of a partition in its member, in the target, and in the table of owners."""
 
 LEFT_FOR_RESTART: Final = -2
 """Epoch of a static member whose process has left and is expected back."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to the target; `value` is that in the log."""
+    """A member's progress towards its target; `value` is the number in the log."""
 
     STABLE = 0
     """It has the whole target of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions, and stays at its epoch until it has."""
+    """It has partitions to revoke, and stays at its epoch until it has revoked them."""
     UNRELEASED_PARTITIONS = 2
-    """It is at the epoch of the target, but partitions of it still belong to other members."""
+    """It has the target's epoch, but some of its partitions still belong to other members."""
     UNKNOWN = 127
     """A state that a newer broker has stored."""
 
@@ -51,7 +51,7 @@ _STATES: Final = {state.value: state for state in MemberState}
 
 
 class Member(NamedTuple):
-    """A member. A change replaces the whole value, so that the old one is there to compare with."""
+    """A member. A change creates a new value, so that it can be compared with the old one."""
 
     member_id: str
     instance_id: str | None = None
@@ -62,17 +62,17 @@ class Member(NamedTuple):
     topic_names: tuple[str, ...] = ()
     """Sorted, without repetitions."""
     topic_regex: str = ""
-    """RE2 expression of the topics that it subscribes to as well; empty if there is none."""
+    """RE2 expression of further topics that it subscribes to; empty if there is none."""
     server_assignor: str | None = None
     classic: ClassicPart | None = None
     """Session timeout and protocols of a member that uses the classic protocol; None for others."""
     epoch: int = 0
-    """0 before its first assignment; `LEFT_FOR_RESTART`."""
+    """0 before its first assignment, `LEFT_FOR_RESTART` while it restarts."""
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
     assigned: Owned = NOTHING
     pending: Owned = NOTHING
-    """Partitions that it has to give up, and has not."""
+    """Partitions that it has to revoke, and has not revoked yet."""
 
     @property
     def ref(self) -> MemberRef:
@@ -80,7 +80,7 @@ class Member(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Memory that the member takes with what its client states, in bytes, roughly."""
+        """Approximate memory of the member in bytes, with the values that its client states."""
         texts = (self.member_id, self.instance_id, self.client_id, self.topic_regex)
         size = MEMBER_BYTES + sum([len(text) for text in texts if text])
         size += sum([NAME_BYTES + len(name) for name in self.topic_names])
@@ -98,7 +98,7 @@ class Member(NamedTuple):
         return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
     def rejoining(self, member_id: str) -> "Member":
-        """Return the member as it joins again, under this id."""
+        """Return the member as it is when it rejoins under this id."""
         return self._replace(
             member_id=member_id,
             epoch=0,
@@ -108,11 +108,11 @@ class Member(NamedTuple):
         )
 
     def states_same(self, other: "Member") -> bool:
-        """Whether its `member_record` is that of `other`, a member with the same id."""
+        """Whether its `member_record` equals that of `other`, which has the same id."""
         return self[:_STATED_COUNT] == other[:_STATED_COUNT]
 
     def has_same(self, other: "Member") -> bool:
-        """Whether its `current_record` is that of `other`, a member with the same id."""
+        """Whether its `current_record` equals that of `other`, which has the same id."""
         return self[_STATED_COUNT:] == other[_STATED_COUNT:]
 
     def member_record(self, group_id: str) -> ConsumerMemberRecord:
@@ -142,7 +142,7 @@ class Member(NamedTuple):
         )
 
     def with_stated(self, record: ConsumerMemberRecord) -> "Member":
-        """Return the member as a record of what it has stated describes it."""
+        """Return the member with the stated values from a record."""
         return self._replace(
             instance_id=record.instance_id,
             rack_id=record.rack_id,
@@ -156,7 +156,7 @@ class Member(NamedTuple):
         )
 
     def with_current(self, record: CurrentRecord) -> "Member":
-        """Return the member as a record of what it has describes it."""
+        """Return the member with the epoch, state and partitions from a record."""
         return self._replace(
             epoch=record.epoch,
             previous_epoch=record.previous_epoch,
@@ -167,7 +167,7 @@ class Member(NamedTuple):
 
 
 _STATED_COUNT: Final = Member._fields.index("epoch")
-"""The fields before this are what a member states, the others what it has."""
+"""Number of fields that the member states; the others are its epoch, state and partitions."""
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:
@@ -180,7 +180,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:
 
 
 def flat(partitions: Mapping[bytes, Iterable[int]]) -> frozenset[Partition]:
-    """Return partitions that are given by topic id as a set."""
+    """Return the set of partitions, given by topic id."""
     return frozenset(
         (topic_id, number) for topic_id, numbers in partitions.items() for number in numbers
     )

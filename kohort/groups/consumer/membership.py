@@ -65,7 +65,7 @@ RESOLVE_INTERVAL_MS: Final = 10_000
 
 
 class ConsumerMembership:
-    """See the module docstring; the state is in `data`."""
+    """The membership of one consumer group; its state is in `data`."""
 
     __slots__ = ("_group", "_new_classic", "_new_member_id", "data", "resolved_ms")
 
@@ -82,8 +82,8 @@ class ConsumerMembership:
         new_member_id: Callable[[], str],
     ) -> None:
         """`read_settings` returns the settings of a group by its id; `new_classic` creates the
-        membership that replaces this one when its last consumer has gone. `group` is not kept
-        alive.
+        membership that replaces this one when its last consumer has left. Only a weak reference to
+        `group` is kept.
         """
         self._group = weakref.ref(group)
         self._new_classic = new_classic
@@ -123,8 +123,8 @@ class ConsumerMembership:
             request: the heartbeat.
             ticket: answered when its changes are durable.
             now: the time of the step.
-            begins: the group of which this becomes the membership with this heartbeat. Its classic
-                members, if it has any, become members here.
+            begins: the group whose membership this becomes with this heartbeat; its classic
+            members, if it has any, are taken over.
             shares_append: whether more heartbeats may follow before the changes are appended; see
                 `Outbox.shared`.
         """
@@ -164,9 +164,9 @@ class ConsumerMembership:
             self._store(draft, answers, now, shares_append=shares_append)
 
     def _take_over(self, group: Group) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
-        """Begin with the members of a classic group, if it has any, and go on with its generation,
-        so that the history of a group never repeats one. Returns the records of that, and the cause
-        if it is an upgrade.
+        """Take over the members of a classic group, if it has any, and continue from its
+        generation, so that a group's history never repeats one. Returns the records for this, and
+        the cause if it is an upgrade.
         """
         previous = group.membership
         if previous is None:
@@ -306,7 +306,7 @@ class ConsumerMembership:
         return self.data.subscribed_topics()
 
     def offset_retention(self) -> OffsetRetention:
-        """Return that offsets expire of topics that no member subscribes to."""
+        """Let the offsets of topics expire that no member subscribes to."""
         return OffsetRetention(self.data.subscribed_topics())
 
     # Records.
@@ -323,7 +323,7 @@ class ConsumerMembership:
                 data.apply(record)
         for member in sorted(data.members.values(), key=lambda member: member.epoch):
             self._claim(member)
-        # A member that joined without topics reached an epoch that was not written.
+        # A member that joined without topics may have reached an epoch that was not stored.
         data.epoch = max(
             data.epoch, data.target_epoch, *(m.epoch for m in data.members.values()), 0
         )
@@ -335,7 +335,7 @@ class ConsumerMembership:
             self._go_on_rebalancing()
 
     def _go_on_rebalancing(self) -> None:
-        """Report a rebalance anew whose target was not computed before the process ended."""
+        """Report again a rebalance whose target was not computed when the last process ended."""
         data = self.data
         try:
             begun = None if data.begun is None else decode_cause(data.begun)
@@ -347,8 +347,8 @@ class ConsumerMembership:
             data.outbox.note(event._replace(causes_lost=lost_count))
 
     def _claim(self, member: Member) -> None:
-        """Give a member its partitions. If the log gives one to two members, that with the higher
-        epoch keeps it, and the other has to join again.
+        """Restore the owner of a member's partitions. If the log assigns a partition to two
+        members, the one with the higher epoch keeps it, and the other must rejoin.
         """
         data = self.data
         for partition in (*member.assigned, *member.pending):
@@ -358,7 +358,7 @@ class ConsumerMembership:
             data.owners[partition] = member.member_id
 
     def start(self, now: Now) -> None:
-        """Start all sessions, and the time that members have to give up partitions, in full."""
+        """Start all sessions, and the revocation timers, with their full duration."""
         data = self.data
         for member in data.members.values():
             sessions.restart(data, member, now.ms)

@@ -1,7 +1,7 @@
-"""Changes between the protocols: a classic group with members becomes a consumer group when a
-consumer joins, and a consumer group a classic one when the last consumer goes (KIP-848).
-
-Either is one append, after which the group has its other membership. Members and offsets stay.
+"""Converts groups between the protocols: a classic group with members becomes a consumer group when
+a consumer joins, and a consumer group becomes a classic one when its last consumer leaves
+(KIP-848). Each conversion is one append, after which the group's membership is replaced. Members
+and offsets are kept.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from kohort.protocol.errors import DecodeError, ErrorCode
 
 
 def upgrade(data: ConsumerData, classic: ClassicMembership) -> tuple[DurableRecord, ...]:
-    """Take the members of a classic group over into `data`, which is new; return the records that
+    """Take over the members of a classic group into `data`, which is new; return the records that
     make them members of a consumer group. The classic membership is not changed.
 
     Raises:
@@ -90,9 +90,7 @@ def _refused(group_id: str, reason: str) -> Rejected:
 
 
 def is_last_consumer_gone(draft: Draft, classic_max_size: int) -> bool:
-    """Whether only classic members are left by the changes of a draft, and they may form a classic
-    group.
-    """
+    """Whether a draft leaves only classic members, and these may form a classic group."""
     data = draft.data
     classic_count = data.classic_count
     for member_id, member in draft.changed_members().items():
@@ -107,8 +105,8 @@ def is_last_consumer_gone(draft: Draft, classic_max_size: int) -> bool:
 
 
 def downgrade_cause(draft: Draft) -> Trigger:
-    """Return the cause of the rebalance that follows a downgrade: how the last consumer went. The
-    draft has causes.
+    """Return the cause of the rebalance after a downgrade: the departure of the last consumer. The
+    draft must have causes.
     """
     members = draft.data.members
     cause = draft.causes[0]

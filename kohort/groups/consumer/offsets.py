@@ -10,8 +10,8 @@ def validate_commit(
     data: ConsumerData, request: CommitRequest, *, transactional: bool
 ) -> ErrorCode:
     """Return whether the sender may commit. Members may at their epoch, and at an older one for
-    partitions that they have had since; others only while the group is Empty. A commit does not
-    restart a session.
+    partitions that they have owned since then; others only while the group is Empty. A commit does
+    not restart a session.
     """
     if data.is_dead:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -31,7 +31,7 @@ def validate_commit(
 
 
 def _has_had_since(data: ConsumerData, member: Member, request: CommitRequest) -> bool:
-    """Whether the member has had every partition of a commit since the epoch of the commit."""
+    """Whether the member has owned every partition of a commit since the commit's epoch."""
     for offset in request.offsets:
         topic = data.topics.get(offset.topic)
         if topic is None:

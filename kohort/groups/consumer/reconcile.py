@@ -1,8 +1,8 @@
 """Moves a member towards its target assignment: a pure function from member to member (KIP-848).
 
-A member gives up partitions before it gets new ones. Until it confirms with its own heartbeat that
-it no longer owns what the target takes away, it stays at its epoch; then it gets what no other
-member has, and the rest when the others have given it up.
+A member revokes partitions before it gets new ones. It stays at its epoch until its own heartbeat
+confirms that it no longer owns the partitions to revoke; then it gets those that no other member
+owns, and the rest when the others have revoked them.
 """
 
 from collections.abc import Callable, Collection
@@ -43,11 +43,11 @@ def reconcile(
         target_epoch: the group epoch that the target was computed for.
         owner_of: see `OwnerOf`.
         is_subscribed: see `IsSubscribed`.
-        owned: what the member says that it owns; None if it says nothing.
+        owned: the partitions that the request lists as owned; None if it has no list.
         subscription_changed: whether it has changed its subscription with this request.
 
     Raises:
-        InvalidStateError: its state is unknown, and it does not state that it owns nothing.
+        InvalidStateError: its state is unknown, and its list of owned partitions is not empty.
     """
     match member.state:
         case MemberState.STABLE:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class ClassicPart(NamedTuple):
-    """What a member that uses the classic protocol states in addition."""
+    """The additional values of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -16,7 +16,7 @@ class ClassicPart(NamedTuple):
 
 
 class ConsumerMemberRecord(NamedTuple):
-    """What a member has stated."""
+    """The values that a member has stated."""
 
     group_id: str
     member_id: str
@@ -42,9 +42,9 @@ class EpochRecord(NamedTuple):
     group_id: str
     epoch: int
     metadata_hash: int
-    """Of the subscribed topics, signed; 0 if none exists."""
+    """Hash of the subscribed topics, signed; 0 if none exists."""
     begun: bytes | None = None
-    """How the rebalance began whose target is not computed yet; see `classic.stored_cause`."""
+    """The cause of a rebalance whose target is not computed yet; see `classic.stored_cause`."""
 
 
 class EpochTombstone(NamedTuple):
@@ -59,11 +59,11 @@ class TargetEpochRecord(NamedTuple):
     computed_at_ms: int
     """Wall-clock time; 0 if unknown, and without members."""
     begun: bytes | None = None
-    """How the rebalance began that led to this target."""
+    """The encoded cause of the rebalance that led to this target."""
 
     @property
     def generation(self) -> int:
-        """The name that the epoch has in the history."""
+        """The epoch, under the name that the history uses."""
         return self.epoch
 
     @property
@@ -93,7 +93,7 @@ class TargetTombstone(NamedTuple):
 
 
 class CurrentRecord(NamedTuple):
-    """What a member has, and on its way to which epoch it is."""
+    """A member's epoch, state and partitions."""
 
     group_id: str
     member_id: str
@@ -101,13 +101,13 @@ class CurrentRecord(NamedTuple):
     previous_epoch: int
     state: int
     assigned: Mapping[bytes, Mapping[int, int]]
-    """By topic id and partition number, the epoch at which the partition was assigned."""
+    """The epoch at which each partition was assigned, by topic id and partition number."""
     pending: Mapping[bytes, Mapping[int, int]]
-    """Likewise, partitions that the member has to give up."""
+    """The same for partitions that the member has to revoke."""
 
 
 class CurrentTombstone(NamedTuple):
-    """The member has nothing."""
+    """The member has no epoch and no partitions."""
 
     group_id: str
     member_id: str
@@ -124,7 +124,7 @@ class RegexRecord(NamedTuple):
 
 
 class RegexTombstone(NamedTuple):
-    """No member uses the expression any more."""
+    """No member uses the regular expression any more."""
 
     group_id: str
     regex: str

@@ -12,7 +12,8 @@ class HeartbeatRequest(NamedTuple):
 
     member_id: str
     epoch: int
-    """0 to join or to join again, -1 to leave, -2 if a static member leaves and will be back."""
+    """0 to join or to join again, -1 to leave, -2 if a static member leaves and is expected to
+    return."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -26,7 +27,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it states everything, so that its answer contains the assignment."""
+        """Whether it contains all fields, so that its answer contains the assignment."""
         return (
             self.rebalance_timeout_ms != -1
             and (self.topic_names is not None or self.topic_regex is not None)
@@ -41,4 +42,4 @@ class HeartbeatResult(NamedTuple):
     epoch: int = 0
     heartbeat_interval_ms: int = 0
     assigned: Owned | None = None
-    """What the member has; None if it knows already."""
+    """The member's assignment; None if the member knows it already."""

@@ -1,4 +1,4 @@
-"""The timers of members: sessions, and the time that a member has to give up partitions."""
+"""The timers of members: sessions, revocations, and the joins and syncs of classic members."""
 
 from typing import Final
 
@@ -11,24 +11,24 @@ SESSION: Final = "session"
 """Kind of the timer that removes a silent member."""
 
 REVOCATION: Final = "revocation"
-"""Kind of the timer that removes a member that does not give up partitions."""
+"""Kind of the timer that removes a member that does not revoke partitions."""
 
 JOIN: Final = "join"
-"""Kind of the timer that removes a classic member that was asked to join again and does not."""
+"""Kind of the timer that removes a classic member that was asked to rejoin and does not."""
 
 SYNC: Final = "sync"
 """Kind of the timer that removes a classic member that has joined and does not sync."""
 
 
 def timeout_of(data: ConsumerData, member: Member) -> int:
-    """Return the session timeout: a classic member states its own."""
+    """Return the session timeout: the group's, or the one that a classic member has stated."""
     if member.classic is not None:
         return member.classic.session_timeout_ms
     return data.settings.session_timeout_ms
 
 
 def restart(data: ConsumerData, member: Member, now_ms: int) -> None:
-    """Let the session of a member begin anew."""
+    """Restart a member's session."""
     deadline_ms = now_ms + timeout_of(data, member)
     session = data.sessions.get(member.member_id)
     if session is None:

@@ -1,4 +1,4 @@
-"""What a consumer group needs of the broker: settings, and the topics that exist."""
+"""The settings and topics of the broker, as consumer groups use them."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -15,7 +15,7 @@ class ConsumerSettings(NamedTuple):
     max_size: int = 2**31 - 1
     """Maximum number of members."""
     assignors: Sequence[str] = ("uniform", "range")
-    """Names of the assignors; the first is used unless members ask for another."""
+    """Names of the assignors; the first is used unless members request another."""
     regex_refresh_interval_ms: int = 600_000
     """How often regular expressions are resolved if no topic was created."""
     allows_upgrade: bool = True
@@ -38,7 +38,7 @@ class MemberAccount:
         self.memory = memory or MemberMemory()
 
     def add(self, members: int, used_bytes: int) -> None:
-        """Count members that come, or leave if negative, and the bytes that they use."""
+        """Add to the number of members and the bytes that they use; negative if members leave."""
         self.count += members
         self.memory.used_bytes += used_bytes
 
@@ -53,7 +53,7 @@ class Topics(Protocol):
 
     @property
     def version(self) -> int:
-        """A number that grows whenever a topic is created, grows or is deleted."""
+        """A number that increases whenever a topic is created, gets partitions or is deleted."""
         ...
 
     def get(self, name: str) -> Topic | None:

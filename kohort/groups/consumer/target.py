@@ -12,12 +12,12 @@ from kohort.groups.requests import Now
 from kohort.groups.steps import SOME, Steps
 
 SMALL: Final = 500
-"""Members and partitions that are assigned in one step when a timer asks for it."""
+"""Number of members and partitions up to which an expired timer computes the target in one step."""
 
 
 def is_due(draft: Draft, now: Now) -> bool:
-    """Whether a target has to be computed now: the epoch has grown, and the assignment interval is
-    over.
+    """Whether a target has to be computed now: the epoch has increased, and the assignment interval
+    is over.
     """
     return draft.epoch > draft.target_epoch and ms_left(draft, now) <= 0
 

@@ -23,7 +23,7 @@ class Sender(NamedTuple):
     member: Member | None
     """The member as it is; None if it is new."""
     replaces: Member | None = None
-    """The static member whose place it takes, under another id or after it has left."""
+    """The static member that it replaces, under another id or after that member has left."""
 
 
 def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[
     created for it.
 
     Args:
-        assignors: the names of the assignors that members may ask for.
+        assignors: the names of the assignors that members may request.
 
     Raises:
         Rejected: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
@@ -114,11 +114,10 @@ def find_sender(draft: Draft, request: HeartbeatRequest) -> Sender:
 
 
 def _released(holder: Member, request: HeartbeatRequest) -> Member:
-    """Return the holder of an instance id whose place the sender may take.
-
-    A process that states that it was restarted may: two processes with the same instance id do not
-    take turns, because only the first join of a process states that, and the loser's error is
-    fatal. A classic member gives way at once, as in classic groups.
+    """Return the holder of an instance id, which the sender may replace. A process that states that
+    it was restarted may: two processes with the same instance id do not replace each other again
+    and again, because only the first join of a process states that, and the loser's error is fatal.
+    A classic member is replaced at once, as in classic groups.
     """
     if (
         holder.epoch == LEFT_FOR_RESTART
@@ -143,7 +142,7 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
             " and rejoin.",
         )
     if 0 < epoch < member.epoch:
-        # The previous answer was lost, if the member owns no more than it was given with it.
+        # If the member owns no more than the previous answer assigned, that answer was lost.
         is_repeated = epoch == member.previous_epoch and (
             request.owned is not None and all(p in member.assigned for p in request.owned)
         )

@@ -46,7 +46,7 @@ class ConsumerWrite:
     _answers: list[Answers] = field(default_factory=list)
 
     def add(self, answers: Answers | None = None) -> None:
-        """Take the command that has changed the draft last, and its answer."""
+        """Add the command that has changed the draft last, with its answer."""
         report(self.draft)
         if answers is not None:
             self._answers.append(answers)
@@ -84,7 +84,7 @@ class ConsumerWrite:
 
 
 def report(draft: Draft) -> None:
-    """End a command: add what it has changed to the draft's reports."""
+    """End a command: add its events to the draft's reports."""
     data = draft.data
     reports = draft.reports
     begins = None
@@ -129,7 +129,7 @@ def report(draft: Draft) -> None:
 
 
 def _assigned_by(draft: Draft) -> str:
-    """Return what the target of the present command waited for; see `TargetAssigned`."""
+    """Return the event that led to the current command's target; see `TargetAssigned`."""
     data = draft.data
     if draft.was_assigned:
         return AT_ONCE
@@ -141,7 +141,7 @@ def _assigned_by(draft: Draft) -> str:
 
 
 def apply(draft: Draft, now: Now) -> None:
-    """Apply the changes of a draft, report them, and set the timers that follow from them."""
+    """Apply the changes of a draft, publish its events, and set the resulting timers."""
     data = draft.data
     outbox = data.outbox
     before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
@@ -150,7 +150,7 @@ def apply(draft: Draft, now: Now) -> None:
         outbox.note(event)
     for member_id in draft.sessions:
         member = data.members.get(member_id)
-        if member is not None:  # Or it has left since.
+        if member is not None:  # Otherwise it has left since.
             sessions.restart(data, member, now.ms)
     for member_id, old in before.items():
         _follow_member(data, old, data.members.get(member_id), now)
@@ -169,8 +169,8 @@ def apply(draft: Draft, now: Now) -> None:
 
 
 def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
-    """Return that a rebalance begins with the present command of a draft. Its members are those
-    that the command neither adds nor removes, as they were before it.
+    """Return the event that a draft's current command begins a rebalance. The event's members are
+    those that the command does not add, as they were before it.
     """
     before = draft.before
     members = [

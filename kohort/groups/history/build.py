@@ -193,7 +193,7 @@ class _Builder:
         return before
 
     def _find_those_to_come(self) -> Steps[tuple[MemberRef, ...]]:
-        """During the join phase: members that have joined, then previous members that have not."""
+        """Return, during the join phase, the members that have joined, then the previous ones."""
         found: dict[str, MemberRef] = {}
         for count, (_, join) in enumerate(self.facts.joins.values(), start=1):
             found[join.member.member_id] = join.member

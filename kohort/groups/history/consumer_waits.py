@@ -17,7 +17,7 @@ from kohort.groups.kinds import GroupKind
 
 
 def members(facts: RebalanceFacts, consumers: ConsumerFacts) -> tuple[MemberRef, ...]:
-    """Return the members that are left of those before, and those that have come."""
+    """Return the previous members that remain, and the new ones."""
     found = {member.member_id: member for member in facts.started.members}
     found |= {member_id: row.member for member_id, row in consumers.members.items()}
     return tuple([member for member_id, member in found.items() if member_id not in facts.gone])
@@ -47,7 +47,7 @@ def member_fields(
 def stop(
     facts: RebalanceFacts, consumers: ConsumerFacts, progress: Progress | None
 ) -> tuple[int, bool]:
-    """Return how long gained partitions had no owner, and whether given up ones lack one."""
+    """Return how long gained partitions had no owner, and whether revoked ones still have none."""
     if progress is None:
         return 0, False
     is_over = facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY}
@@ -79,7 +79,7 @@ def _kept_count(member: Progress) -> int:
 
 
 def partition_counts(facts: ConsumerFacts) -> PartitionCounts:
-    """Return the counts over all members that have taken a step, or are none any more."""
+    """Return the counts over all members that have made progress or were removed."""
     members = facts.members.values()
     return PartitionCounts(
         known=True,

@@ -1,7 +1,7 @@
-"""Rebalances of consumer groups: what became of each member after a target was computed.
+"""Rebalances of consumer groups: the progress of each member towards a target.
 
-Nobody stops as a whole, and there is no barrier: each member learns of the target with its next
-heartbeat, gives up what is taken from it, and gets the rest when it is free.
+No member stops completely, and there is no barrier: each member learns of its target with its next
+heartbeat, revokes partitions, and gets its new ones when they are free.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,7 +11,7 @@ from typing import Final
 from kohort.groups.events import MemberReconciled, MemberRef, TargetAssigned
 
 CONSUMER_MODE: Final = "consumer"
-"""`mode` of the members, beside eager and cooperative."""
+"""`mode` of members of consumer groups; others are eager or cooperative."""
 
 _STABLE: Final = "STABLE"
 _UNREVOKED: Final = "UNREVOKED_PARTITIONS"
@@ -21,28 +21,28 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """One member. Times are monotonic milliseconds; None for what has not happened."""
+    """The progress of one member. Times are monotonic milliseconds; None before the event."""
 
     member: MemberRef
     is_classic: bool | None = None
-    """None if it took no step before it was removed."""
+    """Whether it uses the classic protocol; None if it was removed before it made progress."""
     epoch: int | None = None
     told_ms: int | None = None
-    """When it learned of the target: what to give up or, if nothing, the new epoch."""
+    """When it learned of the target: the partitions to revoke or, if none, the new epoch."""
     revoked_ms: int | None = None
-    """When it no longer owned what was taken from it."""
+    """When it had revoked its partitions."""
     reached_ms: int | None = None
     """When it had the new epoch."""
     completed_ms: int | None = None
     """When it had its whole target."""
     pending: tuple[Partition, ...] = ()
-    """What it still has to give up, of topics that exist."""
+    """The partitions of existing topics that it still has to revoke."""
     is_revoking: bool = False
-    """Whether it still has to give up partitions."""
+    """Whether it still has partitions to revoke, also of deleted topics."""
     gone_ms: int | None = None
     """When it was removed."""
     taken: dict[Partition, None] = field(default_factory=dict)
-    """What was taken from it, given up or not."""
+    """The partitions that it had to revoke, whether or not it has."""
     gained: list[Partition] = field(default_factory=list)
     freed_ms: int | None = None
     """When the last of the partitions that it gained from others lost its owner."""
@@ -62,12 +62,12 @@ class ConsumerFacts:
     epoch: int | None = None
     members: dict[str, Progress] = field(default_factory=dict)
     unowned: dict[Partition, int] = field(default_factory=dict)
-    """Partitions that have lost their owner, and since when."""
+    """Partitions without an owner, and since when."""
     moved_count: int = 0
-    """Partitions that have another owner than before."""
+    """Number of partitions that have changed owners."""
 
     def assign(self, event: TargetAssigned, now_ms: int, elapsed_ms: int) -> None:
-        """Note that a target is stored, which was computed `elapsed_ms` ago."""
+        """Record that a target is stored, which was computed `elapsed_ms` ago."""
         self.assigned_ms = now_ms - elapsed_ms
         self.assigned_by = event.assigned_by
         self.durable_ms = now_ms
@@ -75,7 +75,7 @@ class ConsumerFacts:
         self.epoch = event.epoch
 
     def move(self, event: MemberReconciled, now_ms: int) -> None:
-        """Note the progress of a member."""
+        """Record the progress of a member."""
         member_id = event.member.member_id
         member = self.members.get(member_id)
         if member is None:
@@ -105,12 +105,12 @@ class ConsumerFacts:
             member.completed_ms = now_ms
 
     def release(self, partitions: Iterable[Partition], now_ms: int) -> None:
-        """Note that partitions have lost their owner."""
+        """Record that partitions have lost their owner."""
         for partition in partitions:
             self.unowned[partition] = now_ms
 
     def remove(self, member: MemberRef, held: Collection[Partition], now_ms: int) -> None:
-        """Note that a member is none any more, and that what it had is free."""
+        """Record that a member was removed, and that its partitions are free."""
         progress = self.members.setdefault(member.member_id, Progress(member))
         progress.taken.update(dict.fromkeys(held))
         self.release((*progress.pending, *held), now_ms)
@@ -118,7 +118,9 @@ class ConsumerFacts:
         progress.gone_ms = now_ms
 
     def replace(self, member: MemberRef, now_ms: int) -> None:
-        """Note that a static member has a new id. What it had to give up is free."""
+        """Record that a static member has a new id; the partitions that it had to revoke are
+        free.
+        """
         progress = self.members.setdefault(member.member_id, Progress(member))
         self.release(progress.pending, now_ms)
         if progress.is_revoking:
@@ -126,8 +128,8 @@ class ConsumerFacts:
         progress.pending, progress.assigned_count = (), 0
 
     def next(self, now_ms: int) -> "ConsumerFacts":
-        """Return the facts with which a rebalance begins that supersedes this one: partitions
-        without an owner, and members that have been told what to give up and have not.
+        """Return the initial facts of a rebalance that supersedes this one: partitions without an
+        owner, and members that are still revoking partitions.
         """
         return ConsumerFacts(
             members={

@@ -112,7 +112,7 @@ class RebalanceFacts:
     join_phase_ms: int = 0
     leader_synced_ms: int | None = None
     syncs: dict[str, int] = field(default_factory=dict)
-    """When they were received."""
+    """Times at which syncs were received."""
     late_answers: dict[str, int] = field(default_factory=dict)
     """When syncs that arrived after the end were answered."""
     awaits: set[str] = field(default_factory=set)
@@ -126,7 +126,7 @@ class RebalanceFacts:
     protocol_type: str | None = None
     after: Holdings | None = None
     consumers: ConsumerFacts | None = None
-    """What only rebalances of consumer groups have; None for others."""
+    """Facts that only rebalances of consumer groups have; None for others."""
 
     @property
     def is_collecting(self) -> bool:

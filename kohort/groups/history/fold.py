@@ -98,7 +98,7 @@ class GroupFold:
         """`sequence` is the last sequence number in the history of this group."""
         self.sequence = sequence
         self.open: RebalanceFacts | None = None
-        """The rebalance in progress, or whose record is incomplete."""
+        """The rebalance in progress, or one whose record is incomplete."""
         self.closed: list[Closed] = []
         """Complete rebalances, in order, for the owner to take."""
         self.generation = 0
@@ -335,7 +335,7 @@ class GroupFold:
         self._renamed[new.member_id] = self._renamed.pop(old, old)
         ref = MemberRef(old, new.instance_id, new.client_id, new.client_host)
         facts = self.open
-        # Its waiting request is answered that it is fenced at once.
+        # If it has a waiting request, that is answered at once: it is fenced.
         waits = facts is not None and (
             old in facts.joins if facts.is_collecting else old in facts.syncs
         )

@@ -193,7 +193,7 @@ class MemberTimeline:
     epoch: int | None = None
     """Its epoch at the end of the rebalance."""
     revoked_ms: int | None = None
-    """Time at which it no longer owned what was taken from it."""
+    """Time at which it had revoked its partitions."""
     reached_ms: int | None = None
     """Time at which it was told the new epoch."""
     completed_ms: int | None = None

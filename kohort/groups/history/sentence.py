@@ -101,17 +101,14 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
         holders = counted(record.pending_transactions, "open transaction")
         yield f"{holders} held positions of it when it began"
     if record.fenced_commits:
-        commits = counted(record.fenced_commits, "commit")
-        was = (
-            "was refused, as its member was"
-            if record.fenced_commits == 1
-            else ("were refused, as their members were")
-        )
-        yield f"{commits} in transactions {was} none any more"
+        commits = counted(record.fenced_commits, "transactional commit")
+        one = record.fenced_commits == 1
+        of = "a former member or generation was" if one else "former members or generations were"
+        yield f"{commits} of {of} refused"
 
 
 def _listed(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
-    """List member ids, in a consumer group with the clients, of which the ids say nothing."""
+    """List member ids; in a consumer group with client ids, because its member ids are random."""
     if not _is_of_consumers(record):
         return listed(member_ids)
     clients = {member.member_id: member.client_id for member in record.members}
@@ -168,7 +165,7 @@ _ENDS: Final = {
     TriggerKind.MEMBER_LEFT: "left",
     TriggerKind.REMOVED_BY_ADMIN: "was removed by an administrator",
     TriggerKind.SESSION_EXPIRED: "missed its session timeout",
-    TriggerKind.NEW_MEMBER_EXPIRED: "was given up, as its first join took too long",
+    TriggerKind.NEW_MEMBER_EXPIRED: "was removed because its first join took too long",
 }
 
 
@@ -189,7 +186,7 @@ def _end_of_wait(record: RebalanceRecord) -> str:
 
 
 def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
-    """The group waits as long as the member that asks for most, as far as members have joined."""
+    """Describe the timeout: the longest that any member joined so far has requested."""
     asked = [member.rebalance_timeout_ms or 0 for member in record.members]
     longest_ms = max(asked, default=0)
     if is_over:
@@ -310,7 +307,7 @@ def _member_lines(record: RebalanceRecord) -> Iterator[str]:
 
 
 def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:
-    """The timeouts that members asked for with their joins; whose they are if they differ."""
+    """Yield the timeouts that members requested in their joins, with ids if they differ."""
     by_timeouts: dict[str, list[str]] = {}
     for member in record.members:
         asked = [

@@ -10,7 +10,7 @@ from kohort.groups.events import UNDER_OLD_ID, Certainty, TriggerKind
 from kohort.groups.requests import CONSUMER
 
 if TYPE_CHECKING:
-    # A start has counts to tell, and no records of rebalances yet.
+    # Not imported at startup, when only counts are logged and there are no records yet.
     from kohort.groups.history.model import TriggerRecord
 
 ClockText: TypeAlias = Callable[[int], str]
@@ -155,7 +155,7 @@ def _changed(trigger: TriggerRecord, protocol_type: str | None) -> str:
     if trigger.old_protocols != trigger.new_protocols:
         old, new = listed(trigger.old_protocols), listed(trigger.new_protocols)
         return f"changed its assignors from {old} to {new}"
-    if protocol_type != CONSUMER:  # Such as Connect's, which means something else by it.
+    if protocol_type != CONSUMER:  # Such as Connect's, whose metadata has another meaning.
         return "joined again with other metadata"
     return "joined again with another subscription or other owned partitions"
 

@@ -108,7 +108,7 @@ class OffsetsWrite(CommitWrite):
         return self.records
 
     def on_durable(self, now: Now) -> None:
-        """Make the offsets visible; of a partition repeated in the request, the last."""
+        """Make the offsets visible; if the request repeats a partition, the last one counts."""
         del now
         table = self.owner.offsets
         for record in self.records:

@@ -52,7 +52,8 @@ def encode_value(record: OffsetRecord | PendingOffset) -> bytes:
     committed = record.committed
     expires = committed.expire_timestamp_ms != -1
     if not expires and not committed.metadata and committed.topic_id != ZERO_UUID:
-        # Nearly every commit. The codec gives the same in three times as long: tests compare them.
+        # Nearly every commit. The codec produces the same bytes in three times the time; tests
+        # compare them.
         try:
             return _PLAIN_VALUE(
                 _VALUE_VERSION,
@@ -64,7 +65,7 @@ def encode_value(record: OffsetRecord | PendingOffset) -> bytes:
                 committed.topic_id,
             )
         except struct.error:
-            pass  # The codec reports what does not fit.
+            pass  # The codec raises the error.
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,

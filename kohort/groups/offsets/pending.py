@@ -63,7 +63,7 @@ class PendingWrite(CommitWrite):
             self.is_committed = commit
 
     def on_durable(self, now: Now) -> None:
-        """Hold the offsets; of a partition repeated in the request, the last."""
+        """Hold the offsets; if the request repeats a partition, the last one counts."""
         del now
         table = self.owner.offsets
         for record in self._records():

@@ -73,7 +73,8 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
     """Drop the offsets of deleted topics, in whatever state the group is.
 
     Args:
-        topics: names with the id of the topic that has the name now, None if there is none. Offsets
+        topics: names of deleted topics, each with the id of the topic that has the name now, or
+        None. Offsets
             committed for that topic are kept.
     """
     assert not owner.outbox.is_writing

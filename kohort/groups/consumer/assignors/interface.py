@@ -39,10 +39,10 @@ class Assign(Protocol):
 def subscribers_of_topics(
     members: Sequence[AssignorMember], topics: Iterable[bytes]
 ) -> Steps[dict[bytes, list[int]]]:
-    """Return for each topic the places of its subscribers in `members`, ascending.
+    """Return for each topic the indexes of its subscribers in `members`, ascending.
 
-    Topics with the same subscribers share one list: thousands of members mostly have few different
-    subscriptions, and a list per topic would have their product as its size.
+    Topics with the same subscribers share one list: thousands of members usually have few different
+    subscriptions, and separate lists would need memory for every pair of topic and member.
     """
     places_by_subscription: dict[frozenset[bytes], list[int]] = {}
     for place, member in enumerate(members):

@@ -11,7 +11,7 @@ from kohort.groups.consumer.assignors.interface import AssignorMember, subscribe
 from kohort.groups.steps import FEW, SOME, Steps
 
 ROUNDS_MAX: Final = 16
-"""Balancing one topic may make another uneven; it ends after this many rounds over all topics."""
+"""Maximum rounds over all topics: balancing one topic may make another uneven again."""
 
 _SIGNS: Final = 1 << 127 | 1 << 63
 """Kafka compares both halves of a topic id as signed numbers."""
@@ -52,7 +52,7 @@ def _assign_homogeneous(
                 kept[topic_id] = list(partitions[:quota])
             unassigned += [(topic_id, partition) for partition in partitions[quota:]]
             quota = 0
-        # Members that follow may keep more with the extra than this one.
+        # Leave the extra partition to a later member, which may use it to keep one of its own.
         if quota and has_extra and len(members) - number > extra:
             quota -= 1
             has_extra = False
@@ -204,7 +204,7 @@ class _Work:
         self._loads[number] += 1
 
     def _sorted_subscribers(self, topic_id: bytes) -> list[int]:
-        """Sort by load, then by number, which is the order that they are in."""
+        """Return the subscribers by load; the stable sort keeps equal ones in order of number."""
         return sorted(self._subscribers[topic_id], key=self._loads.__getitem__)
 
     def result(self) -> Steps[dict[str, dict[bytes, list[int]]]]:
@@ -219,9 +219,9 @@ class _Work:
 
 
 class _Least:
-    """Takes members in turn, always one of those with the least load: all members of a range at the
-    front have the same load; when each has got a partition, the range is widened by those that have
-    that load already.
+    """Selects members with the least load, round robin. All members in a range at the front have
+    the same load; once each has received a partition, the range is extended by the members that
+    already have the new load.
     """
 
     def __init__(self, members: Sequence[int], load: Callable[[int], int]) -> None:
@@ -245,8 +245,8 @@ class _Least:
 
 
 class _Most:
-    """Takes members in turn from the end, always one of those with the most load that own
-    partitions of the topic. Members that own none are swapped out of the range.
+    """Selects members with the most load that own partitions of the topic, round robin from the
+    end. Members that own none are swapped out of the range.
     """
 
     def __init__(

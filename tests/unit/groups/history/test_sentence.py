@@ -113,7 +113,7 @@ def test_it_says_what_producers_of_transactions_had_to_do_with_it() -> None:
         "; 1 open transaction held positions of it when it began"
     )
     assert sentence(replace(record, fenced_commits=2)).endswith(
-        "; 2 commits in transactions were refused, as their members were none any more"
+        "; 2 transactional commits of former members or generations were refused"
     )
 
 
