@@ -214,7 +214,7 @@ def _phases(member: Json, record: Json, end_ms: int) -> Iterator[Phase]:
 
 def _is_perhaps_gone(member: Json) -> bool:
     """Whether it is not certain how and when the member left."""
-    return member.get("certainty", "certain") != "certain"
+    return bool(member.get("certainty", "certain") != "certain")
 
 
 def _classic_times(member: Json) -> Iterator[tuple[str, int | None]]:

@@ -85,7 +85,8 @@ def _over_ms(record: Json) -> int:
     """When its join phase was certainly over."""
     timeline = record["timeline"]
     times = [timeline[name] for name in ("join_phase_ms", "finished_ms")]
-    return int(record["started_at_ms"]) + max(time for time in (*times, 0) if time is not None)
+    latest_ms: int = max(time for time in (*times, 0) if time is not None)
+    return int(record["started_at_ms"]) + latest_ms
 
 
 _LEAVING: Final = {"removed_by_admin": "left", "member_left": "left"}
