@@ -99,6 +99,12 @@ class Cluster:
         self._servers = servers
         self._any()
 
+    def another(self) -> "Cluster":
+        """Return the same cluster with connections of its own, for another thread. Raises as the
+        constructor does.
+        """
+        return Cluster(self._servers, self._timeout_s, self._config.security)
+
     def __enter__(self) -> Self:
         return self
 
@@ -108,6 +114,10 @@ class Cluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
 

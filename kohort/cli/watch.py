@@ -1,5 +1,7 @@
 """``kohort watch``: why groups of any Kafka cluster rebalanced."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Iterator
@@ -7,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import time
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.groups import describe_state
@@ -22,6 +24,7 @@ from kohort.cli.errors import (
 from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.progress import Progress
+from kohort.cli.watch_http import NotServed, add_http, serving
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.record_text import record_sentence
@@ -30,6 +33,9 @@ from kohort.watch.follow import Follower
 from kohort.watch.history_file import HistoryFile
 from kohort.watch.once import History, read_history
 from kohort.watch.reader import TOPIC, Report
+
+if TYPE_CHECKING:
+    from kohort.watch.service import WatchService
 
 Json: TypeAlias = dict[str, Any]
 
@@ -70,10 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="append the records of all rebalances, past ones included, to this file of JSON lines;"
         " a later run continues it",
     )
+    add_http(parser)
     add_kafka(parser)
 
 
 def _watch(options: argparse.Namespace) -> None:
+    if options.once and options.http is not None and options.http.is_given:
+        raise UsageError("--once serves nothing: it does not go with --http")
     with ExitStack() as stack:
         store = None if options.history is None else stack.enter_context(_opened(options.history))
         cluster = stack.enter_context(cluster_of(options))
@@ -185,10 +194,22 @@ def _lines(answers: list[Json], history: History) -> Iterator[str]:
 
 def _print_news(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
     follower = Follower(cluster, options.group)
+    with serving(options, follower, cluster) as service:
+        _follow(follower, service, options, store)
+
+
+def _follow(
+    follower: Follower,
+    service: WatchService | NotServed,
+    options: argparse.Namespace,
+    store: HistoryFile | None,
+) -> None:
     with _progress() as report:
         for record in follower.catch_up(report):
+            service.add(record)
             if store is not None:
                 _add(store, record, options)
+    service.go_live()
     print(
         f"Watching {counted(follower.group_count, 'group')} of {options.bootstrap_server};"
         " Ctrl-C ends it.",
@@ -199,7 +220,11 @@ def _print_news(cluster: Cluster, options: argparse.Namespace, store: HistoryFil
         if follower.trouble != trouble:
             trouble = follower.trouble
             print(f"kohort: {trouble or 'connected again'}", file=sys.stderr)
-        if news is not None and (store is None or _add(store, news, options)):
+        if news is None:
+            service.publish()
+            continue
+        service.add(news)
+        if store is None or _add(store, news, options):
             _print_new(news, options)
 
 

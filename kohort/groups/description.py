@@ -66,3 +66,5 @@ class WaitingFor(NamedTuple):
     """The first `PARTITIONS_LISTED` of them, by topic and number."""
     blocked_count: int = 0
     """In phase revoke: members that wait for partitions of others."""
+    is_any: bool = False
+    """Whether it is not known which of these members are missing, only that at least one is."""

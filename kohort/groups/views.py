@@ -62,6 +62,8 @@ def waiting_json(
         "partition_count": waiting.partition_count,
         "blocked_count": waiting.blocked_count,
     }
+    if waiting.is_any:
+        view["any_of"] = True
     if may_name is not None:
         view["partitions"] = [
             f"{topic}-{number}" for topic, number in waiting.partitions if may_name(topic)

@@ -11,6 +11,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
 from kohort.protocol.messages.list_groups import ListGroupsRequest
 from kohort.watch.core.seen import Poll
+from kohort.watch.core.watcher import Watcher
 from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
@@ -36,6 +37,16 @@ class Follower:
         self._can_poll = True
         self.trouble: str | None = None
         """Why the cluster cannot be read at present."""
+
+    @property
+    def watcher(self) -> Watcher:
+        """The groups."""
+        return self._reader.watcher
+
+    @property
+    def lag(self) -> int:
+        """Number of records that are not read yet; for any thread."""
+        return self._reader.lag
 
     @property
     def group_count(self) -> int:

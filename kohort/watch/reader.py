@@ -55,6 +55,7 @@ class OffsetsReader:
         starts = checked_offsets(cluster, {(TOPIC, index): START for index in self._partitions})
         self._positions = {index: _Position(offset) for (_, index), offset in starts.items()}
         self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of)
+        self._ends: dict[int, int] = {}
         self.is_live = False
         """Whether records are read as they are written."""
         self._clock = ClockDifference()
@@ -67,7 +68,13 @@ class OffsetsReader:
     def ends(self) -> dict[int, int]:
         """Return the present end of each partition."""
         ends = checked_offsets(self._cluster, {(TOPIC, index): END for index in self._partitions})
-        return {index: offset for (_, index), offset in ends.items()}
+        self._ends = {index: offset for (_, index), offset in ends.items()}
+        return self._ends
+
+    @property
+    def lag(self) -> int:
+        """Number of records up to the last known ends that are not read yet; for any thread."""
+        return max(self._left(self._ends), 0) if self._ends else 0
 
     def _left(self, ends: dict[int, int]) -> int:
         """Return the number of offsets to read up to `ends`."""

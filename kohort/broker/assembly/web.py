@@ -1,16 +1,16 @@
 """The broker's two HTTP ports: one for health checks and metrics, one for the console."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.config import LoadedConfig
 from kohort.broker.console.paths import console_pages, starting_pages
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, Page
+from kohort.broker.http.health import Failing, NotReady, health_pages
+from kohort.broker.http.messages import AnyPage
 from kohort.broker.http.requesters import for_operators
 from kohort.broker.http.server import HttpServer
 
@@ -18,13 +18,6 @@ logger = logging.getLogger(__name__)
 
 PORT_TRIES: Final = 20
 """Number of ports to try, upward from the default, if none was set."""
-
-NotReady = Callable[[], str | None]
-"""Returns why the broker cannot serve clients now, None if it can."""
-
-
-Failing = Callable[[], Sequence[str]]
-"""Returns the names of the broker's background tasks that are failing."""
 
 
 class PortError(OSError):
@@ -134,23 +127,3 @@ async def open_port(server: HttpServer, wanted: WantedPort) -> None:
             port,
             prefix,
         )
-
-
-def health_pages(not_ready: NotReady, failing: Failing) -> dict[str, Page]:
-    """Return the pages by path; the paths are the same as those of Prometheus' own servers."""
-
-    async def healthy(_: HttpRequest) -> HttpResponse:
-        # A response shows that the event loop runs. Failing tasks are retried, and a restart would
-        # not fix them. So the status is 200 all the same: otherwise a supervisor would keep
-        # restarting the broker.
-        names = failing()
-        text = f"healthy, but failing: {', '.join(names)}" if names else "healthy"
-        return HttpResponse.text(HTTPStatus.OK, text)
-
-    async def ready(_: HttpRequest) -> HttpResponse:
-        reason = not_ready()
-        if reason is not None:
-            return HttpResponse.text(HTTPStatus.SERVICE_UNAVAILABLE, reason)
-        return HttpResponse.text(HTTPStatus.OK, "ready")
-
-    return {"/-/healthy": healthy, "/-/ready": ready}

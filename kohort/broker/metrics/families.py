@@ -45,7 +45,7 @@ class Labels(dict[str, str]):
 
 class Family(Metric):
     def __init__(self, info: MetricInfo) -> None:
-        super().__init__(_family_name(info), info.doc, info.kind)
+        super().__init__(family_name(info), info.doc, info.kind)
         self._info = info
 
     def add(self, value: float, *labels: str) -> None:
@@ -76,7 +76,7 @@ class WideFamily(Metric):
     """A metric with so many samples that each is made only when it is written."""
 
     def __init__(self, info: MetricInfo, rows: Rows) -> None:
-        super().__init__(_family_name(info), info.doc, info.kind)
+        super().__init__(family_name(info), info.doc, info.kind)
         # Code that writes samples only iterates over them.
         self.samples = cast(list[Sample], _Samples(info.name, rows))
 
@@ -92,7 +92,8 @@ class _Samples:
             yield Sample(name, labels, value)
 
 
-def _family_name(info: MetricInfo) -> str:
+def family_name(info: MetricInfo) -> str:
+    """Return the name that `Metric` objects have."""
     # prometheus-client's name of a counter is without _total.
     return info.name.removesuffix("_total") if info.kind == "counter" else info.name
 

@@ -49,7 +49,8 @@ def waited_for(waiting: Json) -> str:
     if waiting["member_count"] == 1 and len(members) == 1:
         whom.append(_name(members[0]))
     elif waiting["member_count"]:
-        whom.append(counted(waiting["member_count"], "member"))
+        count_text = counted(waiting["member_count"], "member")
+        whom.append(f"at least one of {count_text}" if waiting.get("any_of") else count_text)
     if waiting["pending_count"]:
         ids = counted(waiting["pending_count"], "new member")
         whom.append(f"{ids} that got an id and has not come back with it")

@@ -37,6 +37,7 @@ from kohort.watch.core.origin import Cause, beginning, causes
 from kohort.watch.core.seen import Poll, Seen
 from kohort.watch.core.settings import MemberSettings, settings_of
 from kohort.watch.core.signs import Signs
+from kohort.watch.core.view import ClassicView
 
 _SUPERSEDED_MAX: Final = 100
 """Stored generations further apart are not a series of superseded rebalances."""
@@ -83,6 +84,16 @@ class ClassicGroup(FollowedGroup):
     def value(self) -> GroupRecord | None:
         """The last stored generation."""
         return self._value
+
+    def view(self) -> ClassicView | None:
+        """Return the present state; None without a stored generation."""
+        if self._value is None:
+            return None
+        rested_ms = self._rested[-1] if self._rested else -1
+        polls = [poll for poll in self._polls if poll.at_ms > rested_ms]
+        if not polls:
+            return ClassicView(self._value, self._at_ms, None)
+        return ClassicView(self._value, polls[0].at_ms, polls[-1])
 
     def downgrade(self, record: GroupRecord, who: MemberRef | None, seen: Seen) -> None:
         """Begin as a consumer group that was converted, because its last consumer left."""

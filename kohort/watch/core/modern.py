@@ -45,6 +45,7 @@ from kohort.watch.core.followed import FollowedGroup, Told, ref
 from kohort.watch.core.origin import TRIGGERS
 from kohort.watch.core.signs import Signs
 from kohort.watch.core.topics import TopicNames
+from kohort.watch.core.view import ConsumerMemberView, ConsumerView
 
 _Named: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -81,6 +82,25 @@ class ConsumerGroup(FollowedGroup):
         """Begin as the classic group that the next batch converts."""
         self._upgraded = members
         self._epoch = self._target_epoch = generation
+
+    def view(self, group_id: str, since_ms: int) -> ConsumerView | None:
+        """Return the present state, which it has since then; None if no epoch is known."""
+        if not self._epoch:
+            return None
+        members = [
+            ConsumerMemberView(member, self._current.get(member_id))
+            for member_id, member in self._members.items()
+        ]
+        return ConsumerView(
+            group_id,
+            self._state,
+            self._epoch,
+            self._target_epoch,
+            since_ms,
+            tuple(members),
+            self._timeouts,
+            self._names,
+        )
 
     def last_consumer(self, record: GroupRecord) -> MemberRef | None:
         """Return the member that is missing in the classic group that this one becomes."""

@@ -1,6 +1,7 @@
 """Follows all groups of a cluster, and makes the records of their history."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
@@ -23,12 +24,14 @@ from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.record import Record
+from kohort.watch.core.changes import Changes
 from kohort.watch.core.classic import ClassicGroup
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.followed import Told, ref
 from kohort.watch.core.modern import ConsumerGroup
 from kohort.watch.core.seen import Place, Poll, Seen
 from kohort.watch.core.topics import TopicNames
+from kohort.watch.core.view import View
 
 Json: TypeAlias = dict[str, Any]
 
@@ -49,11 +52,16 @@ class GroupWatch:
     """One group of any kind, whose records must come in the order of their offsets."""
 
     def __init__(
-        self, group: str, names: TopicNames, timeouts_of: Callable[[str], Timeouts]
+        self,
+        group: str,
+        names: TopicNames,
+        timeouts_of: Callable[[str], Timeouts],
+        changes: Changes,
     ) -> None:
         self._group = group
         self._names = names
         self._timeouts_of = timeouts_of
+        self._changes = changes
         self._fold = GroupFold()
         self._followed: ClassicGroup | ConsumerGroup | None = None
         self._batch: list[Seen] = []
@@ -63,6 +71,10 @@ class GroupWatch:
         self._epoch = -1
         self._taken: TakenPartitions = NONE_TAKEN
         self._has_polls = False
+        self._at_ms = -1
+        """Time of the last processed records."""
+        self._since = "", -1
+        """The last viewed state of a consumer group, and since when it is in this state."""
 
     def take(self, seen: Seen) -> Iterator[Json]:
         """Take the next record of the group, but no offset; yield the records of the history that
@@ -80,6 +92,7 @@ class GroupWatch:
         self._batch = []
         self._unread_ms = at_ms
         self._followed = None
+        self._changes.note(self._group)
         now = Now(at_ms, at_ms)
         self._fold.observe(GroupRestored(0, None, None, {}), now)
         yield from self._closed(place, now)
@@ -128,10 +141,24 @@ class GroupWatch:
         batch, self._batch = self._batch, []
         if not batch:
             return
+        self._at_ms = batch[0].at_ms
+        self._changes.note(self._group)
         for event, now in self._events(batch):
+            self._changes.observe(self._group, event, now)
             self._fold.observe(event, now)
             self._fold.settle()
             yield from self._closed(batch[-1].place, now)
+
+    def view(self) -> View | None:
+        """Return the present state; None if nothing is known of it, or the group was removed."""
+        if not isinstance(self._followed, ConsumerGroup):
+            return None if self._followed is None else self._followed.view()
+        state, since_ms = self._since
+        view = self._followed.view(self._group, since_ms)
+        if view is None or view.state == state:
+            return view
+        self._since = view.state, self._at_ms
+        return replace(view, since_ms=self._at_ms)
 
     def _events(self, batch: list[Seen]) -> Iterator[Told]:
         records = [seen.record for seen in batch]
@@ -261,6 +288,12 @@ class Watcher:
         self._timeouts_of = timeouts_of
         self._groups: dict[str, GroupWatch] = {}
         self._commits: dict[bytes, _Commit] = {}
+        self.changes = Changes()
+        """What has changed in the groups."""
+        self.positions: dict[bytes, bytes] | None = None
+        """The values of committed offsets by key; None if nobody asks for them."""
+        self._busy: set[str] = set()
+        """The groups that a poll has shown to rebalance."""
         self.unread_count = 0
         """Number of records that could not be decoded."""
         self.since_ms: dict[str, int] = {}
@@ -275,7 +308,7 @@ class Watcher:
             place: of the batch.
             prefix: take only keys that have this after the type of the record.
         """
-        commits = self._commits
+        commits, positions = self._commits, self.positions
         for record in records:
             key, value = record.key, record.value
             if key is None or not (prefix is None or key.startswith(prefix, _TYPE_BYTES)):
@@ -284,7 +317,10 @@ class Watcher:
             # Nearly all records are commits, of partitions that are known.
             if commit is None or value is None or not value.endswith(commit.topic_id):
                 yield from self._take(record, place._replace(offset=record.offset))
-            elif not commit.group.commit(commit.partition, record.timestamp, place):
+                continue
+            if positions is not None:
+                positions[key] = value
+            if not commit.group.commit(commit.partition, record.timestamp, place):
                 yield from commit.group.late_commit(commit.partition, record.timestamp, place)
 
     def _take(self, stored: Record, place: Place) -> Iterator[Json]:
@@ -297,6 +333,8 @@ class Watcher:
             if group is not None:
                 yield from group.unread(at_ms, place)
             return
+        if isinstance(record, OffsetTombstone) and self.positions is not None:
+            self.positions.pop(key, None)
         if record is None or isinstance(record, OffsetTombstone):
             return
         group = self._group(record.group_id)
@@ -314,12 +352,14 @@ class Watcher:
         partition = record.topic, record.partition
         if len(self._commits) < COMMITS_MAX:
             self._commits[key] = _Commit(group, partition, topic_id)
+            if self.positions is not None and stored.value is not None:
+                self.positions[key] = stored.value
         yield from group.late_commit(partition, at_ms, place)
 
     def _group(self, group_id: str) -> GroupWatch | None:
         group = self._groups.get(group_id)
         if group is None and len(self._groups) < GROUPS_MAX:
-            group = GroupWatch(group_id, self._names, self._timeouts_of)
+            group = GroupWatch(group_id, self._names, self._timeouts_of, self.changes)
             self._groups[group_id] = group
         return group
 
@@ -328,12 +368,22 @@ class Watcher:
         group = self._groups.get(group_id)
         if group is not None:
             group.poll(poll)
+            self._busy.add(group_id)
+            self.changes.note(group_id)
 
     def rest(self, at_ms: int, busy: Container[str]) -> None:
         """Note that a poll showed no rebalance but of the groups in `busy`."""
+        for group_id in [one for one in self._busy if one not in busy]:
+            self._busy.discard(group_id)
+            self.changes.note(group_id)
         for group_id, group in self._groups.items():
             if group_id not in busy:
                 group.rest(at_ms)
+
+    def view(self, group_id: str) -> View | None:
+        """Return the present state of a group; None if it is unknown or was removed."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.view()
 
     def flush(self, before_ms: int | None = None) -> Iterator[Json]:
         """Yield what the last records of all groups complete; only those from before a time."""

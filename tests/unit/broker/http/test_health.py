@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from http import HTTPStatus
 
-from kohort.broker.assembly.web import health_pages
+from kohort.broker.http.health import health_pages
 from kohort.broker.http.messages import HttpRequest
 
 

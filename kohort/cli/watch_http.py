@@ -1,0 +1,84 @@
+"""The HTTP port of ``kohort watch``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kohort.admin.cluster import Cluster
+from kohort.cli.errors import UsageError
+from kohort.watch.follow import Follower
+from kohort.watch.listen import Listen, parse_listen
+
+if TYPE_CHECKING:
+    from kohort.watch.service import WatchService
+
+Json: TypeAlias = dict[str, Any]
+
+NONE: Final = "none"
+
+
+def add_http(parser: argparse.ArgumentParser) -> None:
+    """Add the option."""
+    parser.add_argument(
+        "--http",
+        type=_listen,
+        default=Listen(),
+        metavar="HOST:PORT",
+        help="where to serve the console, metrics, and the pages that `kohort groups why` reads, or"
+        f" {NONE} (%(default)s, or the next free port)",
+    )
+
+
+def _listen(text: str) -> Listen | None:
+    """Parse the value of the option. Raises argparse.ArgumentTypeError."""
+    try:
+        return None if text == NONE else parse_listen(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{error}, such as localhost:9308, or :9308 for all interfaces; {NONE}: no port"
+        ) from error
+
+
+class NotServed:
+    """Stands for a service if there is no port."""
+
+    def add(self, record: Json) -> None:
+        """Ignore a record."""
+
+    def go_live(self) -> None:
+        """Do nothing."""
+
+    def publish(self) -> None:
+        """Do nothing."""
+
+
+@contextmanager
+def serving(
+    options: argparse.Namespace, follower: Follower, cluster: Cluster
+) -> Iterator[WatchService | NotServed]:
+    """Serve what the follower knows, as the options say. Raises UsageError."""
+    listen: Listen | None = options.http
+    if listen is None:
+        yield NotServed()
+        return
+    from kohort.watch.service import WatchService  # noqa: PLC0415 - not needed for `--once`.
+
+    service = WatchService(follower, cluster, listen)
+    try:
+        service.start()
+    except OSError as error:
+        reason = f"--http {listen}: {error.strerror or error}"
+        if listen.is_given:
+            text = f"{reason}; choose another port, 0 for any free port, or {NONE} for no port"
+            raise UsageError(text) from error
+        print(f"kohort: {reason}; continuing without it", file=sys.stderr)
+        yield NotServed()
+        return
+    with service:
+        moved = f", because port {listen.port} is taken" if service.has_moved else ""
+        print(f"Console, metrics and pages: {service.url}{moved}", file=sys.stderr)
+        yield service

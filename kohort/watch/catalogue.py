@@ -1,0 +1,65 @@
+"""The metrics of ``kohort watch``: those of a broker that can be known from outside, and its own.
+
+All have the label `cluster`.
+"""
+
+from typing import Final
+
+from kohort.broker.metrics import catalogue as broker
+from kohort.broker.metrics import rebalance_catalogue as rebalances
+from kohort.broker.metrics.metric_info import MetricInfo, Section, counter, gauge
+
+CLUSTER: Final = "cluster"
+
+LAG = gauge(
+    "kohort_watch_lag_records",
+    "Records of __consumer_offsets that are not read yet.",
+)
+UNCLEAR = counter(
+    "kohort_watch_unclear_total",
+    "Rebalances whose cause is unclear; kohort_rebalances_started_total has the likeliest one.",
+)
+
+OWN: Final = (LAG, UNCLEAR)
+
+OF_BROKER: Final = (
+    broker.GROUP_MEMBERS,
+    broker.GROUP_STATE,
+    broker.GROUP_EPOCH,
+    broker.GROUP_ASSIGNMENT_EPOCH,
+    broker.GROUP_RECONCILING,
+    broker.GROUP_CURRENT_OFFSET,
+    broker.GROUP_CURRENT_OFFSET_SUM,
+    broker.GROUP_LAG,
+    broker.GROUP_LAG_SUM,
+    rebalances.STARTED,
+    rebalances.AVOIDED,
+    rebalances.PHASES,
+    rebalances.PARTITIONS_MOVED,
+    rebalances.MEMBERS_REMOVED,
+    rebalances.RUNNING,
+    rebalances.GROUP_REBALANCES,
+    rebalances.GROUP_AVOIDED,
+    rebalances.GROUP_MOVED,
+    rebalances.GROUP_REMOVED,
+    rebalances.GROUP_EPOCH_BUMPS,
+    rebalances.GROUP_WAITING_SINCE,
+    rebalances.HISTORY_RECORDS,
+    rebalances.HISTORY_BYTES,
+    broker.BUILD_INFO,
+    broker.FOLDED,
+    broker.SCRAPE_SECONDS,
+)
+
+SECTION: Final = Section(
+    "kohort watch",
+    f"`kohort watch` ([watch.md](watch.md)) serves these metrics of its own, with the label "
+    f"`{CLUSTER}`, the id of the watched cluster, and with the same label those of the metrics "
+    "above that can be known from outside: "
+    + ", ".join(f"`{metric.name}`" for metric in OF_BROKER)
+    + ". Counters begin at the start of the watcher, and do not include the past that it reads "
+    "then.",
+    OWN,
+)
+
+METRICS: Final[dict[str, MetricInfo]] = {metric.name: metric for metric in (*OF_BROKER, *OWN)}

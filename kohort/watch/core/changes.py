@@ -1,0 +1,51 @@
+"""What has changed in the watched groups since somebody last asked."""
+
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.groups.events import Event, GroupRemoved
+from kohort.groups.requests import Now
+
+GroupEvent: TypeAlias = tuple[str, Event, Now]
+
+EVENTS_MAX: Final = 100_000
+"""Events kept; the counts of further ones are lost."""
+
+
+class Taken(NamedTuple):
+    groups: set[str]
+    removed: set[str]
+    """Groups that were removed, and may exist again."""
+    events: list[GroupEvent]
+
+
+class Changes:
+    """Groups whose view has changed, and their events."""
+
+    __slots__ = ("_events", "_groups", "_removed", "keeps_events", "keeps_groups")
+
+    def __init__(self) -> None:
+        self.keeps_groups = False
+        """Whether anybody asks."""
+        self.keeps_events = False
+        """Whether anybody asks for the events, too."""
+        self._groups: set[str] = set()
+        self._removed: set[str] = set()
+        self._events: list[GroupEvent] = []
+
+    def note(self, group_id: str) -> None:
+        """Note that the view of a group has changed."""
+        if self.keeps_groups:
+            self._groups.add(group_id)
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """Note an event of a group."""
+        if self.keeps_groups and event.__class__ is GroupRemoved:
+            self._removed.add(group_id)
+        if self.keeps_events and len(self._events) < EVENTS_MAX:
+            self._events.append((group_id, event, now))
+
+    def take(self) -> Taken:
+        """Return what has changed since the last call."""
+        taken = Taken(self._groups, self._removed, self._events)
+        self._groups, self._removed, self._events = set(), set(), []
+        return taken

@@ -1,0 +1,249 @@
+"""The present state of a group, as its records and the polls say.
+
+Views are immutable and made of values that are never changed: another thread may read them while
+the group is followed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from kohort.groups.classic.states import ClassicState
+from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
+from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
+from kohort.groups.consumer.member import LEFT_FOR_RESTART, MemberState
+from kohort.groups.consumer.records import ConsumerMemberRecord, CurrentRecord
+from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+from kohort.groups.events import MemberRef
+from kohort.groups.kinds import EMPTY, GroupKind
+from kohort.groups.records import GroupRecord
+from kohort.groups.requests import CONSUMER
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.followed import ref
+from kohort.watch.core.seen import Poll
+from kohort.watch.core.topics import TopicNames
+
+_PHASES: Final = {
+    ClassicState.PREPARING_REBALANCE.value: "join",
+    ClassicState.COMPLETING_REBALANCE.value: "assign",
+}
+"""What a classic group waits for, by its state."""
+
+_NO_GAUGES: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class View(Protocol):
+    """A group, as :class:`kohort.broker.groups_seen.GroupSeen` describes it, without offsets."""
+
+    def describe(self) -> GroupDescription: ...
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]: ...
+    def describe_waiting(self) -> WaitingFor | None: ...
+    def gauges(self) -> Mapping[str, int]: ...
+
+
+class OffsetsOnlyView(NamedTuple):
+    """A group that nobody has joined; it only stores offsets."""
+
+    group_id: str
+
+    def describe(self) -> GroupDescription:
+        return GroupDescription(self.group_id, GroupKind.CLASSIC, EMPTY)
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        del count_max
+        return ()
+
+    def describe_waiting(self) -> WaitingFor | None:
+        return None
+
+    def gauges(self) -> Mapping[str, int]:
+        return _NO_GAUGES
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicView:
+    record: GroupRecord
+    """The last stored generation."""
+    since_ms: int
+    """When it was stored, or the rebalance was first seen."""
+    poll: Poll | None
+    """The last poll, if it showed a rebalance."""
+
+    @property
+    def _phase(self) -> str | None:
+        return None if self.poll is None else _PHASES.get(self.poll.state)
+
+    def describe(self) -> GroupDescription:
+        record = self.record
+        state = ClassicState.STABLE.value if record.members else EMPTY
+        if self.poll is not None and self._phase is not None:
+            state = self.poll.state
+        return GroupDescription(
+            record.group_id,
+            GroupKind.CLASSIC,
+            state,
+            record.protocol_type or None,
+            record.generation,
+            record.protocol_name,
+            record.leader_id,
+            self.since_ms,
+            len(record.members),
+            is_stable=state == ClassicState.STABLE.value,
+            is_rebalancing=self._phase is not None,
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        """Return the members of the last generation."""
+        protocol = self.record.protocol_name
+        return [
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                (protocol,) if protocol else (),
+                member.subscription,
+                member.assignment,
+            )
+            for member in islice(self.record.members, count_max)
+        ]
+
+    def describe_waiting(self) -> WaitingFor | None:
+        """Return what a poll shows: who of the members is missing is not known."""
+        phase = self._phase
+        if phase is None or self.poll is None:
+            return None
+        if not self.record.members:
+            return WaitingFor(
+                "initial_delay" if phase == "join" else phase, self.since_ms, None, ()
+            )
+        timeouts = [member.rebalance_timeout_ms for member in self.record.members]
+        until_ms = self.since_ms + max(timeouts)
+        present = self.poll.member_ids
+        members = [ref(member) for member in self.record.members if member.member_id in present]
+        return WaitingFor(phase, self.since_ms, until_ms, tuple(members), is_any=True)
+
+    def gauges(self) -> Mapping[str, int]:
+        return _NO_GAUGES
+
+
+class ConsumerMemberView(NamedTuple):
+    member: ConsumerMemberRecord
+    current: CurrentRecord | None
+    """What it has; None if this is not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerView:
+    group_id: str
+    state: str
+    epoch: int
+    target_epoch: int
+    since_ms: int
+    members: tuple[ConsumerMemberView, ...]
+    timeouts: Timeouts
+    names: TopicNames
+
+    def describe(self) -> GroupDescription:
+        assignors = [one.member.server_assignor for one in self.members]
+        return GroupDescription(
+            self.group_id,
+            GroupKind.CONSUMER,
+            self.state,
+            CONSUMER,
+            self.epoch,
+            next(filter(None, assignors), None),
+            None,
+            self.since_ms,
+            len(self.members),
+            is_stable=self.state == STABLE,
+            is_rebalancing=self.state in {ASSIGNING, RECONCILING},
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        return [
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                self.timeouts.session_ms,
+                member.rebalance_timeout_ms,
+                (member.server_assignor,) if member.server_assignor else (),
+                b"",
+                self._assignment(current),
+            )
+            for member, current in islice(self.members, count_max)
+        ]
+
+    def _assignment(self, current: CurrentRecord | None) -> bytes:
+        if current is None:
+            return b""
+        numbers: dict[bytes, list[int]] = {}
+        for partitions in (current.assigned, current.pending):
+            for topic_id, of_topic in partitions.items():
+                numbers.setdefault(topic_id, []).extend(of_topic)
+        assigned = [
+            TopicPartition(topic=self.names.name_of(topic_id), partitions=sorted(of_topic))
+            for topic_id, of_topic in numbers.items()
+        ]
+        return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
+
+    def describe_waiting(self) -> WaitingFor | None:
+        """Return what it waits for, the most serious first, as a broker does."""
+        if self.state == ASSIGNING:
+            return WaitingFor("assign", self.since_ms, None, ())
+        if self.state != RECONCILING:
+            return None
+        by_phase: dict[str, list[ConsumerMemberView]] = {}
+        for one in self.members:
+            phase = self._phase_of(one.current)
+            if phase is not None:
+                by_phase.setdefault(phase, []).append(one)
+        revoking = by_phase.get("revoke")
+        if revoking is not None:
+            return WaitingFor(
+                "revoke",
+                self.since_ms,
+                None,
+                _refs(revoking),
+                partition_count=sum(_pending_count(one.current) for one in revoking),
+                blocked_count=len(by_phase.get("give", ())),
+            )
+        phase = next((name for name in ("return", "tell", "give") if name in by_phase), "give")
+        return WaitingFor(phase, self.since_ms, None, _refs(by_phase.get(phase, ())))
+
+    def _phase_of(self, current: CurrentRecord | None) -> str | None:
+        """Return what a member still has to do; None if it has its whole target."""
+        if current is None:
+            return "tell"
+        if current.state == MemberState.UNREVOKED_PARTITIONS:
+            return "revoke"
+        if current.epoch == LEFT_FOR_RESTART:
+            return "return"
+        if current.epoch != self.target_epoch:
+            return "tell"
+        return None if current.state == MemberState.STABLE else "give"
+
+    def gauges(self) -> Mapping[str, int]:
+        counts = dict.fromkeys(UNRECONCILED, 0)
+        for one in self.members:
+            current = one.current
+            if current is not None and self._phase_of(current) is not None:
+                name = f"unreconciled.{MemberState.of(current.state).name}"
+                counts[name] = counts.get(name, 0) + 1
+        return {EPOCH: self.epoch, ASSIGNMENT_EPOCH: self.target_epoch, **counts}
+
+
+def _refs(members: Sequence[ConsumerMemberView]) -> tuple[MemberRef, ...]:
+    return tuple([ref(one.member) for one in members])
+
+
+def _pending_count(current: CurrentRecord | None) -> int:
+    return 0 if current is None else sum(map(len, current.pending.values()))

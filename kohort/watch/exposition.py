@@ -1,0 +1,128 @@
+"""The metrics of a watcher. Imports prometheus-client: import this module when it is needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from kohort.broker.metrics import catalogue as broker
+from kohort.broker.metrics import rebalance_catalogue as rebalances
+from kohort.broker.metrics.exposition import SLICE_MS, ScrapeCollector
+from kohort.broker.metrics.families import Family, family_name, single
+from kohort.broker.metrics.groups import GroupCollector
+from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
+from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
+from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.broker.runtime.slices import Slice
+from kohort.version import VERSION
+from kohort.watch import catalogue
+from kohort.watch.seen import WatchedGroups, WatchedRebalances
+
+GROUP_PARTITIONS_MAX: Final = 10_000
+
+_RUNNING: Final = frozenset(map(family_name, (rebalances.RUNNING, rebalances.GROUP_WAITING_SINCE)))
+"""These are not known by the events of a group: polls show a rebalance before it is stored."""
+
+_SHOWN: Final = frozenset(map(family_name, catalogue.OF_BROKER)) - _RUNNING
+
+
+class _WatchCollector:
+    def __init__(
+        self, groups: WatchedGroups, unclear: Callable[[], int], lag: Callable[[], int]
+    ) -> None:
+        self._groups = groups
+        self._unclear = unclear
+        self._lag = lag
+
+    def collect(self) -> Iterator[Metric]:
+        yield single(catalogue.LAG, self._lag())
+        yield single(catalogue.UNCLEAR, self._unclear())
+        build = Family(broker.BUILD_INFO)
+        build.add(1, VERSION)
+        yield build
+        yield from self._running()
+
+    def _running(self) -> Iterator[Metric]:
+        since: dict[str, int] = {}
+        running = 0
+        for group_id, waiting in self._groups.waiting():
+            running += 1
+            label = group_id if len(since) < GROUPS_MAX_DEFAULT else OTHER
+            since[label] = min(waiting.since_ms, since.get(label, waiting.since_ms))
+        yield single(rebalances.RUNNING, running)
+        family = Family(rebalances.GROUP_WAITING_SINCE)
+        for group_id, since_ms in since.items():
+            family.add(since_ms / 1000, group_id)
+        yield family
+
+
+class WatchExposition:
+    """All metrics of a watcher; implements `Scraped`."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        groups: WatchedGroups,
+        history: WatchedRebalances,
+        metrics: RebalanceMetrics,
+        *,
+        unclear: Callable[[], int],
+        lag: Callable[[], int],
+    ) -> None:
+        """Args:
+        cluster_id: the label of all samples.
+        groups: the groups.
+        history: their rebalances.
+        metrics: counts of what happened to them.
+        unclear: returns the number of rebalances without a clear cause.
+        lag: returns the number of records that are not read yet.
+        """
+        self._labels = {catalogue.CLUSTER: cluster_id}
+        self._clock = groups
+        self._groups = GroupCollector(
+            groups,
+            groups.readable,
+            groups_max=GROUPS_MAX_DEFAULT,
+            group_partitions_max=GROUP_PARTITIONS_MAX,
+        )
+        self._scrape = ScrapeCollector()
+        # The events have the time of the coordinators, which is wall-clock time.
+        self._of_broker: list[Collector] = [
+            self._groups,
+            RebalanceCollector(metrics, time.time),
+            HistoryCollector(history),
+            self._scrape,
+        ]
+        self._own = _WatchCollector(groups, unclear, lag)
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        GCCollector(registry=self._process)
+
+    async def write(self, text_format: TextFormat) -> list[bytes]:
+        """Return the exposition in parts. Must not be called again before it returns."""
+        began = time.perf_counter()
+        time_slice = Slice(self._clock, SLICE_MS)
+        parts = []
+        try:
+            await self._groups.refresh(time_slice)
+            self._scrape.folded = self._groups.folded
+            for text in write(self._collect(), text_format, self._labels):
+                parts.append(text)
+                await time_slice.pause()
+        finally:
+            self._groups.forget()
+        self._scrape.seconds = time.perf_counter() - began
+        return parts
+
+    def _collect(self) -> Iterator[Metric]:
+        for collector in self._of_broker:
+            yield from (metric for metric in collector.collect() if metric.name in _SHOWN)
+        yield from self._own.collect()
+        yield from self._process.collect()

@@ -1,0 +1,228 @@
+"""The watched groups and their rebalances, as pages, console and metrics read them.
+
+Everything here belongs to the thread of the HTTP port. The thread that follows the groups sends
+what has changed, and never waits for a page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from kohort.broker.groups_seen import GroupSeen, OffsetsSeen, Readable
+from kohort.broker.history.rings import Rings, pack
+from kohort.broker.history.store import Packed, StoredRecord
+from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+from kohort.groups.events import Event, GroupRestored
+from kohort.groups.history.names import REBALANCE
+from kohort.groups.requests import Now
+from kohort.groups.steps import Steps
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+from kohort.watch.core.changes import GroupEvent
+from kohort.watch.core.view import OffsetsOnlyView, View
+from kohort.watch.positions import NO_OFFSETS, Positions
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.host import GroupObserver
+    from kohort.broker.runtime.clock import Clock
+    from kohort.groups.history.model import HistoryRecord
+
+Json: TypeAlias = dict[str, Any]
+
+RECORDS_MAX: Final = 100
+"""Of each group."""
+
+MEMORY_BYTES: Final = 32 << 20
+"""Of all records; the oldest ones are dropped."""
+
+RETENTION_MS: Final = 30 * 86_400_000
+"""How long the records of a removed group are kept."""
+
+_ANY_CHANGE: Final = GroupRestored(0, None, None, {})
+"""Stands for any change of a group."""
+
+
+class NewRecord(NamedTuple):
+    """A record of the history, encoded."""
+
+    group_id: str
+    sequence: int
+    packed: Packed
+    is_rebalance: bool
+
+
+def encoded(record: Json) -> NewRecord:
+    """Encode a record in the form in which pages read it: its members are last."""
+    data = dict(record)
+    members = data.pop("members", None)
+    if members is not None:
+        data["members"] = members
+    text = json.dumps(data, separators=(",", ":")).encode()
+    return NewRecord(
+        record["group"], record["sequence"], pack(text), is_rebalance=record["kind"] == REBALANCE
+    )
+
+
+class News(NamedTuple):
+    """What has changed in the groups."""
+
+    records: Sequence[NewRecord]
+    """New records of the history."""
+    counted: Sequence[HistoryRecord]
+    """Those of them that are not of the past."""
+    views: Mapping[str, View | None]
+    """The groups that have changed; None: removed, or nothing is known any more."""
+    events: Sequence[GroupEvent]
+    """What happened, without the past."""
+    removed: Collection[str]
+    """Groups that were removed."""
+
+
+class WatchedRebalances:
+    """The latest records of each group; implements `RebalancesSeen`."""
+
+    def __init__(self) -> None:
+        self._rings = Rings(RECORDS_MAX, MEMORY_BYTES)
+
+    def add(self, record: NewRecord) -> None:
+        """Append a record."""
+        self._rings.add(
+            record.group_id, record.sequence, record.packed, is_rebalance=record.is_rebalance
+        )
+
+    def remove(self, group_id: str, now_ms: int) -> None:
+        """Keep the records of a removed group only as long as there is room for them."""
+        self._rings.mark_removed(group_id, now_ms)
+        self._rings.forget_removed(now_ms - RETENTION_MS)
+
+    def totals(self, group_id: str) -> tuple[int, int]:
+        ring = self._rings.get(group_id)
+        return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
+
+    def stored_records(self, group_id: str) -> list[StoredRecord]:
+        ring = self._rings.get(group_id)
+        return [] if ring is None else list(ring.records)
+
+    def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
+        """Return None: the record of a rebalance is made when it is over."""
+        del group_id
+        return None
+
+    def stats(self) -> Mapping[str, int]:
+        return {
+            "records": self._rings.record_count,
+            "memory_bytes": self._rings.memory_bytes,
+            "waiting": 0,
+            "lost": 0,
+            "dropped": 0,
+        }
+
+
+class WatchedGroup:
+    """One group; implements `GroupSeen`."""
+
+    __slots__ = ("_view", "group_id", "offsets")
+
+    def __init__(self, group_id: str, view: View, offsets: OffsetsSeen) -> None:
+        self.group_id = group_id
+        self.offsets = offsets
+        self._view = view
+
+    def describe(self) -> GroupDescription:
+        return self._view.describe()
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        return self._view.describe_members(count_max)
+
+    def describe_waiting(self) -> WaitingFor | None:
+        return self._view.describe_waiting()
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Return None: it serves pages about topics, which a watcher does not have."""
+        return None
+
+    def gauges(self) -> Mapping[str, int]:
+        return self._view.gauges()
+
+
+class WatchedGroups:
+    """All groups with records or committed offsets; implements `GroupsSeen`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._views: dict[str, View] = {}
+        self._positions = Positions({}, {})
+        self._observers: list[GroupObserver] = []
+
+    # Changes.
+
+    def update(self, group_id: str, view: View | None) -> None:
+        """Replace the view of a group, and call the observers; None if it was removed."""
+        if view is None:
+            self._views.pop(group_id, None)
+        else:
+            self._views[group_id] = view
+        now = Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+        for observer in self._observers:
+            observer.observe(group_id, _ANY_CHANGE, now)
+
+    def locate(self, positions: Positions) -> None:
+        """Replace the committed offsets of all groups."""
+        self._positions = positions
+
+    # See `GroupsSeen`.
+
+    def now(self) -> Now:
+        """Return the wall-clock time twice: records and polls have no other."""
+        wall_ms = self._clock.wall_ms()
+        return Now(wall_ms, wall_ms)
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def group_ids(self) -> list[str]:
+        return list(dict.fromkeys((*self._views, *self._positions.by_group)))
+
+    def groups(self) -> Iterable[GroupSeen]:
+        return filter(None, map(self.group, self.group_ids()))
+
+    def group(self, group_id: str) -> GroupSeen | None:
+        view = self._views.get(group_id)
+        offsets = self._positions.by_group.get(group_id)
+        if view is None and offsets is None:
+            return None
+        return WatchedGroup(group_id, view or OffsetsOnlyView(group_id), offsets or NO_OFFSETS)
+
+    living_group = group
+
+    def read_error(self, group_id: str) -> ErrorCode:
+        del group_id
+        return NO_ERROR
+
+    def waiting(self) -> Iterable[tuple[str, WaitingFor]]:
+        """Return the groups that rebalance, and what they wait for."""
+        for group_id, view in self._views.items():
+            waiting = view.describe_waiting()
+            if waiting is not None:
+                yield group_id, waiting
+
+    def add_observer(self, observer: GroupObserver) -> None:
+        self._observers.append(observer)
+
+    def remove_observer(self, observer: GroupObserver) -> None:
+        self._observers.remove(observer)
+
+    # Offsets.
+
+    def readable(self, topic: str, index: int) -> Readable | None:
+        """Return the readable offsets of a partition, None if they are not known."""
+        return self._positions.readable.get((topic, index))
+
+
+def observe(observer: GroupObserver, events: Iterable[GroupEvent]) -> None:
+    """Pass on the events that an observer wants."""
+    wanted: frozenset[type[Event]] = frozenset(observer.observed)
+    for group_id, event, now in events:
+        if event.__class__ in wanted:
+            observer.observe(group_id, event, now)

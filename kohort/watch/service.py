@@ -1,0 +1,153 @@
+"""The HTTP port of a watcher, on a thread of its own with an event loop.
+
+The thread that follows the groups hands over what has changed, as values that do not change any
+more (`News`), so that neither needs a lock. It waits until they are shown: otherwise news could
+accumulate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from kohort.admin.cluster import Cluster
+from kohort.broker.http.server import HttpServer
+from kohort.broker.runtime.clock import SystemClock
+from kohort.groups.history.json_form import from_json
+from kohort.watch.follow import Follower
+from kohort.watch.listen import Listen
+from kohort.watch.positions import PositionsReader
+from kohort.watch.seen import News, encoded
+from kohort.watch.site import Sources, WatchSite
+
+Json: TypeAlias = dict[str, Any]
+
+PORT_TRIES: Final = 20
+"""Number of ports to try, upward from the default, if none was given."""
+
+RECORDS_TOGETHER: Final = 200
+"""Records handed over at once."""
+
+CLOSE_WAIT_S: Final = 2.0
+
+
+class WatchService:
+    """Serves what a follower knows. Its methods are for the thread of the follower. As a context
+    manager, it ends what `start` began.
+    """
+
+    def __init__(self, follower: Follower, cluster: Cluster, listen: Listen) -> None:
+        """Raises DisconnectedError."""
+        self._follower = follower
+        self._listen = listen
+        self._cluster_id = cluster.metadata([]).cluster_id or ""
+        self._positions = PositionsReader(self._committed, cluster.another)
+        self._records: list[Json] = []
+        self._is_live = False
+        self._started: Future[int] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self._site: WatchSite | None = None
+        self._thread = threading.Thread(target=self._run, name="kohort-watch-http", daemon=True)
+
+    # Called by the thread that follows the groups.
+
+    def start(self) -> None:
+        """Begin to serve. Raises OSError if the port cannot be used."""
+        watcher = self._follower.watcher
+        watcher.changes.keeps_groups = True
+        watcher.positions = {}
+        self._thread.start()
+        self.port = self._started.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(CLOSE_WAIT_S)
+
+    @property
+    def url(self) -> str:
+        """The address of the console."""
+        host = self._listen.host or "localhost"
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the default port was taken, so that it uses another one."""
+        return self._listen.port not in {self.port, 0}
+
+    def add(self, record: Json) -> None:
+        """Show a new record of the history."""
+        self._records.append(record)
+        if len(self._records) >= RECORDS_TOGETHER:
+            self.publish()
+
+    def go_live(self) -> None:
+        """Show the past, which has been read; count what happens from now on."""
+        self.publish()
+        self._is_live = self._follower.watcher.changes.keeps_events = True
+
+    def publish(self) -> None:
+        """Show what has changed since the last call."""
+        watcher = self._follower.watcher
+        records, self._records = self._records, []
+        taken = watcher.changes.take()
+        news = News(
+            records=[encoded(record) for record in records],
+            counted=[from_json(record) for record in records] if self._is_live else [],
+            views={group_id: watcher.view(group_id) for group_id in taken.groups},
+            events=taken.events,
+            removed=taken.removed,
+        )
+        if any(news):
+            assert self._site is not None
+            asyncio.run_coroutine_threadsafe(self._site.apply(news), self._loop).result()
+
+    # Called by the thread of the event loop, and by those that it starts.
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        sources = Sources(
+            self._cluster_id, self._positions.read, lambda: self._follower.lag, self._not_ready
+        )
+        with ThreadPoolExecutor(1, "kohort-watch-pages") as executor:
+            self._site = site = WatchSite(sources, SystemClock(), executor)
+            host, port, is_given = self._listen
+            server = HttpServer(site.pages(), hosts=(host, socket.gethostname()))
+            await server.start(host, port, tries=1 if is_given else PORT_TRIES)
+            self._started.set_result(server.port)
+            try:
+                await self._end.wait()
+            finally:
+                await server.close()
+                await site.close()
+
+    def _not_ready(self) -> str | None:
+        if not self._is_live:
+            return f"reading the past: {self._follower.lag} records are left"
+        return self._follower.trouble
+
+    def _committed(self) -> Mapping[bytes, bytes]:
+        positions = self._follower.watcher.positions
+        # One call of the interpreter, during which the other thread cannot change it.
+        return {} if positions is None else positions.copy()

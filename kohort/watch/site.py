@@ -1,0 +1,179 @@
+"""What a watcher serves: the pages about groups, the console and the metrics, on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from kohort.broker.assembly.metrics_page import MetricsPage, Scraped
+from kohort.broker.console.paths import group_console_pages
+from kohort.broker.console.timed_cache import TimedCache
+from kohort.broker.groups_seen import Readable
+from kohort.broker.http.groups import group_pages
+from kohort.broker.http.health import NotReady, health_pages
+from kohort.broker.http.messages import AnyPage, HttpRequest, ResponseOrStream
+from kohort.broker.metrics.rebalances import RebalanceMetrics
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
+from kohort.groups.events import Certainty
+from kohort.groups.history.model import HistoryRecord, RebalanceRecord
+from kohort.watch.positions import Positions
+from kohort.watch.seen import News, WatchedGroups, WatchedRebalances, observe
+
+if TYPE_CHECKING:
+    from kohort.broker.console.lag import Position
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+POSITIONS_WAIT_S: Final = 3.0
+"""How long a page waits for new positions; then it shows the earlier ones."""
+
+
+class Sources(NamedTuple):
+    """What the pages ask of the thread that follows the groups."""
+
+    cluster_id: str
+    positions: Callable[[], Positions]
+    """Reads the positions; it blocks."""
+    lag: Callable[[], int]
+    """Number of records that are not read yet."""
+    not_ready: NotReady
+
+
+class WatchSite:
+    """The pages, and the data behind them. Belongs to the event loop."""
+
+    def __init__(self, sources: Sources, clock: Clock, executor: Executor) -> None:
+        self.groups = WatchedGroups(clock)
+        self.history = WatchedRebalances()
+        self.clock = clock
+        self.executor = executor
+        self._sources = sources
+        self._metrics = RebalanceMetrics()
+        self._unclear_count = 0
+        self._scrapes = MetricsPage(self._new_exposition, executor)
+        self._located = TimedCache(self._wait_positions, clock)
+        self._locating: asyncio.Task[None] | None = None
+
+    def readable(self, topic: str, index: int) -> Readable | None:
+        """Return the readable offsets of a partition, None if they are not known."""
+        return self.groups.readable(topic, index)
+
+    def pages(self) -> dict[str, AnyPage]:
+        """Return all pages by path."""
+        groups: dict[str, AnyPage] = {
+            "/metrics": self._scrapes.answer,
+            **group_pages(self.groups, self.history, self.executor),
+            **group_console_pages(self, _NoAges()),
+        }
+        return {
+            **health_pages(self._sources.not_ready, lambda: ()),
+            **{path: self._with_positions(page) for path, page in groups.items()},
+        }
+
+    async def close(self) -> None:
+        """End the work of requests that are not answered yet."""
+        await self._scrapes.close()
+        if self._locating is not None:
+            self._locating.cancel()
+            await asyncio.wait([self._locating])
+
+    # Changes.
+
+    async def apply(self, news: News) -> None:
+        """Show what is new. To be called again only after it has returned."""
+        time_slice = Slice(self.clock)
+        for record in news.records:
+            self.history.add(record)
+            await time_slice.pause()
+        for parsed in news.counted:
+            self._count(parsed)
+        for group_id, view in news.views.items():
+            self.groups.update(group_id, view)
+            await time_slice.pause()
+        observe(self._metrics, news.events)
+        for group_id in news.removed:
+            self.history.remove(group_id, self.clock.wall_ms())
+
+    def _count(self, record: HistoryRecord) -> None:
+        self._metrics.on_record(record)
+        is_rebalance = isinstance(record, RebalanceRecord)
+        self._unclear_count += is_rebalance and record.trigger.certainty is Certainty.UNCLEAR
+
+    # Metrics.
+
+    def _new_exposition(self) -> Scraped:
+        from kohort.watch.exposition import WatchExposition  # noqa: PLC0415 - costs 50 ms.
+
+        return WatchExposition(
+            self._sources.cluster_id,
+            self.groups,
+            self.history,
+            self._metrics,
+            unclear=lambda: self._unclear_count,
+            lag=self._sources.lag,
+        )
+
+    # Positions.
+
+    def _with_positions(self, page: AnyPage) -> AnyPage:
+        """Let a page wait until the positions are not older than a few seconds."""
+
+        async def answer(request: HttpRequest) -> ResponseOrStream:
+            if self._locating is None or self._locating.done():
+                loop = asyncio.get_running_loop()
+                self._locating = loop.create_task(self._locate(), name="positions")
+            await asyncio.wait([self._locating], timeout=POSITIONS_WAIT_S)
+            return await page(request)
+
+        return answer
+
+    async def _locate(self) -> None:
+        try:
+            await self._located.wait()
+        except Exception:
+            logger.exception("Internal error: the positions cannot be read")
+
+    async def _wait_positions(self) -> None:
+        self.groups.locate(await _begin(self._sources.positions))
+
+
+class _NoAges:
+    """Ages of unread records, which a watcher does not read."""
+
+    async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
+        """Return 0 for positions at the end, None for others."""
+        del time_slice
+        return [0 if position.lag == 0 else None for position in wanted]
+
+
+def _begin(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run blocking work on a thread that does not delay the end of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def end(result: T | None, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited.
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(end, result, failure)
+
+    threading.Thread(target=run, name="kohort-watch-positions", daemon=True).start()
+    return future
