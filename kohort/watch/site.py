@@ -92,12 +92,13 @@ class WatchSite:
         for record in news.records:
             self.history.add(record)
             await time_slice.pause()
-        for parsed in news.counted:
-            self._count(parsed)
         for group_id, view in news.views.items():
             self.groups.update(group_id, view)
             await time_slice.pause()
+        # A record is counted where the events of its group are.
         observe(self._metrics, news.events)
+        for parsed in news.counted:
+            self._count(parsed)
         for group_id in news.removed:
             self.history.remove(group_id, self.clock.wall_ms())
 
