@@ -5,7 +5,7 @@ since 1970. A column with the same name as an event field copies that field, so 
 columns are listed here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 Event: TypeAlias = Mapping[str, Any]
@@ -28,6 +28,7 @@ MOMENT_MAX_MS: Final = 253_402_300_799_999
 WHOLE_MAX: Final = 2**63 - 1
 
 _NOTHING: Final[Event] = {}
+_BOUNDS: Final = 2
 _COUNTED: Final = ("kept", "moved", "gained", "given_up")
 
 
@@ -51,6 +52,7 @@ def rebalance(event: Event) -> Row:
     stopped = event.get("stopped") or _NOTHING
     moved = event.get("partitions") or _NOTHING
     assigned_ms = timeline.get("assigned_ms")
+    earliest_ms, latest_ms = _bounds(event)
     joined_ms, synced_ms = timeline.get("join_phase_ms"), timeline.get("leader_synced_ms")
     return {
         **event,
@@ -79,6 +81,9 @@ def rebalance(event: Event) -> Row:
         "stopped_total_ms": stopped.get("total_ms"),
         "stopped_open_count": stopped.get("open_count"),
         "needless": _needless(event, moved),
+        **_observed(event),
+        "started_earliest": moment(earliest_ms),
+        "started_latest": moment(latest_ms),
     }
 
 
@@ -95,7 +100,8 @@ def members(event: Event) -> Iterator[Row]:
 
 def avoided(event: Event) -> Row:
     """Return the row of `avoided`, without the source columns."""
-    return {**event, **_trigger(event), "at": moment(event.get("at_ms"))}
+    at = moment(event.get("at_ms"))
+    return {**event, **_trigger(event), **_observed(event), "at": at}
 
 
 def running(event: Event) -> Row:
@@ -117,6 +123,17 @@ def _trigger(event: Event) -> Row:
     trigger = event.get("trigger") or _NOTHING
     row = {f"trigger_{name}": value for name, value in trigger.items()}
     return row | {"trigger_at": moment(trigger.get("at_ms"))}
+
+
+def _observed(event: Event) -> Row:
+    observed = event.get("observed") or _NOTHING
+    return {f"observed_{name}": observed.get(name) for name in ("by", "partition", "offset")}
+
+
+def _bounds(event: Event) -> tuple[int | None, int | None]:
+    """Return the earliest and the latest start, None unless a watcher guessed it."""
+    between: Sequence[int] = event.get("started_between_ms") or ()
+    return (between[0], between[1]) if len(between) == _BOUNDS else (None, None)
 
 
 def _member(member: Event) -> Row:

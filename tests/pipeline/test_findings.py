@@ -228,8 +228,8 @@ def test_a_percentile_is_the_smallest_value_that_the_share_is_not_above(
 def test_causes_count_what_happened_and_what_did_not() -> None:
     history = HISTORIES["needless"]
     assert sorted(causes(history.rebalances, history.avoided)) == [
-        ("leader_rejoined", 1, 1, 1, 30, 30, 500, at(100)),
-        ("member_added", 1, 0, 0, 50, 50, 500, at(300)),
+        ("leader_rejoined", 1, 1, 1, 30, 30, 500, at(100), 0, 0),
+        ("member_added", 1, 0, 0, 50, 50, 500, at(300), 0, 0),
     ]
 
 

@@ -13,8 +13,8 @@ ObservedKey: TypeAlias = tuple[object, ...]
 
 
 def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
-    """Return what all records of the same rebalance have in common; None if the record is a
-    broker's own.
+    """Return what all records of a group have in common that are about the same rebalance; None
+    if the record is a broker's own.
     """
     observed = record.get("observed")
     if not isinstance(observed, Mapping):
@@ -30,4 +30,4 @@ def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
             record.get("previous_generation"),
         )
     place = observed.get("partition"), observed.get("offset")
-    return record.get("cluster"), record.get("group"), *place, *apart
+    return record.get("group"), *place, *apart

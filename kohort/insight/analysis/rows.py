@@ -37,6 +37,7 @@ class Rebalance(NamedTuple):
     trigger_reason: str | None
     trigger_reason_source: str | None
     trigger_session_timeout_ms: int | None
+    trigger_certainty: str | None
     stopped_total_ms: int | None
     stopped_longest_ms: int | None
     duration_ms: int | None

@@ -22,6 +22,8 @@ class Cause(NamedTuple):
     stopped_longest_ms: int
     duration_p50_ms: int | None
     last_at: int | None
+    likely_count: int
+    unclear_count: int
 
 
 class NeedlessRebalance(NamedTuple):
@@ -37,6 +39,7 @@ class NeedlessRebalance(NamedTuple):
     members_after: int | None
     stopped_total_ms: int | None
     stopped_longest_ms: int | None
+    trigger_certainty: str | None
 
 
 class SequenceGap(NamedTuple):
@@ -91,6 +94,8 @@ def causes(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]) -> list[
                 longest(
                     [*(row.started_at for row in rows), *(avoided_row.at for avoided_row in others)]
                 ),
+                sum(row.trigger_certainty == "likely" for row in rows),
+                sum(row.trigger_certainty == "unclear" for row in rows),
             )
         )
     return cause_rows

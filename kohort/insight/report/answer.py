@@ -8,7 +8,7 @@ from typing import Final
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.output import counted
 from kohort.insight.report.contents import GroupPage, Row
-from kohort.insight.report.text import duration, name, percent, storms_of
+from kohort.insight.report.text import doubts, duration, name, percent, storms_of
 
 CAUSES_FIRST: Final = 3
 MEMBERS_FIRST: Final = 3
@@ -30,6 +30,8 @@ class Cause:
     """Share of the group's stopped time, or of its rebalances if no stopped time is known."""
     who: str
     """The processes that caused it, with counts; empty if unknown."""
+    doubt: str = ""
+    """How many are not certain, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,12 @@ def _cause(page: GroupPage, row: Row) -> Cause:
     else:
         share = percent(row["rebalance_count"], _sum(page, "rebalance_count"))
     return Cause(
-        row["trigger_kind"], row["rebalance_count"], row["stopped_total_ms"], share, _who(page, row)
+        row["trigger_kind"],
+        row["rebalance_count"],
+        row["stopped_total_ms"],
+        share,
+        _who(page, row),
+        doubts(row),
     )
 
 

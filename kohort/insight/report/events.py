@@ -39,6 +39,7 @@ class History:
                 "sequence": event["sequence"],
                 "started_at_ms": event["started_at_ms"],
                 "trigger_kind": event["trigger"]["kind"],
+                "trigger_certainty": event["trigger"].get("certainty"),
                 "stopped_total_ms": (event.get("stopped") or {}).get("total_ms"),
                 "process": process_of(event["trigger"]),
                 "protocol": event.get("protocol"),

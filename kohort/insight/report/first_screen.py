@@ -13,6 +13,7 @@ from kohort.insight.report.text import (
     NOTHING,
     cause,
     days,
+    doubts,
     duration,
     family,
     name,
@@ -49,6 +50,9 @@ def headline(page: GroupPage) -> str:
         text += "; no stopped time is recorded"
     if figures["avoided_count"]:
         text += f"; {counted(figures['avoided_count'], 'rebalance')} avoided"
+    names = ("likely_count", "unclear_count")
+    if doubt := doubts({name: sum(row.get(name) or 0 for row in page.causes) for name in names}):
+        text += f"; concluded from __consumer_offsets, with causes that are not certain: {doubt}"
     return f"{text}."
 
 
@@ -90,6 +94,8 @@ def mostly(page: GroupPage, summary: FirstScreen) -> str:
         f"{cause(most.kind)}: {most.rebalances:,} of "
         f"{counted(page.figures['rebalance_count'], 'rebalance')}"
     )
+    if most.doubt:
+        sentence += f" ({most.doubt})"
     return f"{sentence}, {most.share} of the stopped time" if most.stopped_ms else sentence
 
 
@@ -226,6 +232,7 @@ def _cause(cause_row: Cause, most_ms: int) -> Markup:
         "li",
         element("strong", cause(cause_row.kind)),
         f": {counted(cause_row.rebalances, 'rebalance')}",
+        f" ({cause_row.doubt})" if cause_row.doubt else None,
         stopped,
         " ",
         who,

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from kohort.insight.report.contents import Listed, Row
 from kohort.insight.report.markup import Child, Markup, element
-from kohort.insight.report.text import NOTHING, cause, clock, duration, name, seconds
+from kohort.insight.report.text import NOTHING, cause, clock, doubts, duration, name, seconds
 
 Cells: TypeAlias = Sequence[Child]
 
@@ -158,7 +158,7 @@ def needless(rows: Sequence[Row]) -> Markup:
         (
             (
                 clock(row["started_at_ms"]),
-                cause(row["trigger_kind"]),
+                f"{cause(row['trigger_kind'])}{_mark(row.get('trigger_certainty'))}",
                 name(row["trigger_client_id"] or row["trigger_member_id"] or NOTHING),
                 seconds(row["stopped_total_ms"]),
             )
@@ -182,13 +182,17 @@ def by_time(rows: Sequence[Row]) -> Markup:
     )
 
 
+def _mark(certainty: str | None) -> str:
+    return f" ({certainty})" if certainty and certainty != "certain" else ""
+
+
 def causes(rows: Sequence[Row]) -> Markup:
     titles = ("Cause", "Rebalances", "Avoided", "Moved nothing", "Stopped, s", "Longest stop, s")
     return table(
         titles,
         (
             (
-                cause(row["trigger_kind"]),
+                f"{cause(row['trigger_kind'])}{_mark(doubts(row))}",
                 number(row["rebalance_count"]),
                 number(row["avoided_count"]),
                 number(row["needless_count"]),

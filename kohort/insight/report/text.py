@@ -1,7 +1,8 @@
 """Formats durations, times, causes and shares for the page."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from kohort.formats.text import shown
 from kohort.insight.output import counted
@@ -70,6 +71,12 @@ STARTED_BY: Final = {
 def cause(kind: str) -> str:
     """Return the text of a cause; unknown causes are shown with spaces for underscores."""
     return CAUSES.get(kind, kind.replace("_", " "))
+
+
+def doubts(row: Mapping[str, Any]) -> str:
+    """Return how many rebalances of a row of `causes` may have another one: 3 likely, 1 unclear."""
+    counts = ((row.get(f"{certainty}_count"), certainty) for certainty in ("likely", "unclear"))
+    return ", ".join(f"{count:,} {certainty}" for count, certainty in counts if count)
 
 
 def storms_of(started_by: str, count: int) -> str:

@@ -17,7 +17,7 @@ from kohort.insight.report.svg import (
     time_axis,
     value_axis,
 )
-from kohort.insight.report.text import cause, duration, family, moment, period
+from kohort.insight.report.text import cause, doubts, duration, family, moment, period
 
 _LEFT: Final = 46
 _TITLE: Final = 26
@@ -121,11 +121,15 @@ def _panel(
 def _lane(page: GroupPage, times: Times, kind: str, count: int, top: float) -> list[Markup]:
     most = max((row["stopped_total_ms"] or 0 for row in page.marks.rows), default=0)
     base = top + LINE + _LANE - 4
-    parts = [svg_text(0, top + 13, f"{cause(kind)}: {count:,}", class_="title")]
+    doubt = next((doubts(row) for row in page.causes if row["trigger_kind"] == kind), "")
+    title = f"{cause(kind)}: {count:,}" + (f" ({doubt})" if doubt else "")
+    parts = [svg_text(0, top + 13, title, class_="title")]
     for row in page.marks.rows:
         if row["trigger_kind"] == kind:
             share = (row["stopped_total_ms"] or 0) / most if most else 0.5
             tall = _MARK_LEAST + share * (_LANE - 4 - _MARK_LEAST)
             x = times.place(row["started_at_ms"])
-            parts.append(box(x - 1, base - tall, 2, tall, f"of-{family(kind)}"))
+            # A cause that is not certain is thinner.
+            across = 2 if row.get("trigger_certainty") in {None, "certain"} else 1
+            parts.append(box(x - 1, base - tall, across, tall, f"of-{family(kind)}"))
     return parts

@@ -38,8 +38,8 @@ from kohort.pipeline.rebalances.stream import (
 NAME: Final = "kohort-rebalances"
 GROUP: Final = "kohort-rebalances"
 NO_HISTORY: Final = (
-    f"Kohort creates the topic {TOPIC} at the first rebalance of a group; Kafka's brokers do not, "
-    "but their logs can be read with --from server.log"
+    f"Kohort creates the topic {TOPIC} at the first rebalance of a group. Beside other brokers "
+    "`kohort watch` writes a history, whose file is read with --from; so are their logs"
 )
 _LOOK_EVERY_S: Final = 0.2
 
@@ -205,7 +205,8 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         dest="files",
         nargs="+",
         metavar="FILE",
-        help="read files instead: histories as JSON lines, or logs of Kafka brokers, oldest first; "
+        help="read files instead: histories as JSON lines, such as that of `kohort watch`, or logs "
+        "of Kafka brokers, oldest first; "
         "- is standard input, .gz is decompressed",
     )
     parser.add_argument(

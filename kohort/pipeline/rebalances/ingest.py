@@ -1,7 +1,8 @@
 """Writes history records to tables, each event once, however often its record is read.
 
 The key of an event is cluster, group and sequence number. Every table keeps the first row with a
-key, so a batch that was partially written before a kill is written again.
+key, so a batch that was partially written before a kill is written again. Watchers of a cluster
+may number the same rebalance differently: of their records the first one counts, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from kohort.groups.history.observed import ObservedKey, observed_key
 from kohort.insight import event_rows
 from kohort.insight.output import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
@@ -35,6 +37,12 @@ BATCH_BYTES: Final = 48 << 20
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
 """Tables of complete events. Members come first, so that readers of a rebalance find them."""
+
+_OBSERVED: Final = {
+    REBALANCES: ("outcome", "previous_generation"),
+    AVOIDED: ("trigger_member_id",),
+}
+"""The columns by which `observed_key` distinguishes events."""
 
 _Key: TypeAlias = tuple[str, str, int]
 """Cluster, group and sequence."""
@@ -140,9 +148,13 @@ class _Batch:
         """Events whose sequence number belongs to another event."""
         self._events: dict[_Key, Read] = {}
         self._known: dict[str, set[tuple[Any, ...]]] = {}
+        self._observed: set[tuple[str, ObservedKey]] = set()
+        """Clusters and keys of the watched rebalances in the tables or in this batch."""
         self._changes: dict[str, Change] = {}
         if events:
             self._read_known(events)
+            if any(observed_key(parsed.event) for parsed in events):
+                self._read_observed({parsed.key[:2] for parsed in events})
             self._select(events)
 
     def write(self) -> None:
@@ -178,12 +190,42 @@ class _Batch:
                 )
                 self._known[table.name] = _keys(known)
 
+    def _read_observed(self, groups: set[tuple[str, str]]) -> None:
+        """Read which watched rebalances the tables have, whatever their sequence numbers."""
+        for table, apart in _OBSERVED.items():
+            names = ["cluster_id", "group", "observed_partition", "observed_offset", *apart]
+            with explained(self._lake.label(table.name)):
+                rows = self._changes[table.name].read(schema_of(table, names), groups)
+            for cluster_id, *values in zip(*map(values_of, rows.columns), strict=True):
+                group, partition, offset, *more = values
+                if offset is not None:
+                    event: dict[str, Any] = {
+                        "kind": event_rows.AVOIDED if table is AVOIDED else event_rows.REBALANCE,
+                        "group": group,
+                        "observed": {"partition": partition, "offset": offset},
+                        **dict(zip(apart, more, strict=True)),
+                    }
+                    event["trigger"] = {"member_id": event.get("trigger_member_id")}
+                    self._observed.add((cluster_id, observed_key(event) or ()))
+
+    def _is_seen(self, parsed: Read) -> bool:
+        """Whether another watcher's record of the rebalance, or an equal one, came before."""
+        key = observed_key(parsed.event)
+        if key is None:
+            return False
+        seen = parsed.record.cluster_id, key
+        is_seen = seen in self._observed
+        self._observed.add(seen)
+        return is_seen
+
     def _select(self, events: Sequence[Read]) -> None:
         """Select the events to write, and those that contradict a stored one."""
         present = self._known[REBALANCES.name] | self._known[AVOIDED.name]
         repeated = {parsed.key for parsed in events} & present
         stored = self._stored_events(repeated) if repeated else {}
         for parsed in events:
+            if self._is_seen(parsed):
+                continue
             first = stored.get(parsed.key)
             if first is None and parsed.key in self._events:
                 first = self._events[parsed.key].event

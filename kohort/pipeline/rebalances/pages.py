@@ -43,7 +43,8 @@ EVENTS_AT_ONCE: Final = 20_000
 
 _TRIGGER: Final = ("member_id", "instance_id", "client_id")
 _OF_REBALANCES: Final = (
-    *("sequence", "started_at", "trigger_kind", "stopped_total_ms", "protocol", "group_type"),
+    *("sequence", "started_at", "trigger_kind", "trigger_certainty"),
+    *("stopped_total_ms", "protocol", "group_type"),
     *(f"trigger_{name}" for name in _TRIGGER),
 )
 _OF_PARTITIONS: Final = (

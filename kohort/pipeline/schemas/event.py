@@ -9,6 +9,8 @@ from pyspark.sql.types import ArrayType, StructType
 
 from kohort.pipeline.schemas.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, struct
 
+EVIDENCE: Final = ArrayType(struct(kind=TEXT, ms=WHOLE))
+
 CAUSE: Final = struct(
     kind=TEXT,
     at_ms=WHOLE,
@@ -37,7 +39,7 @@ CAUSE: Final = struct(
     grown_ms=WHOLE,
     certainty=TEXT,
     candidates=TEXTS,
-    evidence=ArrayType(struct(kind=TEXT, ms=WHOLE)),
+    evidence=EVIDENCE,
 )
 
 TIMELINE: Final = struct(
@@ -97,7 +99,14 @@ MEMBER: Final = struct(
     session_timeout_ms=WHOLE,
     rebalance_timeout_ms=WHOLE,
     partitions=MEMBER_PARTITIONS,
+    # Of watched groups only.
+    certainty=TEXT,
+    candidates=TEXTS,
+    evidence=EVIDENCE,
 )
+
+OBSERVED: Final = struct(by=TEXTS, partition=WHOLE, offset=WHOLE)
+"""From what `kohort watch` concluded it, and where in __consumer_offsets it was known."""
 
 EVENT: Final[StructType] = struct(
     schema=WHOLE,
@@ -136,5 +145,10 @@ EVENT: Final[StructType] = struct(
     members=ArrayType(MEMBER),
     members_dropped=WHOLE,
     recovered=FLAG,
+    # Of watched groups only.
+    cluster=TEXT,
+    observed=OBSERVED,
+    started_between_ms=WHOLES,
+    coordinator_changed_ms=WHOLE,
 )
 """Both kinds of records share one schema, because they share a topic."""

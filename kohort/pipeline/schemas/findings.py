@@ -249,6 +249,8 @@ CAUSES: Final = Table(
         Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
         Column("duration_p50_ms", WHOLE, "Median duration in ms."),
         Column("last_at", MOMENT, "Time of the last one."),
+        Column("likely_count", WHOLE, "Rebalances of which this cause is only likely."),
+        Column("unclear_count", WHOLE, "Rebalances of which this cause is one of several."),
     ),
 )
 
@@ -267,5 +269,6 @@ NEEDLESS: Final = Table(
         Column("members_after", WHOLE, "Members of the group."),
         Column("stopped_total_ms", WHOLE, "Stopped time of all members in ms."),
         Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
+        Column("trigger_certainty", TEXT, "How well the cause is known, as in `rebalances`."),
     ),
 )

@@ -64,6 +64,18 @@ _TRIGGER: Final = (
     ),
     Column("trigger_grown_topics", TEXTS, "Topics that got partitions before (at most 100)."),
     Column("trigger_grown_ms", WHOLE, "How long before, in ms, or null."),
+    Column(
+        "trigger_certainty",
+        TEXT,
+        "How well the cause is known: `certain`, `likely` or `unclear`; null from older brokers.",
+    ),
+    Column("trigger_candidates", TEXTS, "If unclear: all possible causes, the likeliest first."),
+)
+
+_OBSERVED: Final = (
+    Column("observed_by", TEXTS, "Sources of `kohort watch`; null if a broker wrote the event."),
+    Column("observed_partition", WHOLE, "Partition of `__consumer_offsets` that shows it."),
+    Column("observed_offset", WHOLE, "Offset of the record there that completed it."),
 )
 
 FURTHER_CAUSE: Final = struct(
@@ -147,6 +159,9 @@ REBALANCES: Final = Table(
             "Whether the group had members, became Stable, and no partition was gained or "
             "revoked. False if a member forced it; null if unknown.",
         ),
+        *_OBSERVED,
+        Column("started_earliest", MOMENT, "If the start is a guess: its lower bound, or null."),
+        Column("started_latest", MOMENT, "Its upper bound, or null."),
         _EVENT,
         *SOURCE,
     ),
@@ -161,6 +176,7 @@ AVOIDED: Final = Table(
         Column("at", MOMENT, "Time."),
         Column("generation", WHOLE, "The unchanged generation."),
         *_TRIGGER,
+        *_OBSERVED,
         _EVENT,
         *SOURCE,
     ),
@@ -205,6 +221,13 @@ MEMBERS: Final = Table(
         Column("fate", TEXT, "`kept`, `new`, or why it is no longer a member."),
         Column("fate_ms", WHOLE, "When that happened; 0 if it started the rebalance."),
         Column("replaced_by", TEXT, "The new id of its process."),
+        Column(
+            "certainty",
+            TEXT,
+            "How well its fate is known, if `kohort watch` concluded it: `certain`, `likely` or "
+            "`unclear`; else null.",
+        ),
+        Column("candidates", TEXTS, "If unclear: all possible fates, the likeliest first."),
         Column("reason", TEXT, "JoinReason that it stated, or inferred from its text."),
         Column("reason_source", TEXT, "`tag`; `text` if inferred; or null."),
         Column("reason_text", TEXT, "Text of its JoinGroup, or of its LeaveGroup if it left."),

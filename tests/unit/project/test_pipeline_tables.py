@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import ArrayType, StructType
 
-from kohort.groups.events import Evidence, TriggerKind
+from kohort.groups.events import Certainty, Evidence, TriggerKind
 from kohort.groups.history import model
 from kohort.groups.history.json_form import as_json
 from kohort.pipeline.schemas import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
@@ -17,6 +17,15 @@ from scripts import pipeline_tables
 
 DOCUMENT = pipeline_tables.PATH.read_text(encoding="utf-8")
 TABLES = [*HISTORY, *FINDINGS]
+
+OF_WATCHED = {
+    "cluster": "c",
+    "observed": {"by": ["records"], "partition": 0, "offset": 1},
+    "started_between_ms": [1, 2],
+    "coordinator_changed_ms": None,
+}
+OF_WATCHED_MEMBERS = {"candidates": [], "evidence": [{"kind": "poll", "ms": 1}]}
+"""Fields that only `kohort watch` writes."""
 
 
 def test_the_document_is_what_the_schemas_make() -> None:
@@ -51,11 +60,13 @@ def test_the_schema_of_events_has_the_fields_of_the_history() -> None:
         started_at_ms=1,
         trigger=trigger,
         further_causes=(trigger,),
-        members=(model.MemberTimeline(member_id="a"),),
+        members=(model.MemberTimeline(member_id="a", certainty=Certainty.LIKELY),),
         outcome=model.RebalanceOutcome.STABLE,
     )
     avoided = model.AvoidedRecord(group="g", sequence=2, generation=1, at_ms=1, trigger=trigger)
-    assert fields(EVENT) == names(as_json(rebalance) | as_json(avoided))
+    written = as_json(rebalance) | as_json(avoided) | OF_WATCHED
+    written["members"][0] |= OF_WATCHED_MEMBERS
+    assert fields(EVENT) == names(written)
     assert SCHEMA_VERSION == model.SCHEMA
 
 

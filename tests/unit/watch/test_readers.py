@@ -135,3 +135,12 @@ def test_advice_that_rests_on_unclear_departures_is_not_ranked(
         assert all(setting[name] == recorded[name] for setting in settings)
     assert any("unclear" in reason for reason in said["unranked"])
     assert any("unclear" in text for text in said["unknown"])
+
+
+def test_the_report_counts_the_causes_that_are_not_certain(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    assert ask("report", "ck-classic-roll", "--output", path).code == 0
+    causes = [record["trigger"] for record in HISTORY if record["group"] == "ck-classic-roll"]
+    likely = sum(cause["certainty"] == "likely" for cause in causes)
+    assert likely
+    assert f"causes that are not certain: {likely} likely" in path.read_text()
