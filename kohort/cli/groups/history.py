@@ -120,8 +120,8 @@ def _stored_history(options: argparse.Namespace, kind: str | None) -> Json:
     if history is None:
         raise UnavailableError(
             f"{options.bootstrap_server} has no rebalance history: either no group has rebalanced"
-            " there yet, or it is Apache Kafka; `kohort groups advise --from` and"
-            " `kohort pipeline convert-log` read Kafka's log instead"
+            " there yet, or it is Apache Kafka, whose groups `kohort watch` explains; --from reads"
+            " its history, or the log of a Kafka broker"
         )
     if not history["rebalances"] and history["state"] is None:
         raise _unknown_group(options.group)

@@ -14,6 +14,12 @@ const PHASES = {
   joined: [2, 12, "waits for the others"],
   assigned: [3, 10, "waits for its assignment"],
 };
+// `kohort watch` does not know when members joined, only when all had.
+const PHASES_WITHOUT_JOINS = {
+  works: PHASES.works,
+  joins: [3, 10, "joins or still works"],
+  assigned: PHASES.assigned,
+};
 // A consumer group has no barrier: each member moves on with its own heartbeats.
 const PHASES_OF_CONSUMERS = {
   ...PHASES,
@@ -33,30 +39,43 @@ export function waterfall(record) {
   const end = endOf(record, drawn);
   const rest = sorted.length - drawn.length + record.members_dropped;
   const ofConsumers = record.group_type === "consumer";
-  const mark = ofConsumers ? record.timeline.durable_ms : record.timeline.join_phase_ms;
+  const mark = ofConsumers ? record.timeline.durable_ms : joinPhase(record);
   return [
     ...lead,
     h("ul", { class: "legend" }, Object.entries(phasesFor(record)).map(([name, [y, tall, text]]) => h("li", null, h("svg", { class: "key", viewBox: "0 0 24 16", "aria-hidden": "true" }, h("rect", { y, width: 24, height: tall, class: `phase ${name}` })), text))),
-    h("p", { class: "muted scale" }, h("span", null, "0"), mark !== null && h("span", null, `${ofConsumers ? "assigned" : "joins ended"} after ${duration(mark)}`), h("span", null, duration(end))),
+    h("p", { class: "muted scale" }, h("span", null, "0"), mark !== null && h("span", null, `${ofConsumers ? "assigned" : "joins ended"} after ${record.started_between_ms ? "about " : ""}${duration(mark)}`), h("span", null, duration(end))),
     h("ol", { class: "waterfall" }, drawn.map((member) => row(member, record, end))),
-    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more member")}${ofConsumers ? "" : ", which were stopped for less time"}`),
+    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more member")}${ofConsumers || !hasJoins(record) ? "" : ", which were stopped for less time"}`),
     record.partitions.known && h("p", null, `Partitions: ${count(record.partitions.kept)} kept, ${count(record.partitions.moved)} moved, ${count(record.partitions.gained)} gained, ${count(record.partitions.given_up)} revoked.`),
   ];
 }
 
 function phasesFor(record) {
-  return record.group_type === "consumer" ? PHASES_OF_CONSUMERS : PHASES;
+  if (record.group_type === "consumer") return PHASES_OF_CONSUMERS;
+  return hasJoins(record) ? PHASES : PHASES_WITHOUT_JOINS;
 }
 
+function hasJoins(record) {
+  return record.outcome !== "stable" || record.members.some((member) => member.join_received_ms !== null);
+}
+
+// The duration of the join phase; if its beginning is a guess, since then.
+function joinPhase(record) {
+  const phase = record.timeline.join_phase_ms;
+  return phase === null && record.started_between_ms ? Math.max(record.started_between_ms[1] - record.started_at_ms, 0) : phase;
+}
+
+const isUnsure = (member) => (member.certainty ?? "certain") !== "certain";
+
 function slowestFirst(record) {
-  const named = new Set([record.trigger.member_id, ...record.waited_for.member_ids]);
+  const named = new Set([record.trigger.member_id, ...(record.waited_for?.member_ids ?? [])]);
   const weight = (member) => (named.has(member.member_id) ? 1e12 : 0) + (record.group_type === "consumer" ? (member.completed_ms ?? 1e11) : (member.stopped_ms ?? 0));
   return [...record.members].sort((a, b) => weight(b) - weight(a));
 }
 
 // The end of the diagram: the time at which the last of these members works again.
 function endOf(record, members) {
-  const times = [record.timeline.finished_ms, record.timeline.join_phase_ms, 1];
+  const times = [record.timeline.finished_ms, joinPhase(record), 1];
   if (record.outcome === "running") times.push(record.now_ms - record.started_at_ms);
   for (const member of members) times.push(member.completed_ms, member.sync_answered_ms, member.join_answered_ms, member.fate_ms);
   return Math.max(...times.filter((time) => time !== null && time !== undefined));
@@ -64,6 +83,10 @@ function endOf(record, members) {
 
 // The times at which the phases begin, null for those that did not.
 function startsOf(member, record) {
+  if (record.group_type !== "consumer" && !hasJoins(record)) {
+    const isGone = member.fate_ms !== null;
+    return [["joins", 0], ["assigned", isGone ? null : joinPhase(record)], ["works", isGone ? null : record.timeline.durable_ms]];
+  }
   if (record.group_type !== "consumer")
     return [["told", member.told_ms], ["joined", member.join_received_ms], ["assigned", member.join_answered_ms], ["works", member.sync_answered_ms]];
   const durable = record.timeline.durable_ms;
@@ -87,28 +110,29 @@ function row(member, record, end) {
   });
   if (member.fate_ms !== null) {
     const x = Math.min((Math.min(member.fate_ms, end) / end) * WIDE, WIDE - 5);
-    bars.push(h("rect", { x, y: 1, width: 5, height: 14, class: "phase gone" }, h("title", null, `left or removed after ${duration(member.fate_ms)}`)));
+    bars.push(h("rect", { x, y: 1, width: 5, height: 14, class: `phase gone${isUnsure(member) ? " unsure" : ""}` }, h("title", null, `left or removed after ${duration(member.fate_ms)}${isUnsure(member) ? ` (${member.certainty})` : ""}`)));
   }
   return h(
     "li",
     { "data-key": member.member_id },
     h("span", { class: `id${member.fate_ms === null ? "" : " bad"}` }, member.instance_id ?? (member.mode === "consumer" && member.client_id ? `${member.client_id} ${member.member_id}` : member.member_id), member.member_id === record.leader && h("span", { class: "tag" }, "leader")),
-    h("svg", { viewBox: `0 0 ${WIDE} 16`, preserveAspectRatio: "none", role: "img", "aria-label": description(member) }, bars),
-    h("span", { class: "note" }, note(member)),
+    h("svg", { viewBox: `0 0 ${WIDE} 16`, preserveAspectRatio: "none", role: "img", "aria-label": description(member, record) }, bars),
+    h("span", { class: "note" }, note(member, record)),
     moves(member.partitions),
   );
 }
 
-function note(member) {
-  if (member.fate !== "kept" && member.fate !== "new") return member.fate.replaceAll("_", " ");
+function note(member, record) {
+  if (member.fate !== "kept" && member.fate !== "new") return `${member.fate.replaceAll("_", " ")}${isUnsure(member) ? ` (${member.certainty})` : ""}`;
   if (member.mode === "consumer") return `${member.fate === "new" ? "new, " : ""}${member.completed_ms === null ? "not complete yet" : `complete after ${duration(member.completed_ms)}`}`;
+  if (member.stopped_ms === null && !hasJoins(record)) return member.fate === "new" ? "new" : "";
   if (member.stopped_ms === null) return "did not join";
   const text = `${member.fate === "new" ? "new, waited" : "stopped"} ${duration(member.stopped_ms)}`;
   return member.stopped_open ? `${text} so far` : text;
 }
 
-function description(member) {
-  const parts = [note(member)];
+function description(member, record) {
+  const parts = [note(member, record)];
   if (member.told_ms !== null && member.join_received_ms !== null) parts.push(`took ${duration(Math.max(member.join_received_ms - member.told_ms, 0))} to join`);
   return parts.join(", ");
 }
