@@ -1,5 +1,6 @@
-"""Reads rebalance histories from files, line by line: exported ones (JSON lines), or the logs of
-brokers that do not record a history. Needs neither Spark nor Java.
+"""Reads rebalance histories from files, line by line: exported ones (JSON lines), those in the
+directory of `kohort watch`, or the logs of brokers that do not record a history. Needs neither
+Spark nor Java.
 """
 
 import gzip
@@ -22,13 +23,17 @@ STDIN: Final = "-"
 LINE_BYTES_MAX: Final = 16 << 20
 """Longer lines are truncated, so they are invalid JSON and go into quarantine."""
 
+_ACTIVE: Final = "history.jsonl"
+_OLDER: Final = "history-*.jsonl"
+"""Names of the files in a directory."""
+
 Line: TypeAlias = tuple[int, bytes]
 """A line's number, from 0, and its text."""
 
 
 def check(paths: Sequence[str]) -> None:
     """Raise UsageError if a file cannot be read, before any work starts."""
-    for path in paths:
+    for path in _files(paths):
         if path != STDIN:
             with _opened(path):
                 pass
@@ -46,7 +51,7 @@ def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterato
     """
     converter = Converter(zone)
     name = ""
-    for path in paths:
+    for path in _files(paths):
         with _opened(path) as file:
             numbered_lines = _lines(file, path)
             first = next(numbered_lines, None)
@@ -63,6 +68,19 @@ def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterato
     warning = converter.warning()
     if warning is not None:
         announce(warning)
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    """Yield the files, those of a directory in the order in which they were written."""
+    for path in paths:
+        directory = Path(path)
+        if path == STDIN or not directory.is_dir():
+            yield path
+            continue
+        files = [*sorted(directory.glob(_OLDER)), *directory.glob(_ACTIVE)]
+        if not files:
+            raise UsageError(f"{path}: it has no history, whose file is {_ACTIVE}")
+        yield from map(str, files)
 
 
 def _is_event(line: bytes) -> bool:

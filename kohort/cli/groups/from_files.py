@@ -30,9 +30,9 @@ def add_from(parser: argparse.ArgumentParser) -> None:
         dest="files",
         action="append",
         default=[],
-        metavar="FILE",
-        help="read the history from a file of JSON lines, such as that of `kohort watch`, or from "
-        "the log of a stock Kafka broker; .gz is unpacked, - is standard input; repeatable, oldest "
+        metavar="PATH",
+        help="read the history from a file of JSON lines, the directory of `kohort watch`, or the "
+        "log of a stock Kafka broker; .gz is unpacked, - is standard input; repeatable, oldest "
         "first",
     )
     parser.add_argument(

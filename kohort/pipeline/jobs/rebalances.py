@@ -205,8 +205,8 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         dest="files",
         nargs="+",
         metavar="FILE",
-        help="read files instead: histories as JSON lines, such as that of `kohort watch`, or logs "
-        "of Kafka brokers, oldest first; "
+        help="read files instead: histories as JSON lines, the directory of `kohort watch`, or "
+        "logs of Kafka brokers, oldest first; "
         "- is standard input, .gz is decompressed",
     )
     parser.add_argument(
