@@ -41,7 +41,9 @@ class HttpGuard:
     """Whether a user is rejected even with valid credentials."""
 
     async def admit(self, authorization: str, ip: str) -> Session | None:
-        """Return the session for an Authorization header; None, late, if authentication fails."""
+        """Return the session for an Authorization header; None, after a delay, if authentication
+        fails.
+        """
         scheme, _, credentials = authorization.partition(" ")
         way = scheme.lower()
         if way not in self.ways:

@@ -58,7 +58,7 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
             super().connect()
 
     class LimitedTls(HTTPSConnection, Limited):
-        """The same with TLS, whose handshake follows `Limited.connect`."""
+        """Like `Limited`, with TLS: its handshake follows `Limited.connect`."""
 
     class Http(HTTPHandler):
         def http_open(self, req: Request) -> HTTPResponse:
@@ -110,10 +110,12 @@ def _addresses(host: str, port: int, ends_s: float) -> _Addresses:
             is_done.set()
 
     if not _look_ups.acquire(timeout=max(ends_s - time.monotonic(), 0)):
-        raise TimeoutError(f"earlier look-ups of names still wait, so {host} is not looked up")
+        raise TimeoutError(
+            f"earlier host name lookups are still pending, so {host} was not looked up"
+        )
     threading.Thread(target=look_up, name="look-up", daemon=True).start()
     if not is_done.wait(max(ends_s - time.monotonic(), 0)):
-        raise TimeoutError(f"{host} is not looked up in time")
+        raise TimeoutError(f"{host} was not resolved in time")
     if failures:
         raise failures[0]
     return found
@@ -144,7 +146,7 @@ class _TimeLimit:
         del timeout, source
         host, port = address
         error: OSError = TimeoutError(_TOO_SLOW)
-        self._too_slow = f"{host} is not looked up in time"
+        self._too_slow = f"{host} was not resolved in time"
         found = _addresses(host, port, self._ends_s)
         self._too_slow = _TOO_SLOW
         for family, kind, protocol, _, where in found:

@@ -89,7 +89,7 @@ class Passwords:
         return self._check_slowly(login, ip)
 
     def refuse(self, login: PlainLogin, ip: str, because: str) -> Deferred[Done]:
-        """Fail with SaslFailure after the work of a check."""
+        """Fail with SaslFailure, after as much work as for a check."""
         self._mark(login)
         return self._check_slowly(login, ip, because)
 

@@ -207,7 +207,7 @@ class _Usual(NamedTuple):
     looks: Mapping[str, VisibleProperties]
     """The most frequent visible properties, by mechanism."""
     rounds: Mapping[str, int]
-    """The most iterations of any credential, by mechanism that is some user's first."""
+    """The most iterations of any credential, for each mechanism that some user has first."""
 
 
 def property_of(key: CredentialKey) -> str:

@@ -15,7 +15,9 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 class _Question(threading.local):
-    """The arguments of one thread, reused because creating them takes longer than the call."""
+    """The arguments of a call, reused by each thread, because creating them takes longer than the
+    call.
+    """
 
     def __init__(self) -> None:
         self.asked = (ctypes.c_uint64 * 2)()

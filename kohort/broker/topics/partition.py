@@ -94,7 +94,7 @@ class Partition:
         self._behind_watermark: deque[tuple[int, int]] = deque()
         """(next offset, bytes) of appended batches above the watermark."""
         self._stable: StableOffset | None = None
-        """The offset; None until it is first requested, or something is appended."""
+        """The last stable offset; None until it is first requested, or something is appended."""
         self._flush: asyncio.Task[None] | None = None
         self._is_watermark_held = False
         """Whether an fsync required by the configuration is running; one for upkeep does not hold
@@ -372,7 +372,7 @@ class Partition:
             self._purgatory.check_and_complete(self)
 
     def _load_stable_offset(self) -> StableOffset:
-        """Compute it from the log's files, if nothing has been appended yet."""
+        """Compute the last stable offset from the log's files, if nothing has been appended yet."""
         self.check_online()
         stable = self._stable = StableOffset(self.log.producers.spans, self.high_watermark)
         return stable

@@ -83,7 +83,7 @@ class TopicTransactionLog:
     def append(
         self, partition: int, record: DurableTransaction, *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """See `TransactionLog`."""
+        """Append a record, as described at `TransactionLog`."""
         return self._log.append(partition, encode_as_batch(record, wall_ms), wall_ms=wall_ms)
 
     def read(self, partition: int) -> Iterator[StoredTransaction]:

@@ -65,7 +65,7 @@ class ReconciledHost(Protocol):
 
 
 class Reconciler:
-    """See :mod:`kohort.broker.core.transaction.reconcile` for the rules."""
+    """Repairs open transactions by the rules of :mod:`kohort.broker.core.transaction.reconcile`."""
 
     def __init__(self, host: ReconciledHost, markers: MarkerWriter) -> None:
         self._host = host

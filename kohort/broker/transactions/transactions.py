@@ -44,7 +44,7 @@ class Transactions:
         return ticket
 
     def add_partitions(self, transactional_id: str, request: AddRequest) -> Deferred[ErrorCode]:
-        """AddPartitionsToTxn and AddOffsetsToTxn, of partitions that exist."""
+        """Handle an AddPartitionsToTxn or AddOffsetsToTxn; the partitions must exist."""
         ticket: Deferred[ErrorCode] = Deferred()
         txn = self.host.find(transactional_id)
         if isinstance(txn, ErrorCode):
@@ -92,7 +92,7 @@ class Transactions:
         producer_epoch: int,
         partition: TopicPartition,
     ) -> ErrorCode:
-        """AddPartitionsToTxn that only verifies."""
+        """Handle an AddPartitionsToTxn that only verifies."""
         txn = self.host.find(transactional_id)
         if isinstance(txn, ErrorCode):
             return txn

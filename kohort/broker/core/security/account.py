@@ -15,15 +15,15 @@ _NEVER: Final = -1
 _AT_ONCE_MAX: Final = (1 << 31) - 1
 """The maximum amount that a client can request at once."""
 _BUDGET_MAX: Final = 1 << 62
-"""Limits for time have no maximum, and a product with one may be infinite."""
+"""Maximum budget: limits on time are unbounded, so that the computed budget may be infinite."""
 
 
 class Account:
     """A limit that applies to a client, and its recent use.
 
-    Most uses leave the rate far below the limit. They are subtracted from a budget, the use that
-    cannot exceed the limit in the shortest time that a rate is measured over; `Rate` records them
-    when the budget is used up, or with the first use of its next sample.
+    Most uses leave the rate far below the limit. They are only subtracted from a budget: the amount
+    that cannot exceed the limit even if it is used within the shortest period over which a rate is
+    measured. `Rate` records them when the budget is used up, or when its next sample begins.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Account:
         self._sample_end_ms = self._last_ms = _NEVER
 
     def limit_to(self, limit: float, *, is_time: bool) -> None:
-        """Set the limit; earlier use counts."""
+        """Set the limit; recent use is kept."""
         if limit == self.limit:
             return
         self._record_pending()

@@ -98,15 +98,15 @@ class Prefixes:
 
 
 class _Order:
-    """Many prefixes by length, and sorted."""
+    """The lengths of many prefixes, and the prefixes in sorted order for searches."""
 
     __slots__ = ("_counts", "_gone", "_lengths", "_new", "_sorted")
 
     def __init__(self, prefixes: Iterable[str]) -> None:
         self._counts: Counter[int] = Counter()
         self._lengths: list[int] = []
-        # All in sorted order, without `_new` but with `_gone`: removing one of a hundred thousand
-        # is expensive, and a removed one left in the list does not mislead a search.
+        # The sorted prefixes, not including `_new` but still including `_gone`: removing one of a
+        # hundred thousand is expensive, and searches ignore those in `_gone`.
         self._sorted: list[str] = []
         self._new: set[str] = set()
         self._gone: set[str] = set()

@@ -180,8 +180,8 @@ class Quotas:
             lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
         )
         self._of_clients: dict[tuple[str, str], Accounts] = {}
-        """Cache of the accounts of clients; dropped after a change of limits, and when an account
-        is added, because another may have been dropped for it.
+        """Cached `Accounts` by user and client id; cleared when limits change, and when an account
+        is added, which may have evicted another one.
         """
 
     def set(self, entity: Entity, limits: Mapping[str, float]) -> None:

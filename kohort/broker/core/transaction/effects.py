@@ -24,8 +24,8 @@ class Mark(NamedTuple):
     """A record in Prepare*, with the producer and the outcome."""
     partitions: tuple[TopicPartition, ...]
     is_answered: bool = False
-    """Whether the request that ended the transaction is answered: no later request may find a
-    marker missing."""
+    """Whether EndTxn has been answered already. If so, the markers must be written before any later
+    request is executed."""
 
 
 class Reply(NamedTuple):

@@ -105,7 +105,7 @@ def check_init(
 def decide_init(
     record: TransactionRecord | None, last_epoch: int, request: InitRequest, *, is_pending: bool
 ) -> Action | ErrorCode:
-    """Judge an InitProducerId."""
+    """Decide how to handle an InitProducerId."""
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if record is None:
@@ -127,7 +127,7 @@ def decide_init(
 def _decide_next_epoch(
     record: TransactionRecord, last_epoch: int, sent_epoch: int
 ) -> Action | ErrorCode:
-    """Judge an InitProducerId without an open transaction."""
+    """Decide how to handle an InitProducerId without an open transaction."""
     if sent_epoch in {NO_PRODUCER_EPOCH, record.producer_epoch}:
         return Action.ROTATE if record.is_exhausted else Action.BUMP
     return Action.REPEAT if sent_epoch == last_epoch else ErrorCode.PRODUCER_FENCED
@@ -151,7 +151,7 @@ def decide_add(
     is_pending: bool,
     are_all_in: bool,
 ) -> Action | ErrorCode:
-    """Judge AddPartitionsToTxn, AddOffsetsToTxn, and additions by Produce and TxnOffsetCommit."""
+    """Decide how to handle additions by AddPartitionsToTxn, AddOffsetsToTxn and other requests."""
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     error = check_producer(record, producer_id, producer_epoch)
@@ -193,7 +193,7 @@ def check_batch(
 def decide_end(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
 ) -> Action | ErrorCode:
-    """Judge an EndTxn of any version."""
+    """Decide how to handle an EndTxn of any version."""
     if request.client_version is ClientVersion.V2:
         return _decide_end_with_bump(record, request, is_pending=is_pending)
     error = check_producer(record, request.producer_id, request.producer_epoch)

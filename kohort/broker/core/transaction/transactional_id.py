@@ -107,7 +107,8 @@ class TransactionalId:
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._pending: _Pending | None = None
         self._end: TransactionEnd | None = None
-        """The end of the transaction, from when its decision is being written; otherwise None."""
+        """The commit or abort in progress, from when its decision is being written; otherwise
+        None."""
         self._effects: list[Effect] | None = None
         """Effects to take; None instead of an empty list, to save memory for each of very many
         ids."""

@@ -18,7 +18,8 @@ FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
 _VERSION = "0"
 _EPOCHS_AHEAD_MAX = 1000
-"""Each epoch is a start or a failure of some leader."""
+"""Maximum plausible increase between two batches: an epoch is added only when a leader starts or
+fails."""
 
 
 class EpochStart(NamedTuple):

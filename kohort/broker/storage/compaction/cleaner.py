@@ -303,7 +303,7 @@ class Compaction:
                 cleaned.append(kept)
 
     def _fill(self, cleaned: CleanedSegment) -> None:
-        """Cover the offsets of removed batches."""
+        """Append an empty batch that covers the offsets of removed ones."""
         if self._gone is not None:
             cleaned.append(filler(*self._gone))
             self._gone = None

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class LostOffsets(NamedTuple):
     start: int
     stop: int
-    """The first offset after it."""
+    """The first offset after the lost range."""
 
 
 def proven_end(

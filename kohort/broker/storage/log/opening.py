@@ -50,7 +50,7 @@ class OpeningTerms(NamedTuple):
     noted_bytes: int | None = None
     """Size of all .log files when they were closed cleanly, if recorded."""
     is_known: bool = True
-    """Whether it was opened here before; otherwise Kafka may have written it."""
+    """Whether this broker has opened the log before; if not, Kafka may have written it."""
     may_have_gaps: bool = False
     """Whether Kafka may have compacted it."""
     before_roll: Callable[[], None] | None = None
@@ -157,7 +157,7 @@ def _find_end(
         try:
             epochs.save()
         except OSError as error:
-            # The batches have them, too, where the next start finds them.
+            # The next start can read the epochs from the batches.
             logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
         files.sync_directory(directory)
         opened.newest_epoch = max(opened.newest_epoch, epochs.latest)

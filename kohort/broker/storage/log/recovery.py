@@ -87,9 +87,9 @@ class _Scan:
         end_offset: int,
     ) -> None:
         self.position = position
-        """The position after the last valid batch,"""
+        """The position after the last valid batch."""
         self.end_offset = end_offset
-        """and the next offset after it."""
+        """The offset after the last valid batch."""
         self._segment = segment
         self._epochs = epochs
         self._leader_epoch_max = leader_epoch_max

@@ -357,7 +357,9 @@ class LogState:
     def replace_segments(
         self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, wall_ms: int
     ) -> None:
-        """Put a decided replacement in place. Raises OSError, possibly half-way."""
+        """Replace segments by their compacted form, which is already decided. After an OSError this
+        may be incomplete.
+        """
         first = self.segments.index(replaced[0])
         behind = first + len(replaced)
         for segment in replaced:

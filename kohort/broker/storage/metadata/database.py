@@ -64,7 +64,7 @@ _PUT_TOPIC: Final = (
 
 
 _ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""The second is raised where SQLite's own message quotes a damaged name."""
+"""UnicodeDecodeError occurs if SQLite's own message quotes a damaged name."""
 _SHORT_FILE: Final = {sqlite3.SQLITE_IOERR_SHORT_READ}
 _FAILING_DISK: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
 _IN_OUR_WAY: Final = {

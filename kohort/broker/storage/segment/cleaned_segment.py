@@ -149,7 +149,7 @@ class CleanedSegment:
         try:
             self._files.remove(path)
         except OSError as error:
-            # A start finds it empty and reads the batches, which have the same information.
+            # The next start finds the index empty and reads the batches instead.
             logger.warning("%s cannot be removed: %s", path, error)
 
     def _write_out(self) -> None:

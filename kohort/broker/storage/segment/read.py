@@ -45,9 +45,9 @@ class _Wish(NamedTuple):
     start: int
     """Where the first batch starts."""
     stop: int
-    """Batches that end after this are not wanted,"""
+    """Batches that end after this position are not requested."""
     limit: int
-    """and nothing after this may be returned."""
+    """Data after this position must not be returned."""
     base_offset: int
     """Base offset of the first batch."""
     min_one: bool

@@ -32,7 +32,7 @@ from kohort.broker.storage.segment.batch_walk import FEW_BYTES, walk_batches
 logger = logging.getLogger(__name__)
 
 OFFSET_MAX = (1 << 63) - 1
-"""The end of a replacement is unknown until it is read."""
+"""Used as the end of a replacement, which is unknown until it has been read."""
 
 # The .log last: once it is renamed everything is complete.
 _IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
