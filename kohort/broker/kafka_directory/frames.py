@@ -48,7 +48,7 @@ _FOOTER_KEY: Final = b"\0\0\0\4"
 """Version and type of control records."""
 
 _BATCH_BYTES: Final = 256 * 1024
-"""Kafka's limit is 8 MiB."""
+"""Maximum size of a batch that is written; Kafka's limit is 8 MiB."""
 
 
 def encode_record(record: MetadataRecord, release: Release = KAFKA_4_4) -> bytes:
@@ -67,10 +67,10 @@ def decode_record(frame: Buffer) -> tuple[int, MetadataRecord | None]:
     message = RECORD_TYPES.get(number)
     if message is None:
         if number not in _WITHOUT_MEANING and number not in {_BEGIN, _END, _ABORT}:
-            raise DecodeError(f"a record of the metadata of type {number} that is not known")
+            raise DecodeError(f"a metadata record of the unknown type {number}")
         return number, None
     if version not in schema_of(message).versions:
-        raise DecodeError(f"a {message.__name__} of version {version} that is not known")
+        raise DecodeError(f"a {message.__name__} of the unknown version {version}")
     record: MetadataRecord
     record, end = codec(message, version).decode(frame, position)
     if end != len(frame):
