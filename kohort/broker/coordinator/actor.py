@@ -87,7 +87,7 @@ class _Unfinished:
 
     steps: Steps[None]
     ticket: Deferred[Any] | None
-    """That of the command whose step is next."""
+    """The ticket of the command whose step is next."""
 
 
 class GroupActor:
@@ -253,7 +253,7 @@ class GroupActor:
                 if self._unfinished is not None:
                     await yield_to_loop()
                     time_slice.begin()
-                    if self._unfinished is not None:  # Or the group has been unloaded.
+                    if self._unfinished is not None:  # Otherwise the group has been unloaded.
                         pending = self._continue_steps(self._unfinished)
                     continue
                 if self.group.is_dead or self._inbox.is_empty:

@@ -8,11 +8,11 @@ from kohort.groups.effects import TimerKey
 from kohort.protocol.errors import KafkaError
 
 COMMANDS_PER_BATCH: Final = 200
-"""They take a few milliseconds; then other groups and the sockets are served."""
+"""Maximum commands in a batch: they take a few milliseconds, after which other work runs."""
 
 
 SHARING_MAX: Final = 50
-"""Commands that share an append: each takes some ten microseconds, and as much again when the
+"""Maximum commands that share an append: each takes some ten microseconds, and another ten when the
 append is done."""
 
 
@@ -36,7 +36,7 @@ class Inbox(list[Command]):
         super().__init__()
         self._due: list[TimerKey] = []
         self._before_due = 0
-        """Commands that were queued before the first of them."""
+        """Number of commands that were queued before the first of these deadlines."""
 
     @property
     def is_empty(self) -> bool:
@@ -76,7 +76,7 @@ class Inbox(list[Command]):
         return Batch(due, commands)
 
     def _sharing_count(self, count_max: int) -> int:
-        """Return with how many others the first command, which is exclusive, forms a batch."""
+        """Return the size of the batch of the first command, which is exclusive."""
         count = 0
         for command in self[: min(count_max, SHARING_MAX)]:
             if not command.shares_append:

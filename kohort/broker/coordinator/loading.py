@@ -38,7 +38,8 @@ from kohort.protocol.errors import DecodeError, KafkaError
 logger = logging.getLogger(__name__)
 
 RECENT_MS: Final = 60_000
-"""The history is written within some ten seconds after a generation was stored."""
+"""Earlier generations are kept for this time; the history of a rebalance is written within some ten
+seconds after its generation."""
 
 GENERATION_KEYS: Final = frozenset({KEY_PREFIX, TARGET_EPOCH.to_bytes(2, "big")})
 """First bytes of the keys of records that store a generation."""
@@ -50,7 +51,7 @@ EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
 class LoadedGroups(NamedTuple):
     records_by_group: dict[str, list[DurableRecord]]
     earlier_by_group: dict[str, list[Generation]]
-    """Generations before the last, of those stored within `RECENT_MS` of each other."""
+    """Generations before the last one that were stored within `RECENT_MS` before it."""
     unreadable_partitions: frozenset[int]
     refused_groups: frozenset[str]
     """Groups that could not be moved to their partition."""
@@ -118,7 +119,7 @@ class _LogContent:
             if is_home[group_id]:
                 self.by_group.setdefault(group_id, []).append(durable)
             elif isinstance(durable, PendingOffset):
-                # Not moved: its marker will be appended to the partition where it is.
+                # Not moved, because the transaction's marker will be appended to this partition.
                 self._pending_elsewhere.append(durable)
             else:
                 self._relocation.add(Stray(partition, stored, durable))

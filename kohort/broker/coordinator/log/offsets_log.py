@@ -137,8 +137,8 @@ class PendingResolver:
         """Records of open transactions at this point of the log, by key."""
 
     def take(self, entry: Stored) -> Sequence[StoredRecord]:
-        """Process the next entry; return records that supersede all others with their keys that
-        were returned before.
+        """Process the next entry; return records, each of which supersedes any earlier one of its
+        key.
         """
         if isinstance(entry, StoredMarker):
             ended = self.held.end(entry.producer_id, commit=entry.is_commit)

@@ -126,7 +126,7 @@ class Relocation:
         ]
         for batch in _batches(stray.stored for stray in copied):
             await self._append(home, batch)
-        # Also if nothing had to be copied: an earlier start may have been interrupted before this.
+        # Even if nothing was copied now: an earlier start may have copied and not flushed.
         await self._log.force(home)
         for stray in copied:
             _put(by_group.setdefault(stray.durable.group_id, []), stray)

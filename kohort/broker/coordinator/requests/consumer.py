@@ -90,8 +90,8 @@ class ConsumerRequests:
 
 
 SMALL_CHARS: Final = 1_000
-"""What a heartbeat states at most that shares an append: as many of them as there may be fit in one
-batch of the log."""
+"""Maximum characters in a heartbeat that shares an append, so that the largest number of them fits
+in one batch of the log."""
 
 
 def _is_small(request: HeartbeatRequest) -> bool:
