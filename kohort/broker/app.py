@@ -79,7 +79,7 @@ GROUP_VERSION: Final = 1
 """The finalized level if consumer groups are enabled."""
 
 JOIN_REASON_LEVEL: Final = 1
-"""The finalized level: clients would offer to enable a feature that is only supported."""
+"""The finalized level: if a feature is only supported, clients would offer to enable it."""
 
 _CANNOT_START: Final = (
     ConfigError,
@@ -217,7 +217,7 @@ class Broker:
         )
         await topics.start()
         stack.push_async_callback(topics.close)
-        # Before the groups, which continue its record numbers.
+        # Started before the groups, whose records continue the numbers in the history.
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
         observers = (self.metrics.rebalances, self.history)
@@ -273,7 +273,7 @@ class Broker:
         """Answer the pending requests, then close the connections."""
         self._not_ready = "stopping"
         server.stop_serving()
-        # Before pending requests for an fsync fail with a timeout.
+        # Wait for running fsyncs first, so that requests that wait for them do not time out.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
         await self.services.transactions.host.close()

@@ -101,7 +101,7 @@ async def _requester(
 
 
 def _check(loaded: LoadedConfig) -> None:
-    """Raise ConfigError if clients need rights, but requests to these ports do not."""
+    """Raise ConfigError if there is an authorizer, but these ports do not authenticate requests."""
     config = loaded.config
     if not config.authorizer_class_name or "kohort.http.authentication" in loaded.given:
         return

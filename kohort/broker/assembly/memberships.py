@@ -102,7 +102,8 @@ class ConsumerGroupSettings:
         self._config: BrokerConfig | None = None
         self._base = ConsumerSettings()
         self._latest = self._base
-        """The last settings of a group without configs: every heartbeat asks several times."""
+        """Cached settings of groups without own configs: every heartbeat reads them several
+        times."""
 
     def __call__(self, group_id: str) -> ConsumerSettings:
         """Return the settings of a group. Unless it sets its own, the heartbeat interval follows

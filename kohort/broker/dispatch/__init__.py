@@ -1,1 +1,1 @@
-"""The way of a frame to its handler and back: decoding, routing, encoding, and error responses."""
+"""The path of a request to its handler and back: decoding, routing, encoding, errors."""

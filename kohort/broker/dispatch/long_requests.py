@@ -70,7 +70,9 @@ class LongRequests:
     def serve(
         self, ctx: RequestContext, frame: Buffer, route: Route, position: int, started_s: float
     ) -> Deferred[ResponseBuffers]:
-        """Execute a long request in a task; not its remaining parts if the client disconnects."""
+        """Execute a long request in a task; if the client disconnects, its remaining parts are
+        skipped.
+        """
         work = self._serve(ctx, frame, route, position, started_s)
         return self._run(ctx, work, route, started_s)
 

@@ -160,7 +160,7 @@ def _removed(rule: Rule) -> DeleteAclsMatchingAcl:
 
 
 PART_MAX: Final = 2_000
-"""Rules that are stored together."""
+"""Maximum rules that one step stores."""
 
 
 @handles(

@@ -48,7 +48,7 @@ from kohort.protocol.messages.consumer_group_heartbeat import (
 
 CLIENT_MAKES_ID_SINCE: Final = 1
 MESSAGE_CHARS: Final = 1_000
-"""The most of an error message that is sent: it may repeat an id of 32 KiB."""
+"""Maximum length of an error message, which may contain an id of 32 KiB; the rest is cut off."""
 
 
 @handles(

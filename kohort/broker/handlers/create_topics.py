@@ -141,7 +141,7 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 _Described: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
-"""The configs of topics by what they override: most topics of a request have the same."""
+"""Descriptions of configs, cached by overrides: most topics of a request have the same ones."""
 
 
 def _created(ctx: RequestContext, topic: PlannedTopic, known: _Described) -> CreatableTopicResult:

@@ -40,7 +40,7 @@ ADDS_SINCE: Final = 5
 TOPIC_IDS_SINCE: Final = 6
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 PART_MAX: Final = 500
-"""Offsets that are looked up, or stored by the group, in one step."""
+"""Maximum offsets in one step, for the lookup and for the group."""
 
 _NOT_IN_TRANSACTION: Final = (
     ClientError(ErrorCode.TRANSACTION_ABORTABLE, since=ABORTABLE_SINCE),

@@ -57,7 +57,7 @@ MEMBERS_AS_ONE: Final = 250
 copied."""
 
 MORE_AFTER_MS: Final = 100
-"""The delay before the next check in that case."""
+"""The delay before the next check if that limit was reached."""
 
 CLOSE_WAIT_S: Final = 5.0
 """How long a shutdown waits for records to be written."""
@@ -80,7 +80,7 @@ class RebalanceHistory:
         background_tasks: BackgroundTasks | None = None,
     ) -> None:
         self.observed: Collection[type[Event]] = frozenset(GroupFold.handlers)
-        """See `GroupObserver`."""
+        """The classes of events that it receives; see `GroupObserver`."""
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
         self._background_tasks = background_tasks or BackgroundTasks(self._clock)

@@ -127,8 +127,8 @@ class RecordMaker:
 
     @staticmethod
     def generation_of(record: HistoryRecord) -> int | None:
-        """Return the generation that a rebalance resulted in; that of a consumer group counts when
-        its target is stored, even if the rebalance is superseded.
+        """Return the generation that a rebalance resulted in. In a consumer group a stored target
+        is one, even if the rebalance was superseded.
         """
         return record.generation if isinstance(record, RebalanceRecord) else None
 
@@ -148,7 +148,7 @@ def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes
     if (
         not isinstance(record, RebalanceRecord)
         or record.previous_generation != begun.previous_generation
-        # That of a consumer group begins when its cause is durable.
+        # A consumer group's rebalance begins only when its cause is durable.
         or record.started_at_ms < begun.started_at_ms
     ):
         return None

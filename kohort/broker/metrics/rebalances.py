@@ -57,7 +57,7 @@ class RebalanceMetrics:
         """Avoided rebalances by cause and stated reason."""
         self.members_removed: Counter[str] = Counter()
         self.completed_count = 0
-        """Of classic groups."""
+        """Completed rebalances of classic groups."""
         self.bump_count = 0
         """Epoch bumps of consumer groups."""
         self.offsets_stored = 0
@@ -69,7 +69,8 @@ class RebalanceMetrics:
         self.join_phase = HistogramTally(PHASE_BOUNDS_S)
         self.sync_phase = HistogramTally(PHASE_BOUNDS_S)
         self.whole = HistogramTally(PHASE_BOUNDS_S)
-        """Times from the start of a rebalance until Stable or Empty, with superseding ones."""
+        """Times from the start of a rebalance, or of the first that it superseded, until Stable or
+        Empty."""
         self.of_consumers = {
             phase: HistogramTally(PHASE_BOUNDS_S)
             for phase in ("assign", "reconcile", "revoke", "notice")

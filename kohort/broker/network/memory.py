@@ -352,7 +352,7 @@ class _Pace:
         self._arrived_bytes = upload.arrived_bytes
         self._since_ms = now_ms
         self.moved_ms = now_ms
-        """When data last arrived, to one interval."""
+        """When data last arrived, accurate to one interval."""
         self.bytes_per_ms: float | None = None
         """The pace over the last `RESERVATION_WAIT_MS`; None before the first measurement."""
 

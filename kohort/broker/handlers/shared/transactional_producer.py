@@ -83,8 +83,8 @@ class TransactionalProducer(NamedTuple):
 
 
 def fenced_in(version: int, error: ErrorCode, *, since: int) -> ErrorCode:
-    """Return `error` for this version: PRODUCER_FENCED exists `since` a later one, and was
-    INVALID_PRODUCER_EPOCH before (KIP-588).
+    """Return `error` as this version expresses it: before version `since`, PRODUCER_FENCED was
+    INVALID_PRODUCER_EPOCH (KIP-588).
     """
     is_unknown = error is ErrorCode.PRODUCER_FENCED and version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error

@@ -89,7 +89,9 @@ class Activity:
         self._at_ms[key] = self._clock.monotonic_ms()
 
     def since_ms(self, client_id: str, host: str) -> int | None:
-        """Return the time since the last activity, to one check; None for an unknown client."""
+        """Return the time since the last activity, accurate to one check; None for an unknown
+        client.
+        """
         at_ms = self._at_ms.get((client_id, host))
         return None if at_ms is None else max(self._clock.monotonic_ms() - at_ms, 0)
 

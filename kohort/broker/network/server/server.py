@@ -107,7 +107,7 @@ class NetworkServer:
         self.sends_files = False
         """Whether sendfile(2) is available (Linux); set with the first sockets."""
         self.ciphertext_buffer = memoryview(b"")
-        """The same for the ciphertext of TLS connections; created when needed."""
+        """Receive buffer for the ciphertext of all TLS connections; created when needed."""
         self.handshakes = Handshakes(handshake_threads or LowPriorityThreads("tls", THREADS))
         self._admission = Admission(limits)
         self._unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections()

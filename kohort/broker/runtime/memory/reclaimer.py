@@ -40,11 +40,11 @@ RETURN_AFTER_CHECKS: Final = (12, 60, 240, 2_800)
 without members remain until the next expiry sweep."""
 
 COLLECT_ALL_EVERY_CHECKS: Final = 14_400
-"""An hour. Cycles among old objects are rare, so they are collected only while few objects live,"""
+"""An hour, as long as few objects live. Cycles among old objects are rare."""
 
 COLLECT_ALL_LATEST_CHECKS: Final = 24 * COLLECT_ALL_EVERY_CHECKS
-"""or once a day, for a quarter of a second with 100,000 members: otherwise leaks would be
-unbounded."""
+"""A day, even if many objects live, so that leaks are bounded. With 100,000 members it takes a
+quarter of a second."""
 
 
 class MemoryReclaimer:
@@ -60,7 +60,7 @@ class MemoryReclaimer:
         self._left_count = left_count
         self._peak = 0
         self._least = 0
-        """The sum at the last check that found it much smaller."""
+        """The lowest recent sum: updated when a check finds the sum much smaller."""
         self._high = 0
         """The maximum of the sum since memory was last returned."""
         self._checks_since_departures = 0
