@@ -27,14 +27,14 @@ from kohort.insight.advisor.weighing import (
 )
 
 UNREAD_MOST: Final = 2.0
-"""Limit for the front: unread time as a multiple of the recorded setting's."""
+"""Limit for the Pareto front: unread time as a multiple of the recorded setting's."""
 UNREAD_SLACK_MS: Final = 5_000
 """Unread time allowed for each partition in addition, so that a few seconds in a quiet history do
 not count as a large multiple of zero."""
 UNREAD_OF_BEST: Final = 1.25
 """Limit for `best`: unread time as a multiple of the recorded setting's."""
 LATER_MOST_MS: Final = 60_000
-"""Limit for the front: additional delay until a crash is detected."""
+"""Limit for the Pareto front: additional delay until a crash is detected."""
 CHECK_MOST: Final = 0.2
 """Nothing is recommended if the replay under the recorded settings is off by more than this share.
 """

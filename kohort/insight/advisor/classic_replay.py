@@ -33,7 +33,7 @@ from kohort.insight.advisor.trace import End, Rejoin, Slot, Trace
 
 
 class ClassicReplay(Replay[SimulatedMember]):
-    """See the module docstring."""
+    """One replay of a trace as a classic group."""
 
     def __init__(
         self,

@@ -133,7 +133,9 @@ class ConsumerMember:
     # Assignments.
 
     def _apply_later(self, target: Share) -> None:
-        """Give up what is not in `target`, which takes its time, and take what is new."""
+        """Revoke the partitions that are not in `target`, which takes some time, then add the new
+        ones.
+        """
         replay, lost = self.replay, self.owned - target
         replay.meter.stop_reading(lost, replay.now_ms)
         self._target = target
@@ -172,8 +174,8 @@ class ConsumerMember:
         if not delays.took_ms:
             replay.meter.count_guess(replay.now_ms)
         default_ms = trace.default_join_ms if is_eager else trace.revoke_ms
-        # Not the delay recorded at this time: whether partitions are given up before or after the
-        # next heartbeat of their new owner would then be the same in all replays.
+        # A random one of the recorded delays: with the delay recorded at this time, all replays
+        # would agree on whether partitions are revoked before the new owner's next heartbeat.
         return max(delays.drawn(replay.now_ms, default_ms, replay.random), ANSWER_DEFAULT_MS)
 
     # The process.

@@ -51,7 +51,7 @@ class ReplayedTopics:
 
 
 class ConsumerReplay(Replay[ConsumerMember]):
-    """See the module docstring."""
+    """One replay of a trace as a consumer group."""
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_
 """Session timeout and heartbeat interval; a longer session needs no longer heartbeat interval."""
 LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
 CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
-"""The same of consumer groups: Kafka's defaults, and the shortest heartbeat interval that Kohort's
-broker tells its members, as it does while it has few of them."""
+"""Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the shortest
+interval that Kohort's broker sends to members, as it does if it has few of them."""
 LONG_CONSUMER_SESSIONS: Final = ((60_000, 5_000), (60_000, 500))
 """Kafka's bound of group.consumer.max.session.timeout.ms."""
 ASSIGNMENT_INTERVALS: Final = (1_000, 5_000)

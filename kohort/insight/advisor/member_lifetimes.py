@@ -64,7 +64,7 @@ class MemberLifetime:
     session_ms: int | None = None
     """Session timeout requested by its joins."""
     again: list[tuple[int, int]] = field(default_factory=list)
-    """Delays of its joins if it had just joined: librdkafka waits a second between two joins."""
+    """Delays of joins directly after another join: librdkafka waits a second between two joins."""
     answered_ms: int | None = None
     """Time of the response to its last join."""
     revokes_since_ms: int | None = None

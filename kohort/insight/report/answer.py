@@ -14,9 +14,9 @@ CAUSES_FIRST: Final = 3
 MEMBERS_FIRST: Final = 3
 WHO_FIRST: Final = 3
 STORMS_LEAST: Final = 0.2
-"""The least share of rebalances in storms for which storms are mentioned."""
+"""Storms are mentioned if they contain at least this share of the rebalances."""
 WAITED_LEAST: Final = 0.02
-"""The least share of the longest wait for which waiting for a member is mentioned."""
+"""Waiting for a member is mentioned if it is at least this share of the longest wait."""
 
 
 @dataclass(frozen=True, slots=True)
