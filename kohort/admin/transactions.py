@@ -34,7 +34,8 @@ from kohort.protocol.messages.write_txn_markers import (
 
 NONE_OPEN: Final = -1
 _TRANSACTION_VERSION: Final = 0
-"""An operator's marker has the epoch of the batches, not the following one."""
+"""The version for operators' markers, which have the epoch of the batches, not the following
+one."""
 
 
 @dataclass(frozen=True, slots=True)

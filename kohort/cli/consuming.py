@@ -45,7 +45,7 @@ def consume(options: argparse.Namespace) -> None:
     """Print records until the end that the options set. Raises CommandError."""
     form = _form(options)
     if options.max_messages is not None and options.max_messages < 1:
-        raise UsageError("--max-messages: a number from 1")
+        raise UsageError("--max-messages must be 1 or more")
     if options.group is not None and (options.partition or options.exit):
         raise UsageError("--group cannot be combined with --partition or --exit")
     with cluster_of(options) as cluster:

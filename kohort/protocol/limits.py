@@ -7,9 +7,9 @@ ELEMENTS_MAX: Final = 1_000_000
 decoding a frame takes."""
 
 REQUEST_ELEMENTS_MAX: Final = 50_000
-"""The same for a request, which is decoded and executed in one turn of the broker's loop; this many
-take 0.1 to 0.4 s. The largest requests of clients have 40,000 (every partition of a full broker,
-each in a topic of its own)."""
+"""Maximum elements of a request, which is decoded and executed in one event loop iteration; this
+many take 0.1 to 0.4 s. The largest requests of clients have 40,000 (every partition of a full
+broker, each in a topic of its own)."""
 
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 """Longest field of a request that is copied out of its frame (all but `records`): one copy is one

@@ -84,7 +84,7 @@ class KnownTopics:
 
 
 def _with_partitions_of(known: TopicInfo, update: TopicInfo, chosen: Iterable[int]) -> TopicInfo:
-    """Return `update`, but with these partitions as known before."""
+    """Return `update`, but with the `chosen` partitions of `known`."""
     leaders, replicas = dict(update.leaders), dict(update.replicas)
     for index in chosen:
         leaders.pop(index, None)

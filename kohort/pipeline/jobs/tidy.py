@@ -27,7 +27,8 @@ MOMENTS: Final = {
     AVOIDED.name: "at",
     RUNNING.name: "started_at",
 }
-"""The time column of each table. Members come first, so that each has its rebalance."""
+"""The time column of each table. Members are deleted first, so that none is left without its
+rebalance."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -141,7 +141,7 @@ class Findings:
         }
 
     def _finished(self, change: Change) -> set[tuple[Group, int, int]]:
-        """Return these sizes as of the last renewal."""
+        """Return the number of events and the last sequence of each group at its last renewal."""
         names = [*EVENT_KEY[:2], "event_count", "last_sequence"]
         with explained(self._lake.label(GROUPS.name)):
             rows = change.read(schema_of(GROUPS, names))

@@ -20,7 +20,7 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    """Positions in one topic, named up to v5 and by id from v6."""
+    """Positions in one topic, identified by name up to v5 and by id from v6."""
 
     name: String = field(default="", until=5, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=6, ignorable=True)

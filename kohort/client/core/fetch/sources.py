@@ -16,7 +16,7 @@ replica.lag.time.max.ms, after which the leader removes a dead follower from the
 class _Named(NamedTuple):
     node_id: int
     leader: Leader
-    """The leader that named it."""
+    """The leader that named this follower."""
     until_ms: int
 
 
@@ -39,7 +39,7 @@ class ReadReplicas:
         self._lifetime_ms = lifetime_ms
         self._named: dict[TopicPartition, _Named] = {}
         self._leader_alone: dict[TopicPartition, int] = {}
-        """The time until which the rack is withheld."""
+        """The time until which requests for a partition do not contain the rack."""
 
     @property
     def is_empty(self) -> bool:

@@ -152,7 +152,7 @@ def _varint(view: bytes, cursor: int) -> tuple[int, int]:
 
 
 def _varlong(view: bytes, cursor: int) -> tuple[int, int]:
-    """The same for 64 bits; -1 if more than 56 bits are significant."""
+    """Like `_varint`, for 64 bits; -1 if more than 56 bits are significant."""
     value = shift = 0
     is_far = False
     while shift < 70:
