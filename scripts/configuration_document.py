@@ -52,7 +52,7 @@ _TOPIC_HEAD: Final = """\
 
 All topic configs of Kafka 4.4, set when a topic is created or with IncrementalAlterConfigs
 (`kafka-configs.sh --entity-type topics`). If a topic does not set one, the broker setting in the
-second column applies, whose default is shown.
+second column applies, whose default is shown and which can be changed at run time.
 """
 
 _IGNORED_HEAD: Final = """\
@@ -65,6 +65,11 @@ break a promise, such as `remote.storage.enable=true`.
 """
 
 
+_TOPIC_CONFIGS: Final = tuple(
+    config for config in TOPIC_SETTINGS.values() if config.declared.honoured
+)
+
+
 def document() -> str:
     """Return the text of docs/configuration.md."""
     return "\n".join([_HEAD, *_broker_tables(), *_topic_tables(), *_ignored_lists()])
@@ -73,7 +78,7 @@ def document() -> str:
 def _broker_tables() -> Iterator[str]:
     section = ""
     for known in _listed(BROKER_SETTINGS.values()):
-        if not known.declared.honoured:
+        if not known.declared.honoured or _is_in_topic_table(known):
             continue
         if known.section != section:
             section = known.section
@@ -89,17 +94,29 @@ def _broker_tables() -> Iterator[str]:
 
 def _topic_tables() -> Iterator[str]:
     yield "\n" + _TOPIC_HEAD
-    for heading, wanted in (("Honoured", True), ("Accepted and stored, without effect", False)):
-        yield f"### {heading}\n"
-        yield "| Config | Broker setting | Default | Meaning |\n|---|---|---|---|"
-        for known in _listed(TOPIC_SETTINGS.values()):
-            if known.declared.honoured is wanted:
-                source = known.declared.falls_back_to
-                yield (
-                    f"| `{known.name}` | {f'`{source}`' if source else ''} | {_default(known)} "
-                    f"| {known.declared.doc}{_allowed(known)} |"
-                )
-        yield ""
+    yield "### Honoured\n"
+    yield "| Config | Broker setting | Default | Meaning |\n|---|---|---|---|"
+    for known in _listed(TOPIC_SETTINGS.values()):
+        if known.declared.honoured:
+            source = known.declared.falls_back_to
+            yield (
+                f"| `{known.name}` | {f'`{source}`' if source else ''} | {_default(known)} "
+                f"| {known.declared.doc}{_allowed(known)} |"
+            )
+    yield "\n### Accepted and stored, without effect\n"
+    yield "| Config | Meaning |\n|---|---|"
+    for known in _listed(TOPIC_SETTINGS.values()):
+        if not known.declared.honoured:
+            yield f"| `{known.name}` | {known.declared.doc} |"
+    yield ""
+
+
+def _is_in_topic_table(known: Setting) -> bool:
+    """Whether it is only the default of a topic config, whose row says everything about it."""
+    doc = known.declared.doc
+    configs = [config for config in _TOPIC_CONFIGS if config.declared.falls_back_to == known.name]
+    is_plain = any(doc == f"Default of the topic config {config.name}." for config in configs)
+    return is_plain and known.declared.falls_back_to is None
 
 
 def _ignored_lists() -> Iterator[str]:

@@ -38,11 +38,18 @@ def document(tables: Iterable[Table]) -> str:
 
 
 def _chapter(table: Table) -> Iterator[str]:
+    from kohort.pipeline.schemas import REBALANCES  # noqa: PLC0415 - as in `renew`.
+
     key = ", ".join(f"`{name}`" for name in table.key)
     yield f"### {table.name}\n\n{table.meaning} Key: {key}.\n"
+    known = () if table is REBALANCES else REBALANCES.columns
+    repeated = [f"`{column.name}`" for column in table.columns if column in known]
+    if repeated:
+        yield f"As in [rebalances](#rebalances): {', '.join(repeated)}.\n"
     yield "| Column | Type | |\n|---|---|---|"
     for column in table.columns:
-        yield f"| `{column.name}` | {_type(column.type)} | {column.meaning} |"
+        if column not in known:
+            yield f"| `{column.name}` | {_type(column.type)} | {column.meaning} |"
     yield ""
 
 

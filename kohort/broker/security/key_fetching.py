@@ -110,9 +110,7 @@ def _addresses(host: str, port: int, ends_s: float) -> _Addresses:
             is_done.set()
 
     if not _look_ups.acquire(timeout=max(ends_s - time.monotonic(), 0)):
-        raise TimeoutError(
-            f"{host} was not looked up: earlier lookups are still pending"
-        )
+        raise TimeoutError(f"{host} was not looked up: earlier lookups are still pending")
     threading.Thread(target=look_up, name="look-up", daemon=True).start()
     if not is_done.wait(max(ends_s - time.monotonic(), 0)):
         raise TimeoutError(f"{host} was not resolved in time")
