@@ -68,9 +68,23 @@ Json = dict[str, Any]
 
 def watch_lab(*, dump: str = "dump", polls: bool = False) -> list[Json]:
     """Return the history that a watcher makes of the lab."""
-    watcher = Watcher({}, lambda group: TIMEOUTS)
+    history = follow_lab(new_watcher(), dump=dump, polls=polls)
+    return [record for record in history if record["group"] not in UNSEEN]
+
+
+def new_watcher() -> Watcher:
+    return Watcher({}, lambda group: TIMEOUTS)
+
+
+def follow_lab(
+    watcher: Watcher, *, dump: str = "dump", polls: bool = False, part: float = 1.0
+) -> list[Json]:
+    """Let a watcher follow the first part of the lab; return the history that it makes, with
+    `UNSEEN` groups.
+    """
+    rows = _rows(dump, polls=polls)
     history: list[Json] = []
-    for at_ms, row in _rows(dump, polls=polls):
+    for at_ms, row in rows[: int(part * len(rows))]:
         if "groups" in row:
             busy = {group for group, _, state, _ in row["groups"] if state in _REBALANCING}
             history += watcher.flush(at_ms - _POLL_MS)
@@ -83,7 +97,7 @@ def watch_lab(*, dump: str = "dump", polls: bool = False) -> list[Json]:
             stored = Record(encode_value(record), encode_key(record), (), at_ms, row["o"])
             history += watcher.take([stored], Place(row["p"], row["o"]))
     history += watcher.flush()
-    return [record for record in history if record["group"] not in UNSEEN]
+    return history
 
 
 def _rows(dump: str, *, polls: bool) -> list[tuple[int, Json]]:
