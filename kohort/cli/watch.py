@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from time import time
+from time import sleep, time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kohort.admin.cluster import Cluster, RefusedError
@@ -25,13 +26,18 @@ from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.progress import Progress
 from kohort.cli.watch_http import NotServed, add_http, serving
+from kohort.cli.watch_rights import Right, how_to_grant
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.record_text import record_sentence
 from kohort.protocol.errors import DecodeError, ErrorCode
-from kohort.watch.follow import Follower
+from kohort.watch.core import left_out
+from kohort.watch.core.left_out import LeftOut
+from kohort.watch.follow import POLL_S, Follower
 from kohort.watch.history_file import HistoryFile
 from kohort.watch.once import History, read_history
+from kohort.watch.poll_only import PollFollower
+from kohort.watch.poller import listed
 from kohort.watch.reader import TOPIC, Report
 
 if TYPE_CHECKING:
@@ -60,6 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--group", metavar="GROUP", help="only this group (all)")
     parser.add_argument(
+        "--groups", type=_pattern, metavar="REGEX", help="only groups whose whole names match"
+    )
+    parser.add_argument(
+        "--not-groups",
+        type=_pattern,
+        metavar="REGEX",
+        help="no groups whose whole names match; without --group and --groups:"
+        f" {left_out.DEFAULT.pattern}",
+    )
+    parser.add_argument(
         "--last",
         type=positive,
         default=1,
@@ -80,6 +96,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kafka(parser)
 
 
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def _left_out(options: argparse.Namespace) -> LeftOut:
+    only, besides = options.groups, options.not_groups
+    if options.group is not None:
+        only = re.compile(re.escape(options.group))
+    if only is None and besides is None:
+        besides = left_out.DEFAULT
+    return LeftOut(only, besides)
+
+
 def _watch(options: argparse.Namespace) -> None:
     if options.once and options.http is not None and options.http.is_given:
         raise UsageError("--once serves nothing: it does not go with --http")
@@ -90,7 +122,7 @@ def _watch(options: argparse.Namespace) -> None:
             if options.once:
                 _print_past(cluster, options, store)
             else:
-                _print_news(cluster, options, store)
+                _read_or_poll(cluster, options, store)
         except DecodeError as error:
             raise UnavailableError(f"{TOPIC} cannot be read: {error}") from error
         except RefusedError as error:
@@ -116,12 +148,7 @@ def _refusal(error: RefusedError, server: str) -> CommandError:
         return NotFoundError(f"{server} has no topic {TOPIC}: no group has committed there yet")
     if error.error != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return RefusedCommandError(str(error))
-    return RefusedCommandError(
-        f"{error}. Add a rule for the user of --command-config:\n"
-        f"  kafka-acls.sh --bootstrap-server {server} --add --allow-principal User:NAME"
-        f" --operation Read --topic {TOPIC}\n"
-        f"or, on Kohort:\n  kohort acl add NAME read topic:{TOPIC}"
-    )
+    return RefusedCommandError(f"{error}. {how_to_grant(Right.READ_OFFSETS, server)}")
 
 
 @contextmanager
@@ -138,7 +165,7 @@ def _progress() -> Iterator[Report]:
 
 def _print_past(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
     with _progress() as report:
-        history = read_history(cluster, options.group, report)
+        history = read_history(cluster, options.group, report, _left_out(options))
     if store is not None:
         for record in history.records:
             _add(store, record, options)
@@ -192,14 +219,45 @@ def _lines(answers: list[Json], history: History) -> Iterator[str]:
 # As they happen.
 
 
-def _print_news(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
-    follower = Follower(cluster, options.group)
+_HIDDEN: Final = frozenset(
+    {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+
+
+def _read_or_poll(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
+    """Read the topic or, if the cluster hides it, poll."""
+    has_groups = False
+    while True:
+        try:
+            follower = Follower(cluster, options.group, _left_out(options))
+            _print_news(follower, cluster, options, store)
+        except RefusedError as error:
+            if error.error not in _HIDDEN:
+                raise
+            if error.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED or has_groups:
+                right = how_to_grant(Right.READ_OFFSETS, options.bootstrap_server)
+                _say(
+                    f"{error}. Polling the groups instead: that shows who came and went, but not"
+                    f" how. {right}"
+                )
+                _print_news(PollFollower(cluster, _left_out(options)), cluster, options, store)
+            # The topic is created for the first group.
+            has_groups = any(listed(cluster, broker) for broker in cluster.brokers())
+        sleep(POLL_S)
+
+
+def _print_news(
+    follower: Follower | PollFollower,
+    cluster: Cluster,
+    options: argparse.Namespace,
+    store: HistoryFile | None,
+) -> None:
     with serving(options, follower, cluster) as service:
         _follow(follower, service, options, store)
 
 
 def _follow(
-    follower: Follower,
+    follower: Follower | PollFollower,
     service: WatchService | NotServed,
     options: argparse.Namespace,
     store: HistoryFile | None,
@@ -216,16 +274,28 @@ def _follow(
         file=sys.stderr,
     )
     trouble: str | None = None
+    is_denied = is_blind = False
+    right = how_to_grant(Right.DESCRIBE_GROUPS, options.bootstrap_server)
     for news in follower.follow():
         if follower.trouble != trouble:
             trouble = follower.trouble
-            print(f"kohort: {trouble or 'connected again'}", file=sys.stderr)
+            _say(trouble or "connected again")
+        if follower.is_denied and not is_denied:
+            is_denied = True
+            _say(f"some groups cannot be described, so polls do not show their members. {right}")
+        if follower.is_blind and not is_blind:
+            is_blind = True
+            _say(f"no group is visible: there is none, or it may not be described. {right}")
         if news is None:
             service.publish()
             continue
         service.add(news)
         if store is None or _add(store, news, options):
             _print_new(news, options)
+
+
+def _say(text: str) -> None:
+    print(f"kohort: {text}", file=sys.stderr)
 
 
 def _print_new(record: Json, options: argparse.Namespace) -> None:

@@ -1,27 +1,17 @@
 """``kohort watch``: follows the groups of a cluster, and yields each rebalance when it is known."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from time import sleep, time
 from typing import Final
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.errors import DisconnectedError
-from kohort.groups.classic.states import ClassicState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
-from kohort.protocol.messages.list_groups import ListGroupsRequest
-from kohort.watch.core.seen import Poll
 from kohort.watch.core.watcher import Watcher
+from kohort.watch.poller import Poller
 from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
-
-_REBALANCING: Final = [
-    ClassicState.PREPARING_REBALANCE.value,
-    ClassicState.COMPLETING_REBALANCE.value,
-]
-_STATES_SINCE: Final = 4
-"""First version of ListGroups that filters by state (KIP-518)."""
 
 _LATER_MS: Final = 1_000
 """After so long no more records of the same step of a coordinator follow."""
@@ -30,11 +20,10 @@ _LATER_MS: Final = 1_000
 class Follower:
     """Reads what is new, and asks which groups are rebalancing, every `POLL_S` seconds."""
 
-    def __init__(self, cluster: Cluster, group: str | None) -> None:
+    def __init__(self, cluster: Cluster, group: str | None, left_out: Container[str] = ()) -> None:
         """Raises as `OffsetsReader` does."""
-        self._cluster = cluster
-        self._reader = OffsetsReader(cluster, group)
-        self._can_poll = True
+        self._reader = OffsetsReader(cluster, group, left_out)
+        self._poller = Poller(cluster, self._now_ms)
         self.trouble: str | None = None
         """Why the cluster cannot be read at present."""
 
@@ -47,6 +36,16 @@ class Follower:
     def lag(self) -> int:
         """Number of records that are not read yet; for any thread."""
         return self._reader.lag
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether polls show none of the groups."""
+        return self._poller.is_blind and self.group_count > 0
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether a broker has refused to describe a group."""
+        return self._poller.is_denied
 
     @property
     def group_count(self) -> int:
@@ -81,29 +80,11 @@ class Follower:
     def _step(self) -> Iterator[Json]:
         ends = self._reader.ends()
         # Compared with a commit, a poll with a wrong time would make a false certainty.
-        if self._can_poll and self._reader.ahead_ms is not None:
-            self._poll()
+        if self._poller.can_poll and self._reader.ahead_ms is not None:
+            self._poller.poll(self._reader.watcher)
         yield from self._reader.read(ends)
         yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
 
     def _now_ms(self) -> int:
         """Return the time by the clock of the coordinators, or a little less."""
         return int(time() * 1000) - (self._reader.ahead_ms or 0)
-
-    def _poll(self) -> None:
-        """Ask the brokers which groups are rebalancing, and for their members."""
-        busy: set[str] = set()
-        for broker in self._cluster.brokers():
-            if broker.versions.best(ListGroupsRequest) < _STATES_SINCE:
-                self._can_poll = False
-                return
-            listed = self._cluster.ask(broker, ListGroupsRequest(states_filter=_REBALANCING))
-            groups = [group.group_id for group in listed.groups]
-            if groups:
-                described = self._cluster.ask(broker, DescribeGroupsRequest(groups=groups))
-                for group in described.groups:
-                    ids = frozenset([member.member_id for member in group.members])
-                    poll = Poll(self._now_ms(), group.group_state, ids)
-                    self._reader.watcher.poll(group.group_id, poll)
-                    busy.add(group.group_id)
-        self._reader.watcher.rest(self._now_ms(), busy)

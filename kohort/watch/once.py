@@ -1,5 +1,6 @@
 """``kohort watch --once``: the history of groups, as far as __consumer_offsets reaches back."""
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster
@@ -17,8 +18,10 @@ class History(NamedTuple):
     """Records that could not be decoded."""
 
 
-def read_history(cluster: Cluster, group: str | None, report: Report) -> History:
-    """Read the history of a group, or of all. Raises as `OffsetsReader` does."""
-    reader = OffsetsReader(cluster, group)
+def read_history(
+    cluster: Cluster, group: str | None, report: Report, left_out: Container[str] = ()
+) -> History:
+    """Read the history of a group, or of all but some. Raises as `OffsetsReader` does."""
+    reader = OffsetsReader(cluster, group, left_out)
     records = [*reader.read(reader.ends(), report), *reader.watcher.flush()]
     return History(records, reader.watcher.since_ms, reader.watcher.unread_count)

@@ -1,6 +1,6 @@
 """Reads __consumer_offsets of a cluster into the core, without joining a group."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from time import time
 from typing import Any, Final, TypeAlias
@@ -43,8 +43,8 @@ class OffsetsReader:
     and DecodeError for damaged batches.
     """
 
-    def __init__(self, cluster: Cluster, group: str | None) -> None:
-        """`group` is None for all groups."""
+    def __init__(self, cluster: Cluster, group: str | None, left_out: Container[str] = ()) -> None:
+        """`group` is None for all groups, but those that are left out."""
         self._cluster = cluster
         topic = cluster.metadata([TOPIC]).topics[0]
         if topic.error_code:
@@ -54,7 +54,7 @@ class OffsetsReader:
         self._prefix = None if group is None else key_prefix(group)
         starts = checked_offsets(cluster, {(TOPIC, index): START for index in self._partitions})
         self._positions = {index: _Position(offset) for (_, index), offset in starts.items()}
-        self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of)
+        self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of, left_out)
         self._ends: dict[int, int] = {}
         self.is_live = False
         """Whether records are read as they are written."""

@@ -21,6 +21,7 @@ from kohort.broker.runtime.clock import SystemClock
 from kohort.groups.history.json_form import from_json
 from kohort.watch.follow import Follower
 from kohort.watch.listen import Listen
+from kohort.watch.poll_only import PollFollower
 from kohort.watch.positions import PositionsReader
 from kohort.watch.seen import News, encoded
 from kohort.watch.site import Sources, WatchSite
@@ -41,7 +42,7 @@ class WatchService:
     manager, it ends what `start` began.
     """
 
-    def __init__(self, follower: Follower, cluster: Cluster, listen: Listen) -> None:
+    def __init__(self, follower: Follower | PollFollower, cluster: Cluster, listen: Listen) -> None:
         """Raises DisconnectedError."""
         self._follower = follower
         self._listen = listen

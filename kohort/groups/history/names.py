@@ -11,6 +11,10 @@ AVOIDED: Final = "avoided"
 """Kinds of records."""
 
 
+UNKNOWN_GENERATION: Final = -1
+"""In records of a watcher that cannot see the generations of a group."""
+
+
 class RebalanceOutcome(StrEnum):
     STABLE = "stable"
     EMPTY = "empty"

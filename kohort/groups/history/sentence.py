@@ -21,6 +21,7 @@ from kohort.groups.history.model import (
     RebalanceRecord,
     TriggerRecord,
 )
+from kohort.groups.history.names import UNKNOWN_GENERATION
 from kohort.groups.history.wording import (
     ClockText,
     begins_with_client_id,
@@ -37,7 +38,7 @@ def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
     """Return one line, without a full stop and without the group's name."""
     if isinstance(record, AvoidedRecord):
         return (
-            f"did not rebalance {clock_text(record.at_ms)}, generation {record.generation} stays, "
+            f"did not rebalance {clock_text(record.at_ms)},{_stays(record)} "
             f"although {cause_text(record.trigger)}"
         )
     cause = cause_text(record.trigger, record.protocol_type)
@@ -50,24 +51,36 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
     at = clock_text(record.started_at_ms)
     match record.outcome:
         case RebalanceOutcome.RUNNING:
-            return f"is rebalancing since {at}, after generation {record.previous_generation},"
+            return f"is rebalancing since {at},{_after(record)}"
         case RebalanceOutcome.STABLE | RebalanceOutcome.EMPTY:
-            return f"rebalanced {at}, generation {_generations(record)},"
+            return f"rebalanced {at}{_generations(record)}"
         case RebalanceOutcome.UNFINISHED:
-            return f"began to rebalance {at}, after generation {record.previous_generation},"
+            return f"began to rebalance {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED if _is_of_consumers(record):
             # Its members go on from where they are.
-            return f"began to rebalance {at}, after generation {record.previous_generation},"
+            return f"began to rebalance {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
-            return f"rebalanced in vain {at}, after generation {record.previous_generation},"
+            return f"rebalanced in vain {at},{_after(record)}"
 
 
 def _is_of_consumers(record: RebalanceRecord) -> bool:
     return record.group_type == GroupKind.CONSUMER.value
 
 
+def _after(record: RebalanceRecord) -> str:
+    number = record.previous_generation
+    return "" if number == UNKNOWN_GENERATION else f" after generation {number},"
+
+
 def _generations(record: RebalanceRecord) -> str:
-    return f"{record.previous_generation} -> {record.generation}"
+    if record.previous_generation == UNKNOWN_GENERATION:
+        return ""
+    return f", generation {record.previous_generation} -> {record.generation},"
+
+
+def _stays(record: AvoidedRecord) -> str:
+    number = record.generation
+    return "" if number == UNKNOWN_GENERATION else f" generation {number} stays,"
 
 
 def _effects(record: RebalanceRecord) -> Iterator[str]:
@@ -232,9 +245,9 @@ def _trigger_lines(record: HistoryRecord, *, is_watched: bool) -> Iterator[str]:
     trigger = record.trigger
     line = f"the broker saw: {trigger.kind.value}"
     if trigger.certainty is not Certainty.CERTAIN:
-        line = f"its traces in __consumer_offsets suggest: {trigger.kind.value}"
+        line = f"its traces suggest: {trigger.kind.value}"
     elif is_watched:
-        line = f"its traces in __consumer_offsets prove: {trigger.kind.value}"
+        line = f"its traces prove: {trigger.kind.value}"
     if trigger.row is not None:
         line += f", by row {trigger.row} of the table for members that join again"
     yield line

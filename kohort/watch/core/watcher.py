@@ -279,11 +279,18 @@ def _group_of(key: bytes) -> str:
 class Watcher:
     """All groups. Each has its records in one partition of __consumer_offsets."""
 
-    def __init__(self, names: Mapping[bytes, str], timeouts_of: Callable[[str], Timeouts]) -> None:
+    def __init__(
+        self,
+        names: Mapping[bytes, str],
+        timeouts_of: Callable[[str], Timeouts],
+        left_out: Container[str] = (),
+    ) -> None:
         """Args:
         names: names of topics by id.
         timeouts_of: returns the settings of a consumer group.
+        left_out: groups not to follow.
         """
+        self._left_out = left_out
         self._names = TopicNames(names)
         self._timeouts_of = timeouts_of
         self._groups: dict[str, GroupWatch] = {}
@@ -358,7 +365,7 @@ class Watcher:
 
     def _group(self, group_id: str) -> GroupWatch | None:
         group = self._groups.get(group_id)
-        if group is None and len(self._groups) < GROUPS_MAX:
+        if group is None and group_id not in self._left_out and len(self._groups) < GROUPS_MAX:
             group = GroupWatch(group_id, self._names, self._timeouts_of, self.changes)
             self._groups[group_id] = group
         return group

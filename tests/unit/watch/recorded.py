@@ -26,6 +26,8 @@ from kohort.groups.consumer.records import (
     TargetTombstone,
 )
 from kohort.groups.encoding import encode_key, encode_value
+from kohort.groups.history.names import UNKNOWN_GENERATION
+from kohort.groups.kinds import GroupKind
 from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
@@ -45,12 +47,16 @@ from kohort.protocol.messages.consumer_protocol import (
 )
 from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.polled import PolledGroups, Snapshot
 from kohort.watch.core.seen import Place, Poll
 from kohort.watch.core.watcher import Watcher
 
 LAB = Path(__file__).parent / "lab"
 TIMEOUTS = Timeouts(session_ms=10_000, heartbeat_ms=3_000)
 """Of all consumer groups in the lab."""
+
+UPGRADED = "ck-classic-upgrade"
+"""A group that was a consumer group for a while."""
 
 UNSEEN = {"ck-classic-boot", "aio-classic-boot", "ck-new-boot"}
 """Groups during a restart of the broker: this recording has no leader epochs."""
@@ -98,6 +104,52 @@ def follow_lab(
             history += watcher.take([stored], Place(row["p"], row["o"]))
     history += watcher.flush()
     return history
+
+
+def poll_lab() -> list[Json]:
+    """Return the history of the classic groups that a watcher without their records makes, which
+    describes all groups every second.
+    """
+    groups = PolledGroups(1_000)
+    stored: dict[str, GroupRecord] = {}
+    described: dict[str, Json] = {}
+    busy: set[str] = set()
+    history: list[Json] = []
+    next_ms = 0
+    for at_ms, row in _rows("dump", polls=True):
+        if at_ms >= next_ms:
+            next_ms = at_ms + _POLL_MS
+            for group, value in stored.items():
+                snapshot = _snapshot(value, described[group] if group in busy else None, at_ms)
+                history += groups.take(snapshot)
+        if "groups" in row:
+            busy = {group for group, _, state, _ in row["groups"] if state in _REBALANCING}
+            busy &= described.keys() & stored.keys()
+        elif "state" in row:
+            described[row["g"]] = row
+        elif row["n"] == "GroupMetadata" and row["v"] is not None:
+            record = _record(row)
+            assert isinstance(record, GroupRecord)
+            stored[record.group_id] = record
+    return [record for record in history if record["group"] not in UNSEEN | {UPGRADED}]
+
+
+def _snapshot(record: GroupRecord, row: Json | None, at_ms: int) -> Snapshot:
+    """Return what DescribeGroups shows: of a rebalancing group nothing but the members."""
+    members = [
+        member._replace(session_timeout_ms=0, rebalance_timeout_ms=0) for member in record.members
+    ]
+    state = "Stable" if members else "Empty"
+    if row is not None and row["state"] in _REBALANCING:
+        state = row["state"]
+        members = [
+            StoredMember(member[0], member[1], "", "", 0, 0, b"", b"") for member in row["members"]
+        ]
+    members.sort(key=lambda member: member.member_id)
+    shown = record._replace(
+        generation=UNKNOWN_GENERATION, leader_id=None, state_timestamp_ms=-1, members=tuple(members)
+    )
+    return Snapshot(at_ms, GroupKind.CLASSIC, state, shown)
 
 
 def _rows(dump: str, *, polls: bool) -> list[tuple[int, Json]]:
@@ -177,6 +229,18 @@ def causes() -> dict[tuple[str, int], str]:
             kind = parse_reason(line.fact.reason).kind
             found.setdefault((line.fact.group, line.fact.generation), kind)
     return found
+
+
+@cache
+def rebalance_starts() -> set[tuple[str, str, str | None]]:
+    """Return what began the rebalances of classic groups: group, cause and member id."""
+    starts = set()
+    for text in _log():
+        line = read(text, UTC)
+        if line is not None and isinstance(line.fact, Preparing):
+            cause = parse_reason(line.fact.reason)
+            starts.add((line.fact.group, cause.kind, cause.member_id))
+    return starts
 
 
 @cache

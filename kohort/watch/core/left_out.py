@@ -1,0 +1,25 @@
+"""Which groups are not followed."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+DEFAULT: Final = re.compile(r"kohort-watch|console-consumer-.*")
+"""The group of watchers that share a topic, and Kafka's console consumers."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A collection of group ids; patterns match whole ids."""
+
+    only: re.Pattern[str] | None = None
+    """If not None, it contains all groups that do not match."""
+    besides: re.Pattern[str] | None = None
+    """It contains all groups that match."""
+
+    def __contains__(self, group: object) -> bool:
+        if not isinstance(group, str):
+            return False
+        if self.only is not None and not self.only.fullmatch(group):
+            return True
+        return self.besides is not None and self.besides.fullmatch(group) is not None

@@ -1,0 +1,387 @@
+"""Follows groups by polls alone, for clusters that hide __consumer_offsets.
+
+Polls show members, assignments and states, but neither generations of classic groups nor timeouts
+nor signs of life. So they show who came and went, at most a second late, and not how; and nothing
+that they show is more than likely to have begun a rebalance, as another one may have been between
+two polls.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kohort.groups.classic.states import ClassicState
+from kohort.groups.events import (
+    CauseAdded,
+    Certainty,
+    Event,
+    GroupRemoved,
+    GroupRestored,
+    JoinPhaseEnd,
+    JoinPhaseEnded,
+    MemberRemoved,
+    MemberReplaced,
+    RebalanceAvoided,
+    RebalanceEnd,
+    RebalanceEnded,
+    RebalanceStarted,
+    RemovalReason,
+    Trigger,
+    TriggerKind,
+)
+from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.json_form import as_json, fields_of
+from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
+from kohort.groups.history.names import REBALANCE
+from kohort.groups.kinds import EMPTY, GroupKind
+from kohort.groups.records import GroupRecord, StoredMember
+from kohort.groups.requests import Now
+from kohort.groups.steps import at_once
+from kohort.watch.core.changes import Changes
+from kohort.watch.core.difference import Difference, difference
+from kohort.watch.core.fate import Fate, Phase
+from kohort.watch.core.followed import Told, ref
+from kohort.watch.core.origin import Cause, beginning, causes
+from kohort.watch.core.polled_view import PolledView
+from kohort.watch.core.seen import Poll
+from kohort.watch.core.view import View
+
+Json: TypeAlias = dict[str, Any]
+
+FORGOTTEN_MS: Final = 3_600_000
+"""A group that is not listed for so long is forgotten."""
+
+_POLLS_KEPT: Final = 1_000
+_BRIEF_KEPT: Final = 100
+"""Members that came and went during one rebalance."""
+
+_AT_REST: Final = frozenset({ClassicState.STABLE.value, EMPTY})
+"""The states of both kinds of groups in which no rebalance is in progress."""
+
+_REJOINS: Final = frozenset({TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED})
+_EITHER: Final = (TriggerKind.PROTOCOLS_CHANGED, TriggerKind.LEADER_REJOINED)
+
+
+class Snapshot(NamedTuple):
+    """What a poll shows of a group."""
+
+    at_ms: int
+    kind: GroupKind
+    state: str
+    record: GroupRecord
+    """Its members, without timeouts; subscription and assignment are empty unless it is Stable. The
+    generation is the epoch of a consumer group, and `UNKNOWN_GENERATION` of a classic one."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no rebalance is in progress."""
+        return self.state in _AT_REST
+
+
+class PolledGroup:
+    """One group, from its snapshots in the order of time."""
+
+    def __init__(self, group: str, changes: Changes) -> None:
+        self._group = group
+        self._changes = changes
+        self._fold = GroupFold()
+        self._taken: TakenPartitions = NONE_TAKEN
+        self._rest: Snapshot | None = None
+        """When it was last at rest."""
+        self._polls: list[Poll] = []
+        """Those since then."""
+        self._met: dict[str, StoredMember] = {}
+        """The members that these polls showed first, without those at rest."""
+        self._fates: dict[str, Fate] = {}
+        self._between_ms = 0, 0
+        self.seen_ms = 0
+        """Time of the last snapshot."""
+        self._last: Snapshot | None = None
+        self._since_ms = 0
+        """Since when it is in the state of the last snapshot."""
+
+    def take(self, snapshot: Snapshot) -> Iterator[Json]:
+        """Take the next snapshot; yield the records of what has happened since the last one."""
+        if self._last is None or snapshot.state != self._last.state:
+            self._since_ms = snapshot.at_ms
+        if self._last is None or snapshot._replace(at_ms=self._last.at_ms) != self._last:
+            self._changes.note(self._group)
+        self._last = snapshot
+        self.seen_ms = snapshot.at_ms
+        self._poll(snapshot)
+        if not snapshot.is_at_rest:
+            return
+        old, self._rest = self._rest, snapshot
+        polls, self._polls = self._polls, []
+        brief, self._met = self._brief(snapshot), {}
+        self._fates = {}
+        for event, now in self._events(old, snapshot, polls, brief):
+            self._changes.observe(self._group, event, now)
+            self._fold.observe(event, now)
+            self._fold.settle()
+            yield from self._closed(snapshot, now)
+
+    def view(self) -> View | None:
+        """Return the present state."""
+        if self._last is None:
+            return None
+        _, kind, state, record = self._last
+        return PolledView(record, kind, state, self._since_ms)
+
+    def _poll(self, snapshot: Snapshot) -> None:
+        members = snapshot.record.members
+        ids = frozenset([member.member_id for member in members])
+        if len(self._polls) < _POLLS_KEPT:
+            if self._polls and self._polls[-1].member_ids == ids:
+                ids = self._polls[-1].member_ids
+            self._polls.append(Poll(snapshot.at_ms, snapshot.state, ids))
+        known = set() if self._rest is None else _ids(self._rest.record)
+        for member in members:
+            if member.member_id not in known and len(self._met) < len(members) + _BRIEF_KEPT:
+                self._met.setdefault(member.member_id, member)
+
+    def _brief(self, snapshot: Snapshot) -> tuple[StoredMember, ...]:
+        """Return the members that came and went since it was at rest."""
+        now = _ids(snapshot.record)
+        return tuple([member for key, member in self._met.items() if key not in now])
+
+    def _events(
+        self,
+        old: Snapshot | None,
+        new: Snapshot,
+        polls: list[Poll],
+        brief: tuple[StoredMember, ...],
+    ) -> Iterator[Told]:
+        if old is None:
+            yield _at(_restored(new), new.at_ms)
+            return
+        changes = difference(old.record, new.record)
+        is_quiet = len(polls) == 1 and not brief and old.kind is new.kind
+        if is_quiet and old.record.members == new.record.members:
+            if old.record.generation != new.record.generation:
+                yield from self._rebalanced(old, new, changes, polls, brief)
+            return
+        if is_quiet and _is_static_return(changes):
+            yield from _avoided(changes, new.at_ms)
+            return
+        yield from self._rebalanced(old, new, changes, polls, brief)
+
+    def _rebalanced(
+        self,
+        old: Snapshot,
+        new: Snapshot,
+        changes: Difference,
+        polls: list[Poll],
+        brief: tuple[StoredMember, ...],
+    ) -> Iterator[Told]:
+        self._between_ms = old.at_ms, polls[0].at_ms
+        phase = Phase(old.at_ms, new.at_ms, (0, 0), is_sole=False)
+        gone = [(member, _fate(member, polls)) for member in changes.gone]
+        self._fates = {member.member_id: fate for member, fate in gone}
+        came = replace(changes, new=(*changes.new, *brief))
+        # The first poll may be late by the whole interval since the group was last at rest.
+        timed = [Poll(old.at_ms, old.state, frozenset(_ids(old.record))), *polls]
+        found = causes(old.record, came, gone, new.at_ms, timed)
+        order = beginning(found or [_unknown(new.at_ms)], phase, timed)
+        triggers = [_observed(cause.trigger, changes, old, new) for cause in order]
+        triggers[0] = _likely(triggers[0])
+        at_ms = max(min(order[0].at_ms, polls[0].at_ms), old.at_ms)
+        for member, fate in gone:
+            yield _at(MemberRemoved(ref(member), fate.reason), at_ms)
+        before = [ref(one) for one in old.record.members if one.member_id not in self._fates]
+        yield _at(
+            RebalanceStarted(
+                triggers[0],
+                ClassicState.STABLE.value if old.record.members else EMPTY,
+                old.record.generation,
+                tuple(before),
+                GroupKind.CLASSIC,
+            ),
+            at_ms,
+        )
+        for cause, trigger in zip(order[1:], triggers[1:], strict=True):
+            yield _at(CauseAdded(trigger), max(cause.at_ms, at_ms))
+        yield from _end(new)
+
+    # Records of the history.
+
+    def _closed(self, new: Snapshot, now: Now) -> Iterator[Json]:
+        closed, self._fold.closed = self._fold.closed, []
+        for facts in closed:
+            if isinstance(facts, AvoidedFacts):
+                yield _placed(as_json(build_avoided(self._group, facts)), now.ms)
+                continue
+            steps = build_steps(self._group, facts, until_ms=now.ms, taken=self._taken)
+            record, self._taken = at_once(steps)
+            yield self._completed(_placed(as_json(record), now.ms), new)
+
+    def _completed(self, data: Json, new: Snapshot) -> Json:
+        """Null what polls do not show."""
+        assert data["kind"] == REBALANCE
+        data["group_type"] = new.kind.value
+        if new.kind is GroupKind.CLASSIC:
+            data["generation"] = None
+        data |= dict.fromkeys(("stopped", "waited_for", "leader_changed", "leader_change"))
+        data["started_between_ms"] = list(self._between_ms)
+        data["timeline"] = dict.fromkeys(data["timeline"])
+        data["timeline"] |= {"extensions_ms": [], "stalled_ms": []}
+        for member in data["members"]:
+            member["role"] = member["stopped_ms"] = None
+            fate = self._fates.get(member["member_id"])
+            if fate is not None:
+                member["certainty"] = fate.certainty.value
+                member["candidates"] = [reason.value for reason in fate.candidates]
+                member["evidence"] = [fields_of(fact) for fact in fate.evidence]
+        return data
+
+
+def _placed(data: Json, at_ms: int) -> Json:
+    """State where the record comes from: of no offset, but of a time."""
+    data["observed"] = {"by": ["polls"], "partition": -1, "offset": at_ms}
+    return data
+
+
+def _at(event: Event, at_ms: int) -> Told:
+    return event, Now(at_ms, at_ms)
+
+
+def _ids(record: GroupRecord) -> set[str]:
+    return {member.member_id for member in record.members}
+
+
+def _restored(snapshot: Snapshot) -> GroupRestored:
+    record = snapshot.record
+    assignments = {member.member_id: member.assignment for member in record.members}
+    return GroupRestored(record.generation, record.protocol_type, None, assignments)
+
+
+def _is_static_return(changes: Difference) -> bool:
+    """Whether static members have other ids and nothing else has changed. A rebalance that was over
+    before the next poll may have left all partitions where they were, too.
+    """
+    gone = {member.instance_id: member.assignment for member in changes.gone}
+    new = {member.instance_id: member.assignment for member in changes.new}
+    same = all(before.assignment == after.assignment for before, after in changes.kept)
+    return bool(new) and None not in new and gone == new and same
+
+
+def _avoided(changes: Difference, at_ms: int) -> Iterator[Told]:
+    before = {member.instance_id: member for member in changes.gone}
+    for member in changes.new:
+        trigger = Trigger(TriggerKind.STATIC_REPLACED, ref(member), certainty=Certainty.UNCLEAR)
+        old_id = before[member.instance_id].member_id
+        yield _at(MemberReplaced(old_id, ref(member)), at_ms)
+        yield _at(RebalanceAvoided(trigger), at_ms)
+
+
+def _fate(member: StoredMember, polls: list[Poll]) -> Fate:
+    """It left, or its session expired; if the group was waiting for it, perhaps for as long as its
+    rebalance timeout, that may have ended.
+    """
+    candidates = [RemovalReason.LEFT, RemovalReason.SESSION_EXPIRED]
+    if any(poll.state not in _AT_REST and member.member_id in poll.member_ids for poll in polls):
+        candidates.append(RemovalReason.REBALANCE_TIMEOUT)
+    return Fate(candidates[0], Certainty.UNCLEAR, None, tuple(candidates))
+
+
+def _unknown(at_ms: int) -> Cause:
+    return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), at_ms)
+
+
+def _observed(trigger: Trigger, changes: Difference, old: Snapshot, new: Snapshot) -> Trigger:
+    """Return a cause as the protocol of the group names it. Polls do not show who leads."""
+    kinds = old.kind, new.kind
+    if kinds == (GroupKind.CLASSIC, GroupKind.CONSUMER):
+        return Trigger(TriggerKind.UPGRADED, trigger.member)
+    if kinds == (GroupKind.CONSUMER, GroupKind.CLASSIC):
+        return Trigger(TriggerKind.DOWNGRADED, trigger.member)
+    if trigger.kind not in _REJOINS:
+        return trigger
+    if new.kind is GroupKind.CLASSIC:
+        candidates = trigger.candidates or _EITHER
+        return trigger._replace(certainty=Certainty.UNCLEAR, candidates=candidates)
+    return _of_consumers(trigger, changes)
+
+
+def _of_consumers(trigger: Trigger, changes: Difference) -> Trigger:
+    """Return the cause in a consumer group, none of whose members joined again."""
+    if changes.resubscribed or changes.other_data:
+        return Trigger(
+            TriggerKind.SUBSCRIPTION_CHANGED,
+            trigger.member,
+            detail=trigger.detail,
+            certainty=Certainty.LIKELY,
+        )
+    if changes.grown_topics or changes.lost_topics:
+        topics = ", ".join((*changes.grown_topics, *changes.lost_topics))
+        return Trigger(TriggerKind.TOPICS_CHANGED, detail=topics, certainty=Certainty.LIKELY)
+    return Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)
+
+
+def _likely(trigger: Trigger) -> Trigger:
+    if trigger.certainty is Certainty.CERTAIN:
+        return trigger._replace(certainty=Certainty.LIKELY)
+    return trigger
+
+
+def _end(new: Snapshot) -> Iterator[Told]:
+    record = new.record
+    if not record.members:
+        yield _at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), new.at_ms)
+        return
+    members = tuple([ref(member) for member in record.members])
+    joined = JoinPhaseEnded(
+        JoinPhaseEnd.ALL_JOINED,
+        record.generation,
+        record.protocol_name,
+        None,
+        members,
+        (),
+        (),
+        record.protocol_type,
+    )
+    yield _at(joined, new.at_ms)
+    assignments = {member.member_id: member.assignment for member in record.members}
+    yield _at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), new.at_ms)
+
+
+class PolledGroups:
+    """All groups of a cluster, as a `Watcher` has them."""
+
+    positions: dict[bytes, bytes] | None = None
+    """Polls show no committed offsets."""
+
+    def __init__(self, groups_max: int) -> None:
+        self.changes = Changes()
+        """What has changed in the groups."""
+        self._groups: dict[str, PolledGroup] = {}
+        self._groups_max = groups_max
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def take(self, snapshot: Snapshot) -> Iterator[Json]:
+        """Take a snapshot of a group; yields as `PolledGroup.take`."""
+        group_id = snapshot.record.group_id
+        group = self._groups.get(group_id)
+        if group is None:
+            if len(self._groups) >= self._groups_max:
+                return
+            group = self._groups[group_id] = PolledGroup(group_id, self.changes)
+        yield from group.take(snapshot)
+
+    def view(self, group_id: str) -> View | None:
+        """Return the present state of a group; None if it is unknown."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.view()
+
+    def forget(self, listed: Collection[str], now_ms: int) -> None:
+        """Forget groups that have not been listed for long: they were deleted. A group whose
+        coordinator moves is not listed for a while.
+        """
+        for group_id, group in list(self._groups.items()):
+            if group_id not in listed and now_ms - group.seen_ms >= FORGOTTEN_MS:
+                del self._groups[group_id]
+                self.changes.note(group_id)
+                self.changes.observe(group_id, GroupRemoved(expired=False), Now(now_ms, now_ms))

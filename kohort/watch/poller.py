@@ -1,0 +1,123 @@
+"""Asks the brokers which groups are rebalancing, and for their members."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from kohort.admin.cluster import Cluster
+from kohort.client.net.blocking import BlockingConnection
+from kohort.groups.classic.states import ClassicState
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from kohort.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kohort.watch.core.seen import Poll
+from kohort.watch.core.watcher import Watcher
+
+GROUPS_AT_ONCE: Final = 500
+"""Groups in one request for their members."""
+
+_VISIBLE_S: Final = 30.0
+"""How often all groups are listed."""
+
+_REBALANCING: Final = [
+    ClassicState.PREPARING_REBALANCE.value,
+    ClassicState.COMPLETING_REBALANCE.value,
+]
+_STATES_SINCE: Final = 4
+"""First version of ListGroups that filters by state (KIP-518)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotAtRest:
+    """The groups that a poll does not show at rest: those that are rebalancing, and those that the
+    user may not see.
+    """
+
+    busy: Collection[str]
+    visible: Collection[str]
+
+    def __contains__(self, group: object) -> bool:
+        return group in self.busy or group not in self.visible
+
+
+class Poller:
+    """Asks only for the groups that are rebalancing, which costs a broker little."""
+
+    def __init__(self, cluster: Cluster, now_ms: Callable[[], int]) -> None:
+        """`now_ms` returns the time by the clock of the coordinators, or a little less."""
+        self._cluster = cluster
+        self._now_ms = now_ms
+        self._visible: frozenset[str] = frozenset()
+        self._visible_until_s = -1.0
+        self.can_poll = True
+        """Whether the brokers can filter groups by state (Kafka 2.6)."""
+        self.is_denied = False
+        """Whether a broker has refused to describe a group."""
+        self.is_blind = False
+        """Whether the user may not see any group, or there is none."""
+
+    def poll(self, watcher: Watcher) -> None:
+        """Pass what the brokers answer to the watcher. Raises DisconnectedError."""
+        brokers = self._cluster.brokers()
+        if any(broker.versions.best(ListGroupsRequest) < _STATES_SINCE for broker in brokers):
+            self.can_poll = False
+            return
+        self._list_visible(brokers)
+        # It was at rest at some time after this.
+        began_ms = self._now_ms()
+        busy: set[str] = set()
+        is_complete = True
+        for broker in brokers:
+            groups = listed(self._cluster, broker, _REBALANCING)
+            if groups is None:
+                is_complete = False
+                continue
+            ids = [group.group_id for group in groups]
+            busy.update(ids)
+            for group in self._describe(broker, ids):
+                members = frozenset([member.member_id for member in group.members])
+                watcher.poll(group.group_id, Poll(self._now_ms(), group.group_state, members))
+        if is_complete:
+            watcher.rest(began_ms, NotAtRest(busy, self._visible))
+
+    def _list_visible(self, brokers: Sequence[BlockingConnection]) -> None:
+        """List the groups that the user may see: ListGroups leaves the others out."""
+        if monotonic() < self._visible_until_s:
+            return
+        answers = [listed(self._cluster, broker) for broker in brokers]
+        self._visible = frozenset([group.group_id for of in answers for group in of or ()])
+        self.is_blind = not self._visible
+        self._visible_until_s = monotonic() + _VISIBLE_S
+
+    def _describe(self, broker: BlockingConnection, ids: Sequence[str]) -> Iterator[DescribedGroup]:
+        for group in described(self._cluster, broker, ids):
+            if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                self.is_denied = True
+            # A group whose coordinator has moved has no members in the answer.
+            elif not group.error_code and group.group_state != ClassicState.DEAD.value:
+                yield group
+
+
+def listed(
+    cluster: Cluster, broker: BlockingConnection, states: Sequence[str] = ()
+) -> list[ListedGroup] | None:
+    """Return the groups of a broker that the user may see; None if the broker does not know them
+    at present. Raises DisconnectedError.
+    """
+    request = ListGroupsRequest(states_filter=list(states))
+    answer: ListGroupsResponse = cluster.ask(broker, request)
+    return None if answer.error_code else answer.groups
+
+
+def described(
+    cluster: Cluster, broker: BlockingConnection, ids: Sequence[str]
+) -> Iterator[DescribedGroup]:
+    """Yield the descriptions of classic groups. Raises DisconnectedError."""
+    for begin in range(0, len(ids), GROUPS_AT_ONCE):
+        request = DescribeGroupsRequest(groups=list(ids[begin : begin + GROUPS_AT_ONCE]))
+        yield from cluster.ask(broker, request).groups
