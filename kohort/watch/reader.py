@@ -1,20 +1,23 @@
 """Reads __consumer_offsets of a cluster into the core, without joining a group."""
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 from time import time
 from typing import Any, Final, TypeAlias
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.configs import Kind, Resource, described
-from kohort.admin.history import read_batches
-from kohort.admin.offsets import END, START, checked_offsets
+from kohort.admin.offsets import END, START, TopicPartition, checked_offsets, leaders_of
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records.record import decode_records
+from kohort.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from kohort.watch.core.clock import ClockDifference
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.seen import Place
+from kohort.watch.core.partition import OffsetsPartition
 from kohort.watch.core.watcher import Watcher, key_prefix
 
 Json: TypeAlias = dict[str, Any]
@@ -23,17 +26,15 @@ Report: TypeAlias = Callable[[int, int], None]
 
 TOPIC: Final = "__consumer_offsets"
 
+ANSWER_BYTES: Final = 8 << 20
+"""Maximum size of a response, unless a single batch is larger."""
+
+_FETCH_MAX: Final = 12
+"""Last version with topic names; later ones have topic ids."""
+_MAX_WAIT_MS: Final = 500
+
 _SESSION: Final = "consumer.session.timeout.ms"
 _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
-
-
-@dataclass(slots=True)
-class _Position:
-    """How far a partition has been read."""
-
-    next_offset: int
-    gap_offset: int = -1
-    """See `Place.gap_offset`."""
 
 
 class OffsetsReader:
@@ -50,12 +51,15 @@ class OffsetsReader:
         if topic.error_code:
             raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")
         count = len(topic.partitions)
-        self._partitions = range(count) if group is None else [partition_of(group, count)]
-        self._prefix = None if group is None else key_prefix(group)
-        starts = checked_offsets(cluster, {(TOPIC, index): START for index in self._partitions})
-        self._positions = {index: _Position(offset) for (_, index), offset in starts.items()}
+        wanted = range(count) if group is None else [partition_of(group, count)]
+        prefix = None if group is None else key_prefix(group)
+        starts = checked_offsets(cluster, {(TOPIC, index): START for index in wanted})
         self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of, left_out)
         self._ends: dict[int, int] = {}
+        self._partitions = {
+            index: OffsetsPartition(self.watcher, index, offset, prefix)
+            for (_, index), offset in starts.items()
+        }
         self.is_live = False
         """Whether records are read as they are written."""
         self._clock = ClockDifference()
@@ -79,45 +83,76 @@ class OffsetsReader:
     def _left(self, ends: dict[int, int]) -> int:
         """Return the number of offsets to read up to `ends`."""
         return sum(
-            ends[index] - position.next_offset for index, position in self._positions.items()
+            ends[index] - partition.next_offset for index, partition in self._partitions.items()
         )
 
     def read(self, ends: dict[int, int], report: Report | None = None) -> Iterator[Json]:
         """Read up to `ends`, and yield records of the history; `report` is called after each
-        batch.
+        response. If a partition cannot be read, the others are read nevertheless.
         """
         total = self._left(ends)
-        for index, position in self._positions.items():
-            for record in self._read(index, position, ends[index]):
-                if record is not None:
-                    yield record
-                elif report is not None:
+        failures: dict[int, RefusedError] = {}
+        while wanted := self._unread(ends) - failures.keys():
+            left = self._left(ends)
+            for index, batches in self._fetch(wanted, failures):
+                partition = self._partitions[index]
+                yield from partition.take(batches, ends[index])
+                if self.is_live and partition.batch_count:
+                    now_ms = int(time() * 1000)
+                    self._clock.compare(now_ms, partition.last_ms, partition.batch_count)
+                if report is not None:
                     report(total - self._left(ends), total)
+            if self._left(ends) == left:
+                # The records were deleted meanwhile.
+                for index in wanted - failures.keys():
+                    self._partitions[index].pass_over(ends[index])
+        for failure in failures.values():
+            raise failure
 
-    def _read(self, index: int, position: _Position, end: int) -> Iterator[Json | None]:
-        """Read a partition; yield None after each batch."""
-        start = position.next_offset
-        for header, batch in read_batches(self._cluster, TOPIC, index, start, end):
-            is_whole = header.record_count == header.last_offset_delta + 1
-            if header.base_offset > position.next_offset or not is_whole:
-                position.gap_offset = header.base_offset
-            if not header.is_control:
-                place = Place(
-                    index,
-                    header.base_offset,
-                    header.partition_leader_epoch,
-                    header.is_transactional,
-                    position.gap_offset,
-                )
-                records = decode_records(batch, header)
-                yield from self.watcher.take(records, place, self._prefix)
-            position.next_offset = header.next_offset
-            yield None
-            if self.is_live:
-                self._clock.compare(int(time() * 1000), header.max_timestamp)
-        if position.next_offset < end:
-            # They were deleted meanwhile, or the partition has no leader.
-            position.next_offset = position.gap_offset = end
+    def _unread(self, ends: dict[int, int]) -> set[int]:
+        """Return the partitions that have not been read up to `ends`."""
+        return {
+            index
+            for index, partition in self._partitions.items()
+            if partition.next_offset < ends[index]
+        }
+
+    def _fetch(
+        self, indices: set[int], failures: dict[int, RefusedError]
+    ) -> Iterator[tuple[int, bytes]]:
+        """Send a Fetch to the leader of each partition; yield batches by partition, and add the
+        partitions that cannot be read to `failures`.
+        """
+        leaders = leaders_of(self._cluster, {(TOPIC, index): None for index in indices})
+        for leader, partitions in leaders.items():
+            if leader is None:
+                error = ErrorCode.LEADER_NOT_AVAILABLE
+                for _, index in partitions:
+                    failures[index] = RefusedError(error, f"{TOPIC}-{index} has no leader")
+                continue
+            request = FetchRequest(
+                max_wait_ms=_MAX_WAIT_MS,
+                min_bytes=1,
+                max_bytes=ANSWER_BYTES,
+                topics=[FetchTopic(topic=TOPIC, partitions=list(map(self._next, partitions)))],
+            )
+            answer: FetchResponse = self._cluster.ask(leader, request, at_most=_FETCH_MAX)
+            for data in answer.responses[0].partitions:
+                index = data.partition_index
+                if data.error_code:
+                    failures[index] = RefusedError(
+                        data.error_code, f"{TOPIC}-{index} cannot be read"
+                    )
+                elif data.records:
+                    yield index, bytes(data.records)
+
+    def _next(self, partition: TopicPartition) -> FetchPartition:
+        _, index = partition
+        return FetchPartition(
+            partition=index,
+            fetch_offset=self._partitions[index].next_offset,
+            partition_max_bytes=ANSWER_BYTES,
+        )
 
 
 def _topic_names(cluster: Cluster) -> dict[bytes, str]:

@@ -62,7 +62,6 @@ class WatchService:
         """Begin to serve. Raises OSError if the port cannot be used."""
         watcher = self._follower.watcher
         watcher.changes.keeps_groups = True
-        watcher.positions = {}
         self._thread.start()
         self.port = self._started.result()
 
@@ -149,6 +148,4 @@ class WatchService:
         return self._follower.trouble
 
     def _committed(self) -> Mapping[bytes, bytes]:
-        positions = self._follower.watcher.positions
-        # One call of the interpreter, during which the other thread cannot change it.
-        return {} if positions is None else positions.copy()
+        return self._follower.watcher.positions()

@@ -7,10 +7,8 @@ import pytest
 
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.groups.history.model import HistoryRecord, RebalanceRecord
-from kohort.protocol.records.batch import split_batches
-from kohort.protocol.records.record import decode_records
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.seen import Place
+from kohort.watch.core.partition import OffsetsPartition
 from kohort.watch.core.watcher import Json, Watcher
 from tests.simulation.life import CALM, ROUGH, Climate, GroupLife, make_world
 from tests.simulation.world import OFFSETS_PARTITIONS, Life, World
@@ -48,20 +46,11 @@ class WatchedWorld:
 def watch(world: World) -> Iterator[Json]:
     """Yield the history that a watcher makes of what is on the disk."""
     watcher = Watcher({}, lambda group: Timeouts())
-    for partition in range(OFFSETS_PARTITIONS):
-        gap_offset, next_offset = -1, 0
+    for index in range(OFFSETS_PARTITIONS):
+        partition = OffsetsPartition(watcher, index)
         for path in sorted(world.files.paths()):
-            if f"/{CONSUMER_OFFSETS}-{partition}/" not in path or not path.endswith(".log"):
-                continue
-            for header, batch in split_batches(bytes(world.files.cached(path)), partial_tail=True):
-                is_whole = header.record_count == header.last_offset_delta + 1
-                if header.base_offset > next_offset or not is_whole:
-                    gap_offset = header.base_offset
-                next_offset = header.next_offset
-                if not header.is_control:
-                    epoch = header.partition_leader_epoch
-                    place = Place(partition, header.base_offset, epoch, gap_offset=gap_offset)
-                    yield from watcher.take(decode_records(batch, header), place)
+            if f"/{CONSUMER_OFFSETS}-{index}/" in path and path.endswith(".log"):
+                yield from partition.take(bytes(world.files.cached(path)), 1 << 62)
     yield from watcher.flush()
 
 

@@ -15,11 +15,11 @@ class ClockDifference:
         self._ahead_ms = 0
         self._count = 0
 
-    def compare(self, now_ms: int, stored_ms: int) -> None:
-        """Note when a record was read, and its timestamp."""
+    def compare(self, now_ms: int, stored_ms: int, batch_count: int = 1) -> None:
+        """Note when batches were read, and the timestamp of the last one."""
         ahead_ms = now_ms - stored_ms
         self._ahead_ms = min(self._ahead_ms, ahead_ms) if self._count else ahead_ms
-        self._count += 1
+        self._count += batch_count
 
     @property
     def ahead_ms(self) -> int | None:

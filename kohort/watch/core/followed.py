@@ -32,11 +32,12 @@ class FollowedGroup:
         self.fates: dict[str, Fate] = {}
         """How members left, by id: those of rebalances that have no record yet."""
 
-    def commit(self, partition: TopicPartition, at_ms: int, *, in_transaction: bool) -> None:
-        """Note a commit: whoever owns the partition is alive."""
+    def signs_of(self, partition: TopicPartition) -> Signs | None:
+        """Return the signs of life of the member that owns a partition: its commits prove that this
+        member is alive.
+        """
         owner = self._owners.get(partition)
-        if owner is not None:
-            self._signs[owner].commit(at_ms, in_transaction=in_transaction)
+        return None if owner is None else self._signs.get(owner)
 
     def restart(self, at_ms: int) -> None:
         """Note that another coordinator took over, which starts all sessions anew."""

@@ -28,7 +28,7 @@ _EARLY_MS: Final = 1_000
 class Signs:
     """The commits of one member, since the join phase in which it was last seen alive."""
 
-    __slots__ = ("_times", "count", "in_transaction", "last_ms", "since_ms")
+    __slots__ = ("_times", "commit_ms", "count", "in_transaction", "last_ms", "since_ms")
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
@@ -36,6 +36,8 @@ class Signs:
         self.last_ms = since_ms
         """The last sign of life."""
         self.count = 0
+        self.commit_ms = -1
+        """Time of the last commit; -1 if it was in a transaction."""
         self.in_transaction = False
         """Whether the last commit was in a transaction, which does not start the session anew."""
         self._times: deque[int] = deque(maxlen=_KEPT)
@@ -44,6 +46,7 @@ class Signs:
         """Start a new generation, and keep the times of the last commits."""
         self.since_ms = self.last_ms = since_ms
         self.count = 0
+        self.commit_ms = -1
 
     def prove(self, at_ms: int) -> None:
         """Note that it was alive at `at_ms`, without a commit."""
@@ -52,6 +55,7 @@ class Signs:
     def commit(self, at_ms: int, *, in_transaction: bool = False) -> None:
         """Note a commit."""
         self.in_transaction = in_transaction
+        self.commit_ms = -1 if in_transaction else at_ms
         self.count += 1
         times = self._times
         if not times or at_ms > times[-1] + _TOGETHER_MS:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
 from kohort.groups.encoding import decode
@@ -12,7 +12,6 @@ from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.names import REBALANCE
-from kohort.groups.history.shares import TopicPartition
 from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
@@ -26,10 +25,18 @@ from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.record import Record
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.classic import ClassicGroup
+from kohort.watch.core.commits import (
+    TYPE_BYTES,
+    Commit,
+    KnownCommits,
+    Limits,
+    Reached,
+)
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.followed import Told, ref
 from kohort.watch.core.modern import ConsumerGroup
 from kohort.watch.core.seen import Place, Poll, Seen
+from kohort.watch.core.signs import Signs
 from kohort.watch.core.topics import TopicNames
 from kohort.watch.core.view import View
 
@@ -38,7 +45,6 @@ Json: TypeAlias = dict[str, Any]
 COMMITS_MAX: Final = 1_000_000
 """Partitions of groups whose keys are kept, which saves decoding them again."""
 
-_TYPE_BYTES: Final = 2
 _OFFSET_TYPE_MAX: Final = 1
 
 _DEPARTURES: Final = frozenset({reason.value for reason in RemovalReason})
@@ -75,12 +81,17 @@ class GroupWatch:
         """Time of the last processed records."""
         self._since = "", -1
         """The last viewed state of a consumer group, and since when it is in this state."""
+        self.commits: dict[bytes, Commit] = {}
+        """The last commits of the group by the keys of their records."""
+        self._is_linked = False
+        """Whether commits are linked to the signs of life of the partitions' owners."""
 
     def take(self, seen: Seen) -> Iterator[Json]:
         """Take the next record of the group, but no offset; yield the records of the history that
         the ones before complete.
         """
         yield from self._advance(seen.at_ms, seen.place)
+        self.unlink()
         if seen.at_ms != self._unread_ms:
             self._batch.append(seen)
 
@@ -89,6 +100,7 @@ class GroupWatch:
         next; yields as `take`.
         """
         yield from self._advance(at_ms, place)
+        self.unlink()
         self._batch = []
         self._unread_ms = at_ms
         self._followed = None
@@ -97,19 +109,24 @@ class GroupWatch:
         self._fold.observe(GroupRestored(0, None, None, {}), now)
         yield from self._closed(place, now)
 
-    def commit(self, partition: TopicPartition, at_ms: int, place: Place) -> bool:
-        """Take a commit, unless it completes something: then return False."""
-        if self._batch or place.leader_epoch > self._epoch:
-            return False
-        if self._followed is not None:
-            self._followed.commit(partition, at_ms, in_transaction=place.in_transaction)
-        return True
-
-    def late_commit(self, partition: TopicPartition, at_ms: int, place: Place) -> Iterator[Json]:
-        """Take a commit that may complete something; yields as `take`."""
+    def commit(self, commit: Commit, at_ms: int, place: Place) -> Iterator[Json]:
+        """Take a commit of the group; yields as `take`."""
         yield from self._advance(at_ms, place)
-        if self._followed is not None:
-            self._followed.commit(partition, at_ms, in_transaction=place.in_transaction)
+        followed = self._followed
+        signs = _NOBODY if followed is None else followed.signs_of(commit.partition) or _NOBODY
+        signs.commit(at_ms, in_transaction=place.in_transaction)
+        if not self._batch:
+            commit.signs = signs
+            self._is_linked = True
+
+    def unlink(self) -> None:
+        """Take the next commit of each partition by `commit`, because the records before it, or
+        another coordinator, change what it means.
+        """
+        if self._is_linked:
+            self._is_linked = False
+            for commit in self.commits.values():
+                commit.signs = None
 
     def _advance(self, at_ms: int, place: Place) -> Iterator[Json]:
         if self._batch and at_ms != self._batch[0].at_ms:
@@ -249,30 +266,25 @@ def _complete(data: Json, followed: ClassicGroup) -> None:
             member.update(settings._asdict())
 
 
-class _Commit(NamedTuple):
-    """A key of a committed offset, decoded."""
-
-    group: GroupWatch
-    partition: TopicPartition
-    topic_id: bytes
-    """As the value ends with it, in its tag; empty before Kafka 4."""
+_NOBODY: Final = Signs(0)
+"""Takes the commits of partitions without an owner."""
 
 
 def _is_of_group(key: bytes) -> bool:
     """Whether the key is not that of an offset."""
-    return int.from_bytes(key[:_TYPE_BYTES], "big") > _OFFSET_TYPE_MAX
+    return int.from_bytes(key[:TYPE_BYTES], "big") > _OFFSET_TYPE_MAX
 
 
 def key_prefix(group: str) -> bytes:
     """Return the bytes after the type in the keys of all records of a group."""
     encoded = group.encode("utf-8", "surrogatepass")
-    return len(encoded).to_bytes(_TYPE_BYTES, "big") + encoded
+    return len(encoded).to_bytes(TYPE_BYTES, "big") + encoded
 
 
 def _group_of(key: bytes) -> str:
     """Return the group of a key, which follows the type in keys of all types."""
-    begin = 2 * _TYPE_BYTES
-    length = int.from_bytes(key[_TYPE_BYTES:begin], "big")
+    begin = 2 * TYPE_BYTES
+    length = int.from_bytes(key[TYPE_BYTES:begin], "big")
     return key[begin : begin + length].decode(errors="replace")
 
 
@@ -294,17 +306,30 @@ class Watcher:
         self._names = TopicNames(names)
         self._timeouts_of = timeouts_of
         self._groups: dict[str, GroupWatch] = {}
-        self._commits: dict[bytes, _Commit] = {}
+        self._commits = KnownCommits()
+        self._epochs: dict[int, int] = {}
+        """Leader epochs of the partitions of __consumer_offsets."""
         self.changes = Changes()
         """What has changed in the groups."""
-        self.positions: dict[bytes, bytes] | None = None
-        """The values of committed offsets by key; None if nobody asks for them."""
         self._busy: set[str] = set()
         """The groups that a poll has shown to rebalance."""
         self.unread_count = 0
         """Number of records that could not be decoded."""
         self.since_ms: dict[str, int] = {}
         """Time of the first record of each group, commits apart."""
+
+    def positions(self) -> dict[bytes, bytes]:
+        """Return the values of committed offsets by key; for any thread."""
+        return self._commits.values()
+
+    def skip_commits(
+        self, batches: bytes, at: Reached, partition: int, end_offset: int, prefix: bytes | None
+    ) -> Reached:
+        """Take batches of commits that complete nothing; see `KnownCommits.skip`."""
+        epoch = self._epochs.get(partition)
+        if epoch is None:
+            return at
+        return self._commits.skip(batches, at, Limits(epoch, end_offset, prefix))
 
     def take(
         self, records: Iterable[Record], place: Place, prefix: bytes | None = None
@@ -315,23 +340,24 @@ class Watcher:
             place: of the batch.
             prefix: take only keys that have this after the type of the record.
         """
-        commits, positions = self._commits, self.positions
+        if place.leader_epoch != self._epochs.get(place.partition):
+            self._epochs[place.partition] = place.leader_epoch
+            for group in self._groups.values():
+                group.unlink()
         for record in records:
             key, value = record.key, record.value
-            if key is None or not (prefix is None or key.startswith(prefix, _TYPE_BYTES)):
+            if key is None or not (prefix is None or key.startswith(prefix, TYPE_BYTES)):
                 continue
-            commit = commits.get(key)
-            # Nearly all records are commits, of partitions that are known.
+            commit = self._commits.get(key)
             if commit is None or value is None or not value.endswith(commit.topic_id):
-                yield from self._take(record, place._replace(offset=record.offset))
-                continue
-            if positions is not None:
-                positions[key] = value
-            if not commit.group.commit(commit.partition, record.timestamp, place):
-                yield from commit.group.late_commit(commit.partition, record.timestamp, place)
+                yield from self._take(key, record, place._replace(offset=record.offset))
+            else:
+                commit.value = value
+                group = self._groups[commit.group_id]
+                yield from group.commit(commit, record.timestamp, place)
 
-    def _take(self, stored: Record, place: Place) -> Iterator[Json]:
-        key, at_ms = stored.key or b"", stored.timestamp
+    def _take(self, key: bytes, stored: Record, place: Place) -> Iterator[Json]:
+        at_ms = stored.timestamp
         try:
             record = decode(key, stored.value, stored.headers)
         except DecodeError:
@@ -340,9 +366,10 @@ class Watcher:
             if group is not None:
                 yield from group.unread(at_ms, place)
             return
-        if isinstance(record, OffsetTombstone) and self.positions is not None:
-            self.positions.pop(key, None)
-        if record is None or isinstance(record, OffsetTombstone):
+        if record is None:
+            return
+        if isinstance(record, OffsetTombstone):
+            self._forget(record.group_id, key)
             return
         group = self._group(record.group_id)
         if group is None:
@@ -351,17 +378,28 @@ class Watcher:
             self.since_ms.setdefault(record.group_id, at_ms)
             yield from group.take(Seen(record, at_ms, place))
             return
+        yield from group.commit(self._commit(group, record, key, stored.value), at_ms, place)
+
+    def _commit(
+        self, group: GroupWatch, record: OffsetRecord, key: bytes, value: bytes | None
+    ) -> Commit:
         topic_id = record.committed.topic_id
         if any(topic_id):
             self._names.learn(topic_id, record.topic)
         else:
             topic_id = b""
-        partition = record.topic, record.partition
-        if len(self._commits) < COMMITS_MAX:
-            self._commits[key] = _Commit(group, partition, topic_id)
-            if self.positions is not None and stored.value is not None:
-                self.positions[key] = stored.value
-        yield from group.late_commit(partition, at_ms, place)
+        commit = Commit(record.group_id, (record.topic, record.partition), topic_id, value or b"")
+        if key in group.commits or len(self._commits) < COMMITS_MAX:
+            self._commits.add(key, commit)
+            group.commits[key] = commit
+        return commit
+
+    def _forget(self, group_id: str, key: bytes) -> None:
+        """Forget a committed offset that was deleted."""
+        self._commits.remove(key)
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.commits.pop(key, None)
 
     def _group(self, group_id: str) -> GroupWatch | None:
         group = self._groups.get(group_id)

@@ -1,0 +1,196 @@
+"""Commits of partitions that are known: nearly all records of __consumer_offsets.
+
+They are signs of life and nothing else, so they are not decoded: the bytes of a key lead to the
+signs of the partition's owner.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kohort.groups.history.shares import TopicPartition
+from kohort.protocol.records.batch import (
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_MIN,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+)
+from kohort.protocol.records.crc import crc32c
+from kohort.watch.core.signs import Signs
+
+TYPE_BYTES: Final = 2
+"""Keys begin with the type of their record; the group follows."""
+
+_BATCH: Final = Struct(">qiibIhiq22xi")
+"""A header without maximum timestamp and producer."""
+
+
+class Reached(NamedTuple):
+    """How far consecutive batches have been read."""
+
+    position: int
+    """Of the next batch in the buffer."""
+    offset: int
+    """Of the next record."""
+    batch_count: int = 0
+    last_ms: int = -1
+    """A time of the last batch."""
+
+
+class Limits(NamedTuple):
+    """Which batches and records to read."""
+
+    leader_epoch: int
+    """Of the batches."""
+    end_offset: int
+    prefix: bytes | None
+    """Ignore keys that do not have this after the type of the record."""
+
+
+class Commit:
+    """The last commit of a partition."""
+
+    __slots__ = ("group_id", "partition", "signs", "topic_id", "value")
+
+    def __init__(
+        self, group_id: str, partition: TopicPartition, topic_id: bytes, value: bytes
+    ) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.topic_id = topic_id
+        """As the value ends with it, in its tag; empty before Kafka 4."""
+        self.value = value
+        """As stored; contains the committed offset."""
+        self.signs: Signs | None = None
+        """Those of its owner; None if the next commit is more than a sign of life, because it may
+        complete something."""
+
+
+class KnownCommits:
+    """The commits of all groups by their keys."""
+
+    __slots__ = ("_by_key", "get")
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, Commit] = {}
+        self.get = self._by_key.get
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def values(self) -> dict[bytes, bytes]:
+        """Return the values of the last commits by key; for any thread."""
+        # The list is one call of the interpreter, during which no thread can change the commits.
+        return {key: commit.value for key, commit in list(self._by_key.items())}
+
+    def add(self, key: bytes, commit: Commit) -> None:
+        """Note the commit of a partition that was unknown."""
+        self._by_key[key] = commit
+
+    def remove(self, key: bytes) -> None:
+        """Forget a partition, if it is known."""
+        self._by_key.pop(key, None)
+
+    def skip(self, batches: bytes, at: Reached, limits: Limits) -> Reached:
+        """Take batches that contain only commits of known partitions, up to the first batch that
+        contains anything else or is unusual. Commits of that batch may have been taken, too: taking
+        a commit again has no effect.
+
+        Args:
+            batches: consecutive batches, the last of which may be incomplete.
+            at: the first batch.
+            limits: where to stop.
+        """
+        position, offset, batch_count, last_ms = at
+        leader_epoch, end_offset, prefix = limits
+        view = memoryview(batches)
+        size = len(batches)
+        while offset < end_offset and size - position >= HEADER_BYTES:
+            base_offset, length, epoch, magic, crc, attributes, last_delta, base_ms, count = (
+                _BATCH.unpack_from(batches, position)
+            )
+            stop = position + length + LENGTH_OVERHEAD_BYTES
+            if (
+                base_offset != offset
+                or epoch != leader_epoch
+                or magic != MAGIC
+                or attributes
+                or last_delta != count - 1
+                or length < LENGTH_MIN
+                or stop > size
+                or crc32c(view[position + CRC_START : stop]) != crc
+            ):
+                break
+            try:
+                if not self._take(batches, position + HEADER_BYTES, stop, base_ms, count, prefix):
+                    break
+            except IndexError:  # A malformed record, which the general decoder reports.
+                break
+            position = stop
+            offset = base_offset + count
+            batch_count += 1
+            last_ms = base_ms
+        return Reached(position, offset, batch_count, last_ms)
+
+    def _take(  # noqa: C901, PLR0911, PLR0912 - a call for each field would cost more than the field.
+        self, block: bytes, cursor: int, stop: int, base_ms: int, count: int, prefix: bytes | None
+    ) -> bool:
+        """Take the records of a batch; return False at the first one that is anything but a commit
+        of a known partition with fields of common sizes: integers of one or two bytes, no headers.
+        """
+        get = self.get
+        while cursor < stop:
+            count -= 1
+            length = block[cursor]
+            cursor += 1
+            if length > 0x7F:
+                high = block[cursor]
+                cursor += 1
+                if high > 0x7F:
+                    return False
+                length += (high << 7) - 0x80
+            end = cursor + (length >> 1)
+            delta_ms = block[cursor + 1]
+            if delta_ms & 0x81 or end > stop:
+                return False
+            cursor += 3 if block[cursor + 2] < 0x80 else 4
+            length = block[cursor]
+            cursor += 1
+            if length > 0x7F:
+                high = block[cursor]
+                cursor += 1
+                if high > 0x7F:
+                    return False
+                length += (high << 7) - 0x80
+            start = cursor
+            cursor += length >> 1
+            key = block[start:cursor]
+            commit = get(key)
+            if commit is None:
+                if prefix is None or key.startswith(prefix, TYPE_BYTES):
+                    return False
+                cursor = end
+                continue
+            length = block[cursor]
+            cursor += 1
+            if length > 0x7F:
+                high = block[cursor]
+                cursor += 1
+                if high > 0x7F:
+                    return False
+                length += (high << 7) - 0x80
+            start = cursor
+            cursor += length >> 1
+            # The record ends with the number of its headers.
+            if cursor != end - 1 or block[cursor] or length & 1:
+                return False
+            value = block[start:cursor]
+            signs = commit.signs
+            if signs is None or not value.endswith(commit.topic_id):
+                return False
+            commit.value = value
+            at_ms = base_ms + (delta_ms >> 1)
+            if at_ms != signs.commit_ms:
+                signs.commit(at_ms)
+            cursor = end
+        return not count
