@@ -1,13 +1,15 @@
 """Reads __consumer_offsets of a cluster into the core, without joining a group."""
 
 from collections.abc import Callable, Container, Iterator
-from time import time
+from math import inf
+from time import monotonic, time
 from typing import Any, Final, TypeAlias
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.configs import Kind, Resource, described
 from kohort.admin.offsets import END, START, TopicPartition, checked_offsets, leaders_of
 from kohort.broker.core.coordinator_partitions import partition_of
+from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import (
     FetchPartition,
@@ -18,7 +20,7 @@ from kohort.protocol.messages.fetch import (
 from kohort.watch.core.clock import ClockDifference
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.partition import OffsetsPartition
-from kohort.watch.core.watcher import Watcher, key_prefix
+from kohort.watch.core.watcher import GROUPS_MAX, Watcher, key_prefix
 
 Json: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[int, int], None]
@@ -32,6 +34,8 @@ ANSWER_BYTES: Final = 8 << 20
 _FETCH_MAX: Final = 12
 """Last version with topic names; later ones have topic ids."""
 _MAX_WAIT_MS: Final = 500
+
+CONFIGS_S: Final = 3600.0
 
 _SESSION: Final = "consumer.session.timeout.ms"
 _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
@@ -164,25 +168,38 @@ def _topic_names(cluster: Cluster) -> dict[bytes, str]:
 
 
 class _Configs:
-    """Settings of consumer groups, requested when the first record of one is read."""
+    """Settings of consumer groups, requested when they matter, and again after `CONFIGS_S`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._known: dict[str, tuple[float, Timeouts]] = {}
+        """By group: when they were requested, and the response."""
 
     def timeouts_of(self, group: str) -> Timeouts:
-        """Return Kafka's defaults if the cluster does not say."""
+        """Return the last known ones if no broker answers, and Kafka's defaults if none are."""
+        now_s = monotonic()
+        requested_s, timeouts = self._known.get(group, (-inf, Timeouts(is_known=False)))
+        if now_s < requested_s + CONFIGS_S:
+            return timeouts
         try:
-            configs = described(
-                self._cluster,
-                self._cluster.controller(),
-                Resource(Kind.GROUP, group),
-                [_SESSION, _HEARTBEAT],
-                f"the configs of group {group} cannot be read",
-            )
-        except RefusedError as error:
-            if error.error not in _WITHOUT_CONFIGS:
-                raise
-            return Timeouts(is_known=False)
+            timeouts = self._request(group)
+        except DisconnectedError:
+            return timeouts
+        except RefusedError:
+            timeouts = Timeouts(is_known=False)
+        if len(self._known) >= GROUPS_MAX:
+            self._known.clear()
+        self._known[group] = now_s, timeouts
+        return timeouts
+
+    def _request(self, group: str) -> Timeouts:
+        configs = described(
+            self._cluster,
+            self._cluster.controller(),
+            Resource(Kind.GROUP, group),
+            [_SESSION, _HEARTBEAT],
+            f"the configs of group {group} cannot be read",
+        )
         values = {config.name: int(config.value) for config in configs if config.value}
         default = Timeouts()
         return Timeouts(
@@ -190,13 +207,3 @@ class _Configs:
             values.get(_HEARTBEAT, default.heartbeat_ms),
             is_known={_SESSION, _HEARTBEAT} <= values.keys(),
         )
-
-
-_WITHOUT_CONFIGS: Final = frozenset(
-    {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.UNSUPPORTED_VERSION,
-    }
-)

@@ -4,7 +4,8 @@ The coordinator writes all records of one step as one batch, so causes, targets 
 holds are exact. Only how a member went is a conclusion.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
@@ -37,6 +38,7 @@ from kohort.groups.events import (
     Trigger,
     TriggerKind,
 )
+from kohort.groups.history.shares import TopicPartition
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import CONSUMER, Now
@@ -62,17 +64,24 @@ class ConsumerGroup(FollowedGroup):
         "_epoch",
         "_members",
         "_names",
+        "_names_version",
+        "_stable",
         "_target_epoch",
-        "_timeouts",
+        "_timeouts_of",
         "_upgraded",
     )
 
-    def __init__(self, names: TopicNames, timeouts: Timeouts) -> None:
+    def __init__(self, names: TopicNames, timeouts_of: Callable[[], Timeouts]) -> None:
+        """`timeouts_of` returns the present settings of the group."""
         super().__init__()
         self._names = names
-        self._timeouts = timeouts
+        self._names_version = names.version
+        """That of the names in `_owners`."""
+        self._timeouts_of = timeouts_of
         self._members: dict[str, ConsumerMemberRecord] = {}
         self._current: dict[str, CurrentRecord] = {}
+        self._stable: Counter[int] = Counter()
+        """Number of members that are stable at each epoch, or have left for a restart."""
         self._epoch = 0
         self._target_epoch = 0
         self._upgraded: tuple[MemberRef, ...] | None = None
@@ -98,7 +107,7 @@ class ConsumerGroup(FollowedGroup):
             self._target_epoch,
             since_ms,
             tuple(members),
-            self._timeouts,
+            self._timeouts_of(),
             self._names,
         )
 
@@ -117,17 +126,17 @@ class ConsumerGroup(FollowedGroup):
             yield GroupRestored(self._epoch, CONSUMER, None, {}), now
             return
         state, was_assigned = self._state, self._epoch == self._target_epoch
-        before = dict(self._current)
+        ids = {one.member_id for one in batch if isinstance(one, CurrentRecord | CurrentTombstone)}
+        before = {key: self._current[key] for key in ids & self._current.keys()}
         causes, events = self._changes(batch, at_ms)
-        members = tuple(self._members.values())
         bumped = bool(epochs)
-        began = self._started(members, state, before, batch) if bumped else None
+        began = self._started(state, batch) if bumped and was_assigned else None
         self._apply(batch, at_ms)
         for event in events:
             yield event, now
-        if bumped and began is not None:
+        if bumped:
             first, *rest = causes or [Trigger(TriggerKind.TOPICS_CHANGED)]
-            if was_assigned:
+            if began is not None:
                 yield began._replace(trigger=first), now
             else:
                 rest = [first, *rest]
@@ -174,13 +183,8 @@ class ConsumerGroup(FollowedGroup):
             return EMPTY
         if self._epoch > self._target_epoch:
             return ASSIGNING
-        for member_id in self._members:
-            current = self._current.get(member_id)
-            if current is None or current.epoch not in {self._target_epoch, LEFT_FOR_RESTART}:
-                return RECONCILING
-            if current.state != MemberState.STABLE and current.epoch != LEFT_FOR_RESTART:
-                return RECONCILING
-        return STABLE
+        settled = self._stable[self._target_epoch] + self._stable[LEFT_FOR_RESTART]
+        return STABLE if settled == len(self._members) else RECONCILING
 
     # Who came, went or changed.
 
@@ -235,7 +239,7 @@ class ConsumerGroup(FollowedGroup):
         return fate_of_consumer(
             self._signs[member.member_id],
             at_ms,
-            self._timeouts,
+            self._timeouts_of(),
             member.rebalance_timeout_ms,
             is_revoking=revokes,
             has_left=left,
@@ -246,8 +250,9 @@ class ConsumerGroup(FollowedGroup):
         timeout_ms = None
         if kind is TriggerKind.REBALANCE_EXPIRED:
             timeout_ms = member.rebalance_timeout_ms
-        elif kind is TriggerKind.SESSION_EXPIRED and self._timeouts.is_known:
-            timeout_ms = self._timeouts.session_ms
+        elif kind is TriggerKind.SESSION_EXPIRED:
+            timeouts = self._timeouts_of()
+            timeout_ms = timeouts.session_ms if timeouts.is_known else None
         return Trigger(
             kind,
             ref(member),
@@ -261,13 +266,8 @@ class ConsumerGroup(FollowedGroup):
 
     # The events.
 
-    def _started(
-        self,
-        members: Sequence[ConsumerMemberRecord],
-        state: str,
-        before: Mapping[str, CurrentRecord],
-        batch: Sequence[DurableRecord],
-    ) -> RebalanceStarted:
+    def _started(self, state: str, batch: Sequence[DurableRecord]) -> RebalanceStarted:
+        members, current = self._members.values(), self._current
         gone = {one.member_id for one in batch if isinstance(one, ConsumerMemberTombstone)}
         refs = [ref(member) for member in members if member.member_id not in gone]
         if self._upgraded is not None:
@@ -278,9 +278,9 @@ class ConsumerGroup(FollowedGroup):
             self._target_epoch,
             tuple(refs),
             GroupKind.CONSUMER,
-            epochs={key: before[key].epoch for key, *_ in refs if key in before},
+            epochs={key: current[key].epoch for key, *_ in refs if key in current},
             classic_ids=frozenset([one.member_id for one in members if one.classic is not None]),
-            heartbeat_interval_ms=self._timeouts.heartbeat_ms,
+            heartbeat_interval_ms=self._timeouts_of().heartbeat_ms,
         )
 
     def _moves(
@@ -294,7 +294,7 @@ class ConsumerGroup(FollowedGroup):
                 continue
             old = before.get(record.member_id)
             # A static member that returns takes over what its previous process had.
-            had = _pairs(old.assigned) if old is not None else (freed if member.instance_id else ())
+            had = set(_pairs(old.assigned)) if old else freed if member.instance_id else set()
             assigned = _pairs(record.assigned)
             yield MemberReconciled(
                 ref(member),
@@ -319,25 +319,56 @@ class ConsumerGroup(FollowedGroup):
         for record in batch:
             match record:
                 case ConsumerMemberRecord():
+                    self._count(record.member_id, -1)
                     self._members[record.member_id] = record
+                    self._count(record.member_id, 1)
                     self._signs.setdefault(record.member_id, Signs(at_ms)).prove(at_ms)
                 case ConsumerMemberTombstone():
+                    self._count(record.member_id, -1)
                     self._members.pop(record.member_id, None)
                     self._signs.pop(record.member_id, None)
                 case CurrentRecord():
-                    self._current[record.member_id] = record
+                    self._hold(record.member_id, record)
                 case CurrentTombstone():
-                    self._current.pop(record.member_id, None)
+                    self._hold(record.member_id, None)
                 case EpochRecord():
                     self._epoch = record.epoch
                 case TargetEpochRecord():
                     self._target_epoch = record.epoch
-        self._owners = {
-            (self._names.name_of(topic_id), number): member_id
-            for member_id, current in self._current.items()
-            if member_id in self._signs
-            for topic_id, number in _pairs(current.assigned)
-        }
+
+    def _count(self, member_id: str, step: int) -> None:
+        """Add a member to those that are stable, or subtract it, if it is."""
+        current = self._current.get(member_id)
+        if current is None or member_id not in self._members:
+            return
+        if current.state == MemberState.STABLE or current.epoch == LEFT_FOR_RESTART:
+            self._stable[current.epoch] += step
+            if not self._stable[current.epoch]:
+                del self._stable[current.epoch]
+
+    def _hold(self, member_id: str, current: CurrentRecord | None) -> None:
+        """Replace what a member holds."""
+        self._count(member_id, -1)
+        old = self._current.pop(member_id, None)
+        if old is not None:
+            for pair in self._named(_pairs(old.assigned)):
+                if self._owners.get(pair) == member_id:
+                    del self._owners[pair]
+        if current is not None:
+            self._current[member_id] = current
+            self._owners |= dict.fromkeys(self._named(_pairs(current.assigned)), member_id)
+            self._count(member_id, 1)
+
+    def signs_of(self, partition: TopicPartition) -> Signs | None:
+        """See the base class; the topic may have been known by its id alone until now."""
+        if self._names_version != self._names.version:
+            self._names_version = self._names.version
+            self._owners = {
+                pair: member_id
+                for member_id, current in self._current.items()
+                for pair in self._named(_pairs(current.assigned))
+            }
+        return super().signs_of(partition)
 
 
 def _restated(old: ConsumerMemberRecord, new: ConsumerMemberRecord) -> Iterator[Trigger]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
@@ -52,6 +53,9 @@ _DEPARTURES: Final = frozenset({reason.value for reason in RemovalReason})
 
 GROUPS_MAX: Final = 100_000
 """Groups beyond this number are not followed."""
+
+_NOBODY: Final = Signs(0)
+"""Takes the commits of partitions without an owner."""
 
 
 class GroupWatch:
@@ -113,8 +117,12 @@ class GroupWatch:
         """Take a commit of the group; yields as `take`."""
         yield from self._advance(at_ms, place)
         followed = self._followed
-        signs = _NOBODY if followed is None else followed.signs_of(commit.partition) or _NOBODY
-        signs.commit(at_ms, in_transaction=place.in_transaction)
+        signs = None if followed is None else followed.signs_of(commit.partition)
+        if signs is None:
+            # An unknown name may be all that hides the owner in a consumer group.
+            signs = None if isinstance(followed, ConsumerGroup) else _NOBODY
+        if signs is not None:
+            signs.commit(at_ms, in_transaction=place.in_transaction)
         if not self._batch:
             commit.signs = signs
             self._is_linked = True
@@ -203,7 +211,7 @@ class GroupWatch:
     def _store_batch(self, records: list[DurableRecord], at_ms: int) -> Iterator[Told]:
         followed = self._followed
         if not isinstance(followed, ConsumerGroup):
-            self._followed = ConsumerGroup(self._names, self._timeouts_of(self._group))
+            self._followed = ConsumerGroup(self._names, partial(self._timeouts_of, self._group))
             if followed is not None and followed.value is not None:
                 members = tuple([ref(member) for member in followed.value.members])
                 self._followed.upgrade(members, followed.value.generation)
@@ -264,10 +272,6 @@ def _complete(data: Json, followed: ClassicGroup) -> None:
         settings = followed.settings.get(member["member_id"])
         if settings is not None:
             member.update(settings._asdict())
-
-
-_NOBODY: Final = Signs(0)
-"""Takes the commits of partitions without an owner."""
 
 
 def _is_of_group(key: bytes) -> bool:
