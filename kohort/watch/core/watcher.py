@@ -67,12 +67,14 @@ class GroupWatch:
         names: TopicNames,
         timeouts_of: Callable[[str], Timeouts],
         changes: Changes,
+        sequence: int = 0,
     ) -> None:
+        """`sequence` is the last sequence number in the history of this group."""
         self._group = group
         self._names = names
         self._timeouts_of = timeouts_of
         self._changes = changes
-        self._fold = GroupFold()
+        self._fold = GroupFold(sequence)
         self._followed: ClassicGroup | ConsumerGroup | None = None
         self._batch: list[Seen] = []
         """Records with one timestamp: those of one step of the coordinator."""
@@ -157,6 +159,22 @@ class GroupWatch:
             self._followed.rest(at_ms)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of the group."""
+        is_empty = self._followed is None and not self.commits and not self.is_pending
+        return is_empty and self._unread_ms < 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether records are not processed yet."""
+        return bool(self._batch)
+
+    @property
+    def sequence(self) -> int:
+        """The last sequence number in its history."""
+        return self._fold.sequence
+
+    @property
     def last_ms(self) -> int:
         """Time of the records that are not processed yet; 0 without any."""
         return self._batch[0].at_ms if self._batch else 0
@@ -196,6 +214,9 @@ class GroupWatch:
         elif is_removed and not any(isinstance(one, ConsumerMemberRecord) for one in others):
             self._followed = None
             yield GroupRemoved(expired=False), Now(at_ms, at_ms)
+            # A later group of this name has nothing in common with it but the history.
+            self._fold = GroupFold(self._fold.sequence)
+            self._taken = NONE_TAKEN
         elif stored:
             for seen in stored:
                 yield from self._store(seen)
@@ -310,6 +331,10 @@ class Watcher:
         self._names = TopicNames(names)
         self._timeouts_of = timeouts_of
         self._groups: dict[str, GroupWatch] = {}
+        self._sequences: dict[str, int] = {}
+        """The last sequence numbers of groups that are gone."""
+        self._leaving: dict[str, None] = {}
+        """Groups of which something was deleted: they may be gone."""
         self._commits = KnownCommits()
         self._epochs: dict[int, int] = {}
         """Leader epochs of the partitions of __consumer_offsets."""
@@ -372,6 +397,8 @@ class Watcher:
             return
         if record is None:
             return
+        if isinstance(record, OffsetTombstone | GroupTombstone | EpochTombstone):
+            self._leaving[record.group_id] = None
         if isinstance(record, OffsetTombstone):
             self._forget(record.group_id, key)
             return
@@ -407,10 +434,30 @@ class Watcher:
 
     def _group(self, group_id: str) -> GroupWatch | None:
         group = self._groups.get(group_id)
-        if group is None and group_id not in self._left_out and len(self._groups) < GROUPS_MAX:
-            group = GroupWatch(group_id, self._names, self._timeouts_of, self.changes)
-            self._groups[group_id] = group
+        if group is None and group_id not in self._left_out:
+            if len(self._groups) >= GROUPS_MAX:
+                self._evict()
+            if len(self._groups) < GROUPS_MAX:
+                sequence = self._sequences.pop(group_id, 0)
+                group = GroupWatch(group_id, self._names, self._timeouts_of, self.changes, sequence)
+                self._groups[group_id] = group
         return group
+
+    def _evict(self) -> list[str]:
+        """Drop groups of which nothing is left; return them."""
+        gone = []
+        for group_id in list(self._leaving):
+            group = self._groups.get(group_id)
+            if group is None or not group.is_pending:
+                del self._leaving[group_id]
+            if group is not None and group.is_gone:
+                del self._groups[group_id]
+                gone.append(group_id)
+                if group.sequence:
+                    self._sequences[group_id] = group.sequence
+        while len(self._sequences) > GROUPS_MAX:
+            del self._sequences[next(iter(self._sequences))]
+        return gone
 
     def poll(self, group_id: str, poll: Poll) -> None:
         """Note what a poll showed of a group."""
@@ -439,3 +486,6 @@ class Watcher:
         for group in self._groups.values():
             if before_ms is None or group.last_ms < before_ms:
                 yield from group.flush()
+        if before_ms is not None:
+            for group_id in self._evict():
+                self.since_ms.pop(group_id, None)
