@@ -231,7 +231,10 @@ def evidence(
     """
     if isinstance(record, AvoidedRecord):
         return [*_trigger_lines(record, is_watched=is_watched)]
-    lines = [*_trigger_lines(record, is_watched=is_watched), *_cause_lines(record)]
+    lines = [
+        *_trigger_lines(record, is_watched=is_watched),
+        *_cause_lines(record, is_watched=is_watched),
+    ]
     lines += _phase_lines(record)
     lines += [*_member_lines(record), *_timeout_lines(record)]
     lines += [*_partition_lines(record), *_slowest_lines(record)]
@@ -259,10 +262,12 @@ def _trigger_lines(record: HistoryRecord, *, is_watched: bool) -> Iterator[str]:
         yield "it led the group"
 
 
-def _cause_lines(record: RebalanceRecord) -> Iterator[str]:
+def _cause_lines(record: RebalanceRecord, *, is_watched: bool) -> Iterator[str]:
+    # A watcher may not know when the rebalance began.
+    is_timed = record.timeline.finished_ms is not None or not is_watched
     for cause in record.further_causes[:_CAUSES_SHOWN]:
-        text = cause_text(cause, record.protocol_type)
-        yield f"also, after {duration(cause.after_ms or 0)}: {text}"
+        after = f", after {duration(cause.after_ms or 0)}" if is_timed else ""
+        yield f"also{after}: {cause_text(cause, record.protocol_type)}"
     left = len(record.further_causes) - _CAUSES_SHOWN + record.further_causes_dropped
     if left > 0:
         yield f"and {counted(left, 'further cause')}"

@@ -329,9 +329,9 @@ def _stopped_ms(rebalances: list[Json], joins: list[int], notes: list[str]) -> i
 def _note_departures(departures: Departures, notes: list[str]) -> None:
     if departures.likely or departures.unclear:
         notes.append(
-            f"how {departures.likely + departures.unclear} of {departures.total} departures came "
-            "about was concluded from commits to __consumer_offsets: "
-            f"{departures.likely} are likely, {departures.unclear} unclear"
+            "how members left, as concluded from commits to __consumer_offsets: of "
+            f"{departures.total} departures {departures.likely} are likely, {departures.unclear} "
+            "unclear"
         )
 
 

@@ -202,10 +202,7 @@ class ClassicGroup(FollowedGroup):
             order = (_sole(order[0], fates[0][1]),)
         self.fates = {member.member_id: fate for member, fate in fates}
         self.settings = settings_of(old, record)
-        # A member that was seen after the join phase had joined some time before.
-        is_guess = not order[0].is_known or order[0].at_ms >= end_ms
-        bounds = (phase.earliest_ms, end_ms) if is_guess and record.members else None
-        self.began_between_ms = bounds
+        self.began_between_ms = self._bounds(order[0], phase) if record.members else None
         self.waited = _waited(fates, order[0].at_ms, end_ms)
         yield from self._skipped_rebalances(old, record, order[0].at_ms)
         yield from self._begin(old, fates, order)
@@ -225,6 +222,23 @@ class ClassicGroup(FollowedGroup):
             is_sole=record.generation == old.generation + 1,
             revoked_ms=min(early, default=None),
         )
+
+    def _bounds(self, first: Cause, phase: Phase) -> tuple[int, int] | None:
+        """Return when the rebalance began at the earliest and at the latest; None if that is known
+        to a second.
+        """
+        latest_ms = phase.end_ms
+        if not first.is_known or first.at_ms >= latest_ms:
+            # A member that was seen after the join phase had joined some time before.
+            return phase.earliest_ms, latest_ms
+        if first.trigger.kind is not TriggerKind.SESSION_EXPIRED:
+            return None
+        # Heartbeats after the last commit have extended the session.
+        preparing = ClassicState.PREPARING_REBALANCE.value
+        seen = [poll.at_ms for poll in self._polls if poll.state == preparing]
+        latest_ms = min([latest_ms, *seen[:1]])
+        is_close = latest_ms - first.at_ms <= _ON_TIME_MS
+        return None if is_close else (first.at_ms, latest_ms)
 
     def _rests_before(self, end_ms: int) -> list[int]:
         """Return when it was seen at rest before a join phase. A poll shortly before the end may in
