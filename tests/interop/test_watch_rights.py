@@ -112,7 +112,11 @@ class Watcher:
 def watching(kafka: SecureKafka, path: Path) -> Iterator[Watcher]:
     with ExitStack() as stack:
         files = [stack.enter_context((path / name).open("w")) for name in ("stdout", "stderr")]
-        process = subprocess.Popen(command(kafka, path, "--json", "--http", "localhost:0"), stdout=files[0], stderr=files[1])
+        process = subprocess.Popen(
+            command(kafka, path, "--json", "--http", "localhost:0"),
+            stdout=files[0],
+            stderr=files[1],
+        )
         stack.callback(process.wait)
         stack.callback(process.kill)
         yield Watcher(path, process)

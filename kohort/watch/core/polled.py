@@ -349,14 +349,15 @@ def _end(new: Snapshot) -> Iterator[Told]:
 class PolledGroups:
     """All groups of a cluster, as a `Watcher` has them."""
 
-    positions: dict[bytes, bytes] | None = None
-    """Polls show no committed offsets."""
-
     def __init__(self, groups_max: int) -> None:
         self.changes = Changes()
         """What has changed in the groups."""
         self._groups: dict[str, PolledGroup] = {}
         self._groups_max = groups_max
+
+    def positions(self) -> dict[bytes, bytes]:
+        """Return nothing: polls show no committed offsets."""
+        return {}
 
     def __len__(self) -> int:
         return len(self._groups)

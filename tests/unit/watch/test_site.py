@@ -65,7 +65,6 @@ WITH_CLASSIC, WITH_CONSUMERS = 0.5, 0.8
 def followed(part: float) -> tuple[Watcher, list[Json], Taken]:
     """Return a watcher of that part of the lab, its history, and what has changed in it."""
     watcher = new_watcher()
-    watcher.positions = {}
     watcher.changes.keeps_groups = watcher.changes.keeps_events = True
     history = follow_lab(watcher, polls=True, part=part)
     return watcher, history, watcher.changes.take()
@@ -91,7 +90,7 @@ async def make_lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
 def positions(watcher: Watcher) -> Positions:
     by_group: dict[str, GroupOffsets] = {}
     readable: dict[tuple[str, int], Readable] = {}
-    for key, value in (watcher.positions or {}).items():
+    for key, value in watcher.positions().items():
         record = decode(key, value)
         assert isinstance(record, OffsetRecord)
         by_group.setdefault(record.group_id, GroupOffsets()).add(record)
