@@ -20,7 +20,7 @@ def _no_headers(record: Any) -> RecordHeaders:  # noqa: ANN401 - see RecordCodec
 class RecordCodec(NamedTuple):
     record_types: tuple[type[Any], ...]
     tombstone_types: tuple[type[Any], ...]
-    """The classes of records without one, which delete the key. The functions take all classes."""
+    """The classes of tombstones, which delete a key. The functions accept classes of both kinds."""
     key_versions: tuple[int, ...]
     """The versions that its keys begin with, which are unique to it."""
     encode_key: Callable[[Any], bytes]

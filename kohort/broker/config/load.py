@@ -299,7 +299,7 @@ def _meant_by(name: str) -> str | None:
     ]
     if not name.startswith(_KOHORTS):
         return misspelt(name, known)
-    # Without the prefix: its length would allow more edits.
+    # Compared without the prefix: longer names may differ in more characters.
     full_names = {full_name.removeprefix(_KOHORTS): full_name for full_name in known}
     meant = misspelt(name.removeprefix(_KOHORTS), full_names)
     return None if meant is None else full_names[meant]

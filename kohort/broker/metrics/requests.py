@@ -125,7 +125,7 @@ class EdgeMetrics:
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """Count a response; None if there is none, or it cannot contain errors."""
+        """Count a response. `response` is None if there is none, or it cannot contain errors."""
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
         if response is not None:

@@ -267,7 +267,7 @@ class SecureListeners:
         return tokens
 
     def _unsecured_tokens(self, config: BrokerConfig) -> Callable[[str], Exchange]:
-        # As in `_tokens`.
+        # Imported here for the same reason as in `_tokens`.
         from kohort.broker.security.tokens import (  # noqa: PLC0415
             OAuthExchange,
             UnsecuredTokens,

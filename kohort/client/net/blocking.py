@@ -229,7 +229,7 @@ class BlockingConnection:
             raise
         return step
 
-    # The session (KIP-368).
+    # Reauthentication (KIP-368).
 
     def _renew_session(self, deadline_s: float) -> None:
         """Reauthenticate if due, without waiting for a token while the session lasts."""

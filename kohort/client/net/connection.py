@@ -235,7 +235,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return advance(dialogue, answer)
         return await run_in_thread(lambda: advance(dialogue, answer), "compute a SCRAM proof")
 
-    # The session (KIP-368).
+    # Reauthentication (KIP-368).
 
     def _renew(self, now_s: float) -> None:
         """Begin reauthentication. Until the token is available, and while the session lasts,

@@ -65,7 +65,9 @@ class HeldValues(Generic[K, V]):
         return any(key in held for held in self.by_producer.values())
 
     def items(self, *, overtaken: bool) -> Iterator[tuple[K, V]]:
-        """Yield the overtaken values, or the others, in record order, per transaction."""
+        """Yield the keys and values that later records have overtaken, or the others, in record
+        order.
+        """
         found = [
             (held.order, key, held.value)
             for by_key in self.by_producer.values()

@@ -15,7 +15,7 @@ CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
 """Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the shortest
 interval that Kohort's broker sends to members, as it does if it has few of them."""
 LONG_CONSUMER_SESSIONS: Final = ((60_000, 5_000), (60_000, 500))
-"""Kafka's bound of group.consumer.max.session.timeout.ms."""
+"""The longest session that Kafka allows by default (group.consumer.max.session.timeout.ms)."""
 ASSIGNMENT_INTERVALS: Final = (1_000, 5_000)
 INITIAL_DELAYS: Final = (0, 3_000, 10_000)
 REBALANCE_TIMEOUTS: Final = (60_000, 300_000)

@@ -180,7 +180,9 @@ class MemberLifetimes:
             lifetime.revokes_since_ms = started_ms + synced
 
     def _succeed(self, lifetime: MemberLifetime, at_ms: int, silent_ms: int | None) -> None:
-        """End the instance id's previous lifetime, which an avoided rebalance does not name."""
+        """Record that this member is the present one of its instance id, and end the previous one:
+        the record of an avoided rebalance does not name it.
+        """
         if lifetime.instance_id is None:
             return
         before = self._holders.get(lifetime.instance_id)

@@ -64,7 +64,7 @@ class OwnershipIntervals:
 
 
 def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
-    """Return the first interval of each run with the same owner; `_stints` needs no others."""
+    """Return the first of successive intervals with the same owner; `_stints` needs no others."""
     ordered = sorted(owned, key=lambda interval: interval.sequence)
     return [
         interval

@@ -314,7 +314,7 @@ def _earlier(transition: _Transition) -> tuple[object, ...]:
 
 
 def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
-    """Drop stops that follow a stop."""
+    """Return the transitions without those stops that directly follow another stop."""
     return [
         transition
         for index, transition in enumerate(transitions)

@@ -106,7 +106,9 @@ class Accounts:
         return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
-        """Return whether the client may get that much in one response; False for another client."""
+        """Return whether the client may get that much in one response. If this account is not that
+        client's, or no longer current, the answer is False.
+        """
         return self.belong_to(client_id) and max(max_bytes, min_bytes) <= self.at_once
 
     def charge(

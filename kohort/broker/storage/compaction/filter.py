@@ -1,11 +1,11 @@
 """Decides what compaction keeps of a batch, by Kafka's rules (KIP-58, KIP-534).
 
 A record is kept if no later record has its key; a tombstone (no value) is kept for
-delete.retention.ms longer, from the first compaction that meets it, which stores the end of that
-time in the batch, its horizon. Where the format cannot hold that, the batch gets no horizon and the
-tombstone stays, as in Kafka: a later compaction tries again. Records without a key are removed, and
-those of aborted transactions. Batches keep their offsets and producer data. A marker is kept as
-long as anything of its transaction, and then for delete.retention.ms longer
+delete.retention.ms longer, counted from its first compaction, which stores the end of that time in
+the batch as its delete horizon. If the format has no place for it, the tombstone stays, as in
+Kafka, and a later compaction tries again. Records without a key are removed, and those of aborted
+transactions. Batches keep their offsets and producer data. A marker is kept as long as anything of
+its transaction, and then for delete.retention.ms longer
 (:mod:`kohort.broker.storage.compaction.transactions`).
 
 Where Kafka leaves gaps between the remaining batches, here an empty batch of 61 bytes covers all

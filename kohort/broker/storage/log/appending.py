@@ -90,7 +90,7 @@ class LogAppender:
             index.append(aborted)
         except OSError as error:
             # It must be on disk before the recovery point passes it; until then it is only a hint.
-            logger.warning("%s cannot be written: %s; kept in memory", index.path, error)
+            logger.warning("%s cannot be written; the entry stays in memory: %s", index.path, error)
 
     def roll(self, wall_ms: int) -> None:
         """Start a new segment at the end of the log, unless the active one is empty."""

@@ -42,7 +42,9 @@ class AbortedTransactions:
         self._state = state
 
     def between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return all with records from `offset` on and below `end_offset`, ordered by marker."""
+        """Return all aborted transactions with records from `offset` on and below `end_offset`,
+        ordered by marker.
+        """
         state = self._state
         state.check_usable()
         with state.errors_as(_UNREADABLE):
@@ -51,7 +53,9 @@ class AbortedTransactions:
         return AbortedSearch(state, segments, offset, end_offset).at_once()
 
     def in_read(self, offset: int, byte_count: int, *, up_to_offset: int) -> "AbortedSearch":
-        """Find those with records in a read from `offset` on, up to `up_to_offset`."""
+        """Find the aborted transactions with records in a read from `offset` on, up to
+        `up_to_offset`.
+        """
         state = self._state
         state.check_usable()
         if not byte_count:
@@ -112,8 +116,9 @@ class AbortedTransactions:
 class AbortedSearch:
     """Searches for aborted transactions with records in a range of a log, at once or in steps.
 
-    For the log's thread. Transactions still open at the end of the range come on top of `READ_MAX`;
-    and while one stays open for long, all that end meanwhile have to be examined.
+    For the log's thread. The result may exceed `READ_MAX` by the transactions that are still open
+    at the end of the range. If one of these is open for long, all transactions that end meanwhile
+    have to be examined.
     """
 
     __slots__ = ("_end_offset", "_offset", "_segments", "_state")

@@ -303,7 +303,9 @@ class LogSegment:
                 self.save_indexes()
             except OSError as error:
                 # They must be on disk when the segment is sealed; until then they are hints.
-                logger.warning("indexes of %r: %s; kept in memory", self, error)
+                logger.warning(
+                    "The indexes of %r stay in memory: they cannot be written: %s", self, error
+                )
 
     def add_transaction_index(
         self,

@@ -116,8 +116,8 @@ class LeaderChecks:
 
 
 def _is_doubtful(state: PartitionState, leader: Leader) -> bool:
-    """Whether the leader is newer than the last record's. An older one comes from outdated
-    metadata; one of the same epoch has the records, since it returned them.
+    """Whether the leader's epoch is newer than the last record's. An older one comes from outdated
+    metadata; a leader of the same epoch has the records, since it returned them.
     """
     return 0 <= state.leader_epoch < leader.epoch
 

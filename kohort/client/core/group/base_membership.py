@@ -23,9 +23,9 @@ _FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgra
 class MemberState(Enum):
     UNJOINED = "unjoined"
     JOINING = "joining"
-    """Of the consumer group protocol: its first heartbeat has not been answered."""
+    """Only in the consumer group protocol: the first heartbeat has not been answered."""
     RECONCILING = "reconciling"
-    """Of the consumer group protocol: taking over a new assignment."""
+    """Only in the consumer group protocol: taking over a new assignment."""
     PREPARING_REBALANCE = "preparing rebalance"
     """A member whose JoinGroup is pending, which keeps it alive without heartbeats."""
     COMPLETING_REBALANCE = "completing rebalance"
