@@ -55,28 +55,10 @@ takes a few tenths of a millisecond and 5 kB each: with 10,000 of them, this one
 Prometheus' timeout.
 """
 
-_CLIENT: Final = """\
-## Added by prometheus-client
-
-| Metric | Meaning |
-|---|---|
-| `process_cpu_seconds_total` | CPU time used, user and system. |
-| `process_max_fds` | Maximum number of open files and sockets. |
-| `process_open_fds` | Open files and sockets. |
-| `process_resident_memory_bytes` | Memory in use. |
-| `process_start_time_seconds` | When the process started, in seconds since 1970. |
-| `process_virtual_memory_bytes` | Address space in use. |
-| `python_gc_collections_total` | Garbage collections, by `generation`. |
-| `python_gc_objects_collected_total` | Objects found unreachable, by `generation`. |
-| `python_gc_objects_uncollectable_total` | Objects that could not be freed, by `generation`. |
-| `python_info` | 1; the labels have the Python version. |
-"""
-
 
 def document() -> str:
     """Return the whole text of docs/metrics.md."""
-    parts = [_HEAD, *("\n".join(_section(section)) for section in SECTIONS), _CLIENT]
-    return "\n".join(parts)
+    return "\n".join([_HEAD, *("\n".join(_section(section)) for section in SECTIONS)])
 
 
 def _section(section: Section) -> Iterator[str]:

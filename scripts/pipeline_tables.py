@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from kohort.pipeline.schemas import Table
+    from kohort.pipeline.schemas import Column, Table
 
 ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "pipeline-tables.md"
+TRIGGER: Final = "trigger_"
+STRING: Final = "string"
 MARKS: Final = {
     name: (f"<!-- {name}: made by `make docs` -->\n", f"<!-- end of {name} -->\n")
     for name in ("history", "findings", "advice")
@@ -43,19 +45,33 @@ def _chapter(table: Table) -> Iterator[str]:
     key = ", ".join(f"`{name}`" for name in table.key)
     yield f"### {table.name}\n\n{table.meaning} Key: {key}.\n"
     known = () if table is REBALANCES else REBALANCES.columns
-    repeated = [f"`{column.name}`" for column in table.columns if column in known]
-    if repeated:
-        yield f"As in [rebalances](#rebalances): {', '.join(repeated)}.\n"
-    yield "| Column | Type | |\n|---|---|---|"
+    repeated = [column.name for column in table.columns if column in known]
+    named = list(_named([name for name in repeated if name not in table.key], known))
+    if named:
+        yield f"As in [rebalances](#rebalances): {', '.join(named)}.\n"
+    if len(repeated) == len(table.columns):
+        return
+    yield "| Column | Meaning |\n|---|---|"
     for column in table.columns:
         if column not in known:
-            yield f"| `{column.name}` | {_type(column.type)} | {column.meaning} |"
+            yield f"| `{column.name}`{_type(column.type)} | {column.meaning} |"
     yield ""
 
 
+def _named(names: list[str], known: Iterable[Column]) -> Iterator[str]:
+    """The names for a sentence; all columns about the trigger are named together."""
+    triggers = [column.name for column in known if column.name.startswith(TRIGGER)]
+    together = set(triggers) if set(triggers) <= set(names) else set()
+    if together:
+        yield f"all columns `{TRIGGER}...`"
+    yield from (f"`{name}`" for name in names if name not in together)
+
+
 def _type(kind: DataType) -> str:
-    """The type in SQL, without the fields of structs, which the meaning describes."""
+    """What follows the name: nothing for a string, otherwise the type in SQL, without the fields of
+    structs, which the meaning describes.
+    """
     name = kind.simpleString().split("<")[0]
     if name == "array":
-        return f"array of {_type(kind.elementType)}"  # type: ignore[attr-defined]
-    return name
+        name = f"array of {_type(kind.elementType).lstrip() or STRING}"  # type: ignore[attr-defined]
+    return "" if name == STRING else f" {name}"

@@ -216,7 +216,8 @@ async def test_every_metric_is_there_in_both_formats_and_in_the_document(
         for family in families.values()
     }
     assert set(METRICS) - found == set()
-    assert [name for name in found if f"| `{name}` |" not in document()] == []
+    ours = [name for name in found if not name.startswith(("process_", "python_"))]
+    assert [name for name in ours if f"| `{name}` |" not in document()] == []
 
 
 async def test_no_scrape_grows_the_label_values_by_itself(tmp_path: Path) -> None:
