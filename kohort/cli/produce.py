@@ -126,7 +126,9 @@ def _send(options: argparse.Namespace, producer: Producer, parse: Parse, descrip
 
 
 def _add(producer: Producer, record: Record, named: int | None, wanted: int | None) -> None:
-    """Add to the `wanted` partition or the line's. Raises RecordError, EncodeError."""
+    """Add the record to the partition `wanted`, else to the one `named` in its line. Raises
+    RecordError, EncodeError.
+    """
     if wanted is None and named is not None and not 0 <= named < producer.partition_count:
         raise RecordError(f"the topic has no partition {named}; omit it to choose one by the key")
     producer.add(record, named if wanted is None else wanted)

@@ -63,7 +63,7 @@ class WaitingFor(NamedTuple):
     partition_count: int = 0
     """In phase revoke: partitions that these members have to give up."""
     partitions: tuple[tuple[str, int], ...] = ()
-    """The first `PARTITIONS_LISTED` of them, by topic and number."""
+    """The first `PARTITIONS_LISTED` of these partitions, as topic and number."""
     blocked_count: int = 0
     """In phase revoke: members that wait for partitions of others."""
     is_any: bool = False

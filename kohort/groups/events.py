@@ -140,7 +140,7 @@ class Trigger(NamedTuple):
     grown_topics: tuple[str, ...] = ()
     """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None
-    """How long ago the last of them did."""
+    """How long before the cause the last of these topics got more partitions."""
     certainty: Certainty = Certainty.CERTAIN
     candidates: tuple[TriggerKind, ...] = ()
     """If the cause is unclear: all possible ones, the most likely first."""

@@ -17,7 +17,7 @@ def authentication_problem(ways: tuple[str, ...]) -> str | None:
 
 
 class KohortSettings(Settings):
-    """Kohort's own."""
+    """Settings that Kafka does not have."""
 
     kohort_cluster_id: String | None = setting(
         None,

@@ -388,5 +388,5 @@ class GroupHost:
                 if not actor.group.is_dead:
                     actor.submit(command)
             except Exception:
-                logger.exception("expiry of group %r", actor.group.group_id)
+                logger.exception("Internal error in the expiry of group %r", actor.group.group_id)
             await time_slice.pause()

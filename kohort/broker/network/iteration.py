@@ -107,7 +107,7 @@ class IterationScheduler:
             self._schedule_run()
 
     def schedule_unauthenticated(self, connection: PendingConnection) -> None:
-        """Do the same for an unauthenticated connection."""
+        """Call `run` of an unauthenticated connection in this iteration or a later one."""
         self._unauthenticated.add(connection.address_block, connection)
         if not self._is_scheduled:
             self._schedule_run()
@@ -254,7 +254,7 @@ class DisconnectQueue:
         while self._transports:
             transport = next(iter(self._transports))
             del self._transports[transport]
-            # If it raises, this is called again, perhaps with none left.
+            # If `close` raises, this is called again, and perhaps no transport is left then.
             transport.close()
             if time_slice.is_over():
                 break

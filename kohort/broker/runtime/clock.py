@@ -17,7 +17,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_s(self) -> float:
-        """The same time in seconds."""
+        """The monotonic time in seconds."""
         ...
 
     def wall_ms(self) -> int:

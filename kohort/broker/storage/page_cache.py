@@ -21,7 +21,7 @@ class _Question(threading.local):
 
     def __init__(self) -> None:
         self.asked = (ctypes.c_uint64 * 2)()
-        """First byte and length."""
+        """The range to examine: its first byte and its length."""
         self.found = (ctypes.c_uint64 * 5)()
         """Pages that are cached, dirty, being written, evicted, and recently evicted."""
         self.asked_at = ctypes.addressof(self.asked)

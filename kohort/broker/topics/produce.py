@@ -56,11 +56,11 @@ class DelayedProduce(DelayedOperation):
         return all(append.is_decided for append in self._pending)
 
     def on_complete(self, completion: Completion) -> None:
-        """Give the errors."""
+        """Return the errors of all partitions to the request."""
         del completion
         self.errors.set_result([append.error for append in self._pending])
 
     def on_failed(self, error: Exception) -> None:
-        """Fail with ``error``, unless the errors have been given."""
+        """Fail the request with ``error``, unless `on_complete` has returned the errors."""
         if not self.errors.is_done:
             self.errors.set_exception(error)

@@ -82,7 +82,7 @@ class OffsetAndTimestamp(NamedTuple):
 
     @property
     def timestamp(self) -> int:
-        """The same under aiokafka's name."""
+        """`timestamp_ms` under aiokafka's name."""
         return self.timestamp_ms
 
 

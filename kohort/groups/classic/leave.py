@@ -69,7 +69,9 @@ UNFETCHED_LEAST_MS: Final = 10_000
 
 
 def _unfetched_ms(group: ClassicData, entry: LeaveEntry, now: Now) -> int | None:
-    """How long the member, which fetched since the group became Stable, has not fetched."""
+    """Return how long a leaving member has not fetched. None if that is short, or if it has not
+    fetched since the group became Stable.
+    """
     unfetched_ms = entry.unfetched_ms
     if unfetched_ms is None or unfetched_ms < UNFETCHED_LEAST_MS:
         return None

@@ -42,7 +42,7 @@ class UnusedIds:
 
     @property
     def size_bytes(self) -> int:
-        """Estimated memory of all of them."""
+        """Estimated memory of all unused ids."""
         ids_bytes = len(self._groups) * ID_BYTES
         return ids_bytes + len(self._counts) * GROUP_BYTES + self._names_bytes
 

@@ -47,7 +47,7 @@ class Progress:
     freed_ms: int | None = None
     """When the last of the partitions that it gained from others lost its owner."""
     stopped_ms: int = 0
-    """The longest time that one of these had no owner."""
+    """The longest time for which a partition that it gained from another member had no owner."""
     assigned_count: int = 0
 
 

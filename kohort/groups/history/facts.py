@@ -65,7 +65,7 @@ class Awaited:
     """
 
     before_ms: int
-    """The previous such moment."""
+    """The latest moment before `at_ms` with any of these."""
     at_ms: int
     member_ids: list[str] = field(default_factory=list)
     pending_ids: list[str] = field(default_factory=list)

@@ -108,7 +108,7 @@ class GroupFold:
         self._is_known = False
         """Whether `_assignments` is what members hold."""
         self._renamed: dict[str, str] = {}
-        """New member id to the one in `_assignments`."""
+        """Maps the new id of a member to its id in `_assignments`."""
         self._departed: list[Departure] = []
         """Departures since the last rebalance: they cause the next one."""
         self._replaced: Departure | None = None

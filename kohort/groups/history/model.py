@@ -62,7 +62,7 @@ class TriggerRecord:
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    """Ids of the members whose removal is this cause; cut."""
+    """Ids of the members whose removal is this cause; truncated."""
     removed_count: int = 0
     session_timeout_ms: int | None = None
     """Session timeout of a member whose session ended."""
@@ -78,7 +78,7 @@ class TriggerRecord:
     """Time for which a member that left had not fetched although it sent heartbeats, if that was
     long."""
     grown_topics: tuple[str, ...] = ()
-    """Topics that got more partitions since the group was last Stable; cut."""
+    """Topics that got more partitions since the group was last Stable; truncated."""
     grown_ms: int | None = None
     """Time from the last of these changes to the cause."""
     certainty: Certainty = Certainty.CERTAIN
@@ -95,10 +95,10 @@ class Timeline:
     """Ends of the phases; None for a phase that was not reached."""
 
     extensions_ms: tuple[int, ...] = ()
-    """Times at which the initial delay was extended; cut."""
+    """Times at which the initial delay was extended; truncated."""
     stalled_ms: tuple[int, ...] = ()
     """Times at which the timeout expired, but no member, all of them static, had joined, so that
-    the wait continued; cut."""
+    the wait continued; truncated."""
     join_phase_ms: int | None = None
     join_phase_end: str | None = None
     """all_joined, timeout or initial_delay."""
@@ -126,9 +126,9 @@ class WaitedFor:
     tell or give; None if nothing was waited for.
     """
     member_ids: tuple[str, ...] = ()
-    """Cut."""
+    """Truncated."""
     pending_ids: tuple[str, ...] = ()
-    """Ids given to members that never joined with them; cut."""
+    """Ids given to members that never joined with them; truncated."""
     ms: int = 0
     """Time waited since all others were present."""
 
@@ -155,7 +155,7 @@ class Stopped:
     longest_ms: int = 0
     total_ms: int = 0
     open_count: int = 0
-    """Number of them for which the stop had not ended."""
+    """Number of members whose stop had not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +163,10 @@ class MemberPartitions:
     known: bool = False
     kept: int = 0
     given_up: tuple[str, ...] = ()
-    """Partitions given up, each as "topic-partition"; cut."""
+    """Partitions given up, each as "topic-partition"; truncated."""
     given_up_count: int = 0
     gained: tuple[str, ...] = ()
-    """Partitions gained, each as "topic-partition"; cut."""
+    """Partitions gained, each as "topic-partition"; truncated."""
     gained_count: int = 0
 
 
@@ -272,7 +272,7 @@ class RebalanceRecord:
     """Number of transactional commits refused since the previous rebalance because of a former
     member or another generation."""
     members: tuple[MemberTimeline, ...] = ()
-    """Members of the new generation, and those that ceased to be members; cut, keeping the ones
+    """Members of the new generation, and those that ceased to be members; truncated to the ones
     that explain most."""
     members_dropped: int = 0
     recovered: bool = False

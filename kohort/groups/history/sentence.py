@@ -57,7 +57,7 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
         case RebalanceOutcome.UNFINISHED:
             return f"began to rebalance {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED if _is_of_consumers(record):
-            # Its members go on from where they are.
+            # Not in vain: members of a consumer group continue with what they own by now.
             return f"began to rebalance {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
             return f"rebalanced in vain {at},{_after(record)}"

@@ -21,7 +21,7 @@ class Departures(NamedTuple):
 
     @property
     def are_unclear(self) -> bool:
-        """Whether too many are for advice that rests on them."""
+        """Whether too many departures are unclear for advice that depends on them."""
         return self.unclear > UNCLEAR_MOST * self.total
 
 

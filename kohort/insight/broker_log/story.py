@@ -31,7 +31,7 @@ MEMBERS_HELD: Final = 10_000
 """Maximum number of members if the log does not contain their number."""
 
 GONE_HELD: Final = 1_000
-"""Maximum number of departures before the rebalance that they cause."""
+"""Maximum number of departures that are kept until the rebalance that they cause."""
 
 
 @dataclass(slots=True)

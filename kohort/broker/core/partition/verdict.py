@@ -46,7 +46,7 @@ class ValidBatch(NamedTuple):
     """A batch that may be appended, as it is to be stored except for offset and leader epoch."""
 
     header: BatchHeader
-    """Consistent with `batch`."""
+    """The header of `batch`, as it is to be stored."""
     batch: bytes | memoryview
     """Exactly one batch. The request's own bytes unless timestamps or the compressed block had to
     be changed."""

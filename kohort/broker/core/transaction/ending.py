@@ -86,7 +86,7 @@ class TransactionEnd:
         self._markers: MissingMarkers | None = None
         """The missing markers; None before the decision is durable."""
 
-    # Answers to the waiting request; None without one.
+    # Answers to the waiting request; None if no request waits.
 
     def answer_client(self, record: TransactionRecord) -> Reply | None:
         """Answer an EndTxn, whose decision is durable."""

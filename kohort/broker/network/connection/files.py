@@ -96,9 +96,9 @@ class FileSender:
         self._output = output
         self._reads = reads
         self._socket: socket.socket | None = None
-        """The connection's socket with the second descriptor; None if there are too many."""
+        """The connection's socket with the duplicate descriptor; None if there are too many."""
         self._number = -1
-        """The second descriptor."""
+        """The duplicate of the connection's descriptor."""
         self._parts: deque[Part] = deque()
         self._found_until_s = 0.0
         """Time until which all ranges are assumed to be in the page cache."""

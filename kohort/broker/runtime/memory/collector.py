@@ -28,7 +28,7 @@ BURST_THRESHOLDS: Final = (50_000, 1, 10)
 `IterationCollector` does."""
 
 YOUNG_COUNT_MIN: Final = 1_000
-"""If there are fewer, the next call collects them."""
+"""Minimum number of young objects to collect; fewer are left to the next call."""
 
 YOUNG_BEFORE_FREEZE: Final = 2_500
 """Objects traversed after which the survivors are traversed once more and frozen."""

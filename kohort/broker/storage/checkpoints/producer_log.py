@@ -248,7 +248,9 @@ class ProducerLog:
     def _restored(
         self, up_to_offset: int, *, removes_damaged: bool = True
     ) -> tuple[ProducerState, int]:
-        """Return (producers, offset) of the latest valid snapshot up to an offset, else 0."""
+        """Return the producers and the offset of the latest valid snapshot up to an offset; without
+        one, no producers and offset 0.
+        """
         state = ProducerState()
         for offset in [start for start in self._snapshots if start <= up_to_offset][::-1]:
             try:

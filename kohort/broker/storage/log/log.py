@@ -470,7 +470,7 @@ class PartitionLog:
     def _save(self) -> None:
         state = self._state
         active = state.active
-        state.mend_snapshots()  # The next start trusts them.
+        state.mend_snapshots()  # The next start trusts the snapshots.
         if active.size_bytes and (not state.snapshots or state.snapshots[-1] != state.end_offset):
             state.write_snapshot()  # The next start derives the end of the log from its name.
         if active.size_bytes:

@@ -101,7 +101,7 @@ class AbortedTransactions:
             ]
 
     def repair(self, segment: LogSegment) -> "IndexRepair":
-        """Return the operation that makes such a segment's index usable."""
+        """Return the operation that repairs the index of a segment that `unready` returned."""
         self._state.check_usable()
         return IndexRepair(self._state, segment)
 

@@ -44,7 +44,9 @@ def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Perform step 1. The files must be on disk. Raises OSError: then nothing is decided."""
+    """Perform step 1 (see above). The files must be on disk. Raises OSError: then nothing is
+    decided.
+    """
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if files.exists(path + CLEANED_SUFFIX):

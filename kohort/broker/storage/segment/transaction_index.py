@@ -266,7 +266,7 @@ class TransactionIndex:
                 continue
             block = self._plain(number, min(count, saved - number))
             self._note_bounds(number, block)
-            # It never decreases from one marker to the next.
+            # The last stable offset never decreases from one marker to the next.
             is_all = block[-1][_STABLE] >= end_offset
             if is_all:
                 del block[bisect_left(block, end_offset, key=itemgetter(_STABLE)) + 1 :]
@@ -274,7 +274,7 @@ class TransactionIndex:
             if is_all:
                 return Overlapping(aborted, is_all=True)
             number += len(block)
-            # The next step ends where the remembered ones do.
+            # The next step ends at a multiple of `STEP_ENTRIES`, as the remembered ones do.
             count = STEP_ENTRIES - number % STEP_ENTRIES
             yield
         for entry in pending:

@@ -20,7 +20,7 @@ class _Unread(NamedTuple):
     """A partition that cannot be read further from its position."""
 
     place: tuple[int, int | None]
-    """The fence and the position."""
+    """The fence (see `positions`) and the position."""
     error: ConsumerError
     failures: OngoingFailures
 
