@@ -37,7 +37,9 @@ class Batches:
         self._failure: ReportedError | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Raise a one-line exception outside the handler: py4j would send the context."""
+        """Handle a batch. If that fails, raise another exception, of one line, outside the `except`
+        clause: py4j would send the whole context of the first one to the JVM.
+        """
         try:
             self._handle_batch(frame, batch_id)
         except Exception as error:  # noqa: BLE001 - reported by `failure`.

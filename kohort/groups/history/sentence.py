@@ -152,7 +152,9 @@ def _waited(record: RebalanceRecord) -> str:
 
 
 def _certainty_of_wait(record: RebalanceRecord) -> str:
-    """The wait of a watched group is concluded from the fates of the members."""
+    """Return a mark for a wait that is not certain, because a watcher concluded it from the fates
+    of the members.
+    """
     awaited = set(record.waited_for.member_ids)
     fates = {member.certainty for member in record.members if member.member_id in awaited}
     return "" if fates <= {Certainty.CERTAIN} else f" ({_least(fates).value})"

@@ -171,7 +171,7 @@ def _off(recorded: Row) -> str:
 
 
 def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
-    """Render the answers, with the change below; stacked on narrow screens."""
+    """Render the answers of the first screen; on narrow screens they are one below the other."""
     also = [element("li", sentence) for sentence in summary.also]
     return element(
         "div",

@@ -283,7 +283,9 @@ class NetworkServer:
         self._check_handle = self._loop.call_later(interval_ms / 1000, self._begin_check)
 
     def _on_memory_shortage(self) -> None:
-        """Start the policy. Called during a read, when no connection may be closed."""
+        """Have the upload policy run soon. Not at once: this is called during a read, when no
+        connection may be closed.
+        """
         if self._policy_handle is None:
             self._policy_handle = self._loop.call_soon(self._close_slow_uploads)
 

@@ -423,7 +423,9 @@ class FetchState:
     def _report_behind_records(
         self, partition: TopicPartition, error: ConsumerError, now_ms: int
     ) -> None:
-        """Report an error after the records before it; by then it will recur."""
+        """Report the error if no fetched records of the partition are left. Otherwise postpone the
+        next fetch: the error will recur after these records.
+        """
         if self._buffers.next_offset(partition) is None:
             self.report(partition, error, now_ms)
         else:
