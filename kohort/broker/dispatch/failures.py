@@ -32,7 +32,8 @@ class ErrorTemplate(NamedTuple):
 
     response: str
     request: str
-    """Name of the list; with a dot, a list within each element of another."""
+    """Name of the list in the request. A name with a dot means a list within each element of
+    another list."""
     copied: Mapping[str, str]
     """Fields of the response's element, with the fields of the request's element that they copy."""
     inner: "ErrorTemplate | None" = None

@@ -120,7 +120,7 @@ class RoundRobin:
 
     @property
     def waiting_count(self) -> int:
-        """Number of instances with more work."""
+        """Number of callables that have more work."""
         return len(self._waiting)
 
     def add(self, work: Work) -> None:

@@ -193,7 +193,7 @@ class PartitionReads:
         return None if entry is None else (entry.offset, entry.timestamp)
 
     def _committed_end(self, offset: int) -> int:
-        """Return the end offset of a committed read from an offset."""
+        """Return the offset at which a read of committed records from `offset` must end."""
         return self._log.aborted.limit_of_read(offset, self._partition.last_stable_offset)
 
     def _known(

@@ -120,5 +120,5 @@ def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> by
 def _length_with(payload: bytes | bytearray | memoryview) -> int:
     length = LENGTH_MIN + len(payload)
     if length > _BATCH_BYTES_MAX - LENGTH_OVERHEAD_BYTES:
-        raise EncodeError(f"a batch of {length} bytes is beyond what its length field can say")
+        raise EncodeError(f"a batch of {length} bytes does not fit its length field")
     return length
