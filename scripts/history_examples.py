@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.groups.history.model import HistoryRecord
-from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.sentence import sentence
 from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.steps import at_once
 
@@ -17,12 +17,12 @@ SENTENCES: Final = "sentences"
 
 
 def renew(text: str) -> str:
-    """Return the document with its records as JSON, and in words, as the code writes them now."""
+    """Return the document with its records, in JSON and in words, as the code writes them now."""
     lines: list[str] = []
     for name in RECORDS:
         record = parse_text(_part(text, name).partition("\n")[2].rpartition("\n```")[0])
         text = text.replace(_part(text, name), _as_json(record))
-        lines += [sentence(record), *(f"  {line}" for line in evidence(record)), ""]
+        lines += [sentence(record), ""]
     return text.replace(_part(text, SENTENCES), "\n".join(["```text", *lines[:-1], "```", ""]))
 
 
