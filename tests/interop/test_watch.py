@@ -6,12 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import ConsumerGroupState, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
@@ -73,6 +76,22 @@ class Lab:
         wait_until(is_so, f"a group of {size}")
 
     @contextmanager
+    def served(self) -> Iterator[str]:
+        """Follow the groups; yield the address of the watcher's pages when it has read the past."""
+        command = [sys.executable, "-m", "kohort.cli", "watch", "--http", "localhost:0"]
+        where = ["--bootstrap-server", self.server.bootstrap]
+        with subprocess.Popen([*command, *where], stderr=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stderr is not None
+                url = process.stderr.readline().split()[-1]
+                for line in process.stderr:
+                    if line.startswith("Watching"):
+                        break
+                yield url
+            finally:
+                process.kill()
+
+    @contextmanager
     def watcher(self, history: Path) -> Iterator[subprocess.Popen[bytes]]:
         """Follow the groups, and write what happens to a file."""
         command = [sys.executable, "-m", "kohort.cli", "watch", "--history", str(history)]
@@ -94,6 +113,24 @@ class Lab:
         ).stdout
         rebalances: list[dict[str, Any]] = json.loads(printed)["rebalances"]
         return rebalances
+
+
+def kohort(*arguments: str) -> str:
+    """Run a command and return what it prints."""
+    command = [sys.executable, "-m", "kohort.cli", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def metric(url: str, name: str, **labels: str) -> float:
+    """Return the sum of a metric's samples with these labels."""
+    with urlopen(f"{url}/metrics", timeout=30) as response:
+        families = text_string_to_metric_families(response.read().decode())
+    return sum(
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
 
 
 def identities(history: Path) -> list[tuple[int, int, str]]:
@@ -142,3 +179,59 @@ def test_it_names_who_joined_who_was_killed_and_who_left(
     assert expired["certainty"] != "certain"
     assert expired["evidence"][0]["ms"] >= SESSION_MS - 500
     assert history[2]["partitions"]["moved"] == PARTITIONS // 2
+
+
+def test_commands_and_metrics_work_against_the_watcher_of_a_kafka(tmp_path: Path) -> None:
+    with KafkaServer(tmp_path, overrides={"group.initial.rebalance.delay.ms": "0"}) as server:
+        lab = Lab(server)
+        cluster = str(lab.admin.list_topics().cluster_id)
+        with lab.member("a"):
+            lab.wait_for(1)
+            with lab.served() as url:
+                count = partial(metric, url, "kohort_rebalances_started_total", cluster=cluster)
+                assert count() == 0, "the past is not counted"
+                with lab.member("b") as doomed:
+                    lab.wait_for(2)
+                    doomed.kill()
+                lab.wait_for(1)
+                wait_until(lambda: count(cause="session_expired") == 1, "the end of b")
+                assert count(cause="member_added") == 1
+                of_group = {"consumergroup": GROUP, "cluster": cluster}
+                name = "kohort_consumergroup_members_removed_total"
+                assert metric(url, name, cause="session_expired", **of_group) == 1
+                assert metric(url, "kafka_consumergroup_members", **of_group) == 1
+                assert metric(url, "kafka_consumergroup_current_offset_sum", **of_group) > 0
+                answer = json.loads(kohort("groups", "why", GROUP, "--json", "--http", url))
+                certainty = answer["rebalances"][-1]["trigger"]["certainty"]
+                unclear = metric(url, "kohort_watch_unclear_total")
+                assert unclear == (certainty == "unclear")
+                why = kohort("groups", "why", GROUP, "--http", url)
+                assert "because member b-" in why
+                assert "missed its session timeout of 6 s" in why
+                assert GROUP in kohort("groups", "timeline", GROUP, "--http", url)
+                assert GROUP in kohort("groups", "list", "--bootstrap-server", server.bootstrap)
+                with urlopen(f"{url}/groups/{GROUP}", timeout=30) as response:
+                    shown = json.loads(response.read())
+                assert (shown["state"], shown["rebalances"]) == ("Stable", 3)
+                (member,) = shown["members"]
+                assert member["client_id"] == "a"
+                assert member["assignment"] == {TOPIC: list(range(PARTITIONS))}
+
+
+def test_a_port_that_was_chosen_and_is_taken_is_an_error(tmp_path: Path) -> None:
+    with KohortServer(tmp_path) as server:
+        lab = Lab(server)
+        with lab.member("a"):
+            lab.wait_for(1)
+            with lab.served() as url:
+                address = url.removeprefix("http://")
+                command = ["watch", "--http", address, "--bootstrap-server", server.bootstrap]
+                refused = subprocess.run(
+                    [sys.executable, "-m", "kohort.cli", *command],
+                    check=False,
+                    capture_output=True,
+                    text=True,
+                )
+                assert refused.returncode == 2
+                assert address in refused.stderr
+                assert "choose another port" in refused.stderr
