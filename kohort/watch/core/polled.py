@@ -6,7 +6,7 @@ that they show is more than likely to have begun a rebalance, as another one may
 two polls.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -371,6 +371,10 @@ class PolledGroups:
                 return
             group = self._groups[group_id] = PolledGroup(group_id, self.changes)
         yield from group.take(snapshot)
+
+    def positions(self) -> Mapping[bytes, bytes]:
+        """Return nothing: polls show no committed offsets."""
+        return {}
 
     def view(self, group_id: str) -> View | None:
         """Return the present state of a group; None if it is unknown."""
