@@ -6,11 +6,12 @@ from typing import Final
 
 from kohort.broker.metrics.catalogue import SECTIONS
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo, Section
+from kohort.watch.catalogue import SECTION as WATCH
 
 PATH: Final = Path("docs/metrics.md")
 
 _HEAD: Final = f"""\
-<!-- Made from broker/metrics/catalogue.py by `make docs`; edit that. -->
+<!-- Made from broker/metrics/catalogue.py and watch/catalogue.py by `make docs`; edit those. -->
 
 # Metrics
 
@@ -58,7 +59,10 @@ Prometheus' timeout.
 
 def document() -> str:
     """Return the whole text of docs/metrics.md."""
-    return "\n".join([_HEAD, *("\n".join(_section(section)) for section in SECTIONS)])
+    sections = ("
+".join(_section(section)) for section in (*SECTIONS, WATCH))
+    return "
+".join([_HEAD, *sections])
 
 
 def _section(section: Section) -> Iterator[str]:
