@@ -100,9 +100,15 @@ class ConsumerGroup(FollowedGroup):
             ConsumerMemberView(member, self._current.get(member_id))
             for member_id, member in self._members.items()
         ]
+        state = self._state
+        if state == STABLE and any(
+            current is not None and current.epoch == LEFT_FOR_RESTART for _, current in members
+        ):
+            # The history does not wait for a member that restarts, but its coordinator does.
+            state = RECONCILING
         return ConsumerView(
             group_id,
-            self._state,
+            state,
             self._epoch,
             self._target_epoch,
             since_ms,

@@ -106,6 +106,14 @@ def follow_lab(
     return history
 
 
+def lab_records() -> Iterator[tuple[DurableRecord, Record, Place]]:
+    """Yield the records of the lab, decoded and as stored."""
+    for at_ms, row in _rows("dump", polls=False):
+        record = _record(row)
+        stored = Record(encode_value(record), encode_key(record), (), at_ms, row["o"])
+        yield record, stored, Place(row["p"], row["o"])
+
+
 def poll_lab() -> list[Json]:
     """Return the history of the classic groups that a watcher without their records makes, which
     describes all groups every second.
