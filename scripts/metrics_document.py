@@ -59,10 +59,8 @@ Prometheus' timeout.
 
 def document() -> str:
     """Return the whole text of docs/metrics.md."""
-    sections = ("
-".join(_section(section)) for section in (*SECTIONS, WATCH))
-    return "
-".join([_HEAD, *sections])
+    sections = ("\n".join(_section(section)) for section in (*SECTIONS, WATCH))
+    return "\n".join([_HEAD, *sections])
 
 
 def _section(section: Section) -> Iterator[str]:

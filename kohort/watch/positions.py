@@ -5,39 +5,45 @@ looks at them.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.offsets import END, TopicPartition, known_offsets, starts_of_lagging
 from kohort.broker.groups_seen import Readable
 from kohort.client.core.errors import ConsumerError
-from kohort.groups.encoding import decode
-from kohort.groups.records import OffsetRecord
 from kohort.groups.requests import CommittedOffset
-from kohort.protocol.errors import DecodeError
+from kohort.watch.core.commits import Commit, committed
 
 logger = logging.getLogger(__name__)
 
-Stored: TypeAlias = Mapping[bytes, bytes]
-"""Values of committed offsets by key, as in the records."""
-
 
 class GroupOffsets:
-    """The committed offsets of one group."""
+    """The committed offsets of one group. They are decoded when they are asked for: a cluster may
+    have a hundred thousand.
+    """
 
-    __slots__ = ("_topics", "count")
+    __slots__ = ("_commits",)
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[int, CommittedOffset]] = {}
-        self.count = 0
+        self._commits: list[Commit] = []
 
-    def add(self, record: OffsetRecord) -> None:
-        self._topics.setdefault(record.topic, {})[record.partition] = record.committed
-        self.count += 1
+    def add(self, commit: Commit) -> None:
+        """Add the last commit of another partition."""
+        self._commits.append(commit)
+
+    @property
+    def count(self) -> int:
+        return len(self._commits)
 
     def topics(self) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        return self._topics
+        topics: dict[str, dict[int, CommittedOffset]] = {}
+        for commit in self._commits:
+            offset = committed(commit.value)
+            if offset is not None:
+                topic, partition = commit.partition
+                topics.setdefault(topic, {})[partition] = offset
+        return topics
 
 
 NO_OFFSETS: Final = GroupOffsets()
@@ -54,12 +60,14 @@ class Positions(NamedTuple):
 class PositionsReader:
     """Reads the positions, with connections of its own. It blocks, and is for one thread."""
 
-    def __init__(self, stored: Callable[[], Stored], connect: Callable[[], Cluster]) -> None:
+    def __init__(
+        self, commits: Callable[[], Sequence[Commit]], connect: Callable[[], Cluster]
+    ) -> None:
         """Args:
-        stored: returns a copy of the committed offsets.
+        commits: returns the last commits of all partitions.
         connect: returns the cluster.
         """
-        self._stored = stored
+        self._commits = commits
         self._connect = connect
         self._cluster: Cluster | None = None
         self._readable: Mapping[TopicPartition, Readable] = {}
@@ -67,30 +75,26 @@ class PositionsReader:
     def read(self) -> Positions:
         """Return the present positions; while the cluster does not answer, with earlier ends."""
         by_group: dict[str, GroupOffsets] = {}
-        first: dict[TopicPartition, int] = {}
-        for key, value in self._stored().items():
-            try:
-                record = decode(key, value)
-            except DecodeError:
-                continue
-            if isinstance(record, OffsetRecord):
-                by_group.setdefault(record.group_id, GroupOffsets()).add(record)
-                partition = record.topic, record.partition
-                offset = record.committed.offset
-                first[partition] = min(first.get(partition, offset), offset)
+        lowest: dict[TopicPartition, int] = {}
+        for commit in self._commits():
+            position = committed(commit.value)
+            if position is not None:
+                by_group.setdefault(commit.group_id, GroupOffsets()).add(commit)
+                offset = lowest.get(commit.partition, position.offset)
+                lowest[commit.partition] = min(offset, position.offset)
         try:
-            self._readable = self._ask(first)
+            self._readable = self._ask(lowest)
         except (ConsumerError, RefusedError) as error:
             logger.debug("The ends of partitions cannot be read: %s", error)
             self.close()
         return Positions(by_group, self._readable)
 
-    def _ask(self, committed: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Readable]:
+    def _ask(self, lowest: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Readable]:
         """Return what can be read of partitions whose lowest committed offset is given."""
         if self._cluster is None:
             self._cluster = self._connect()
-        ends = known_offsets(self._cluster, dict.fromkeys(committed, END))
-        starts = starts_of_lagging(self._cluster, committed, ends)
+        ends = known_offsets(self._cluster, dict.fromkeys(lowest, END))
+        starts = starts_of_lagging(self._cluster, lowest, ends)
         return {
             partition: Readable(starts.get(partition, 0), end) for partition, end in ends.items()
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -19,6 +19,7 @@ from kohort.admin.cluster import Cluster
 from kohort.broker.http.server import HttpServer
 from kohort.broker.runtime.clock import SystemClock
 from kohort.groups.history.json_form import from_json
+from kohort.watch.core.commits import Commit
 from kohort.watch.follow import Follower
 from kohort.watch.listen import Listen
 from kohort.watch.poll_only import PollFollower
@@ -147,5 +148,5 @@ class WatchService:
             return f"reading the past: {self._follower.lag} records are left"
         return self._follower.trouble
 
-    def _committed(self) -> Mapping[bytes, bytes]:
+    def _committed(self) -> Sequence[Commit]:
         return self._follower.watcher.positions()

@@ -4,10 +4,13 @@ They are signs of life and nothing else, so they are not decoded: the bytes of a
 signs of the partition's owner.
 """
 
+import struct
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from kohort.groups.history.shares import TopicPartition
+from kohort.groups.requests import CommittedOffset
 from kohort.protocol.records.batch import (
     CRC_START,
     HEADER_BYTES,
@@ -23,6 +26,15 @@ TYPE_BYTES: Final = 2
 
 _BATCH: Final = Struct(">qiibIhiq22xi")
 """A header without maximum timestamp and producer."""
+
+
+_OFFSET: Final = Struct(">hq")
+_EPOCH: Final = Struct(">i")
+_EPOCH_SINCE, _COMPACT_SINCE = 3, 4
+"""Versions of the value."""
+_LENGTH: Final = Struct(">h")
+_TIME: Final = Struct(">q")
+"""The fields of a value: version, offset, leader epoch, metadata, time of the commit."""
 
 
 class Reached(NamedTuple):
@@ -66,6 +78,39 @@ class Commit:
         complete something."""
 
 
+def committed(value: bytes) -> CommittedOffset | None:
+    """Decode the committed offset in a value as stored, without a check of its other fields; None
+    if it is too short.
+    """
+    try:
+        version, offset = _OFFSET.unpack_from(value)
+        cursor, epoch = _OFFSET.size, -1
+        if version >= _EPOCH_SINCE:
+            (epoch,) = _EPOCH.unpack_from(value, cursor)
+            cursor += _EPOCH.size
+        if version >= _COMPACT_SINCE:
+            length, cursor = _compact_length(value, cursor)
+        else:
+            (length,) = _LENGTH.unpack_from(value, cursor)
+            cursor += _LENGTH.size
+        (at_ms,) = _TIME.unpack_from(value, cursor + max(length, 0))
+    except (struct.error, IndexError):
+        return None
+    return CommittedOffset(offset, epoch, "", at_ms)
+
+
+def _compact_length(value: bytes, cursor: int) -> tuple[int, int]:
+    """Decode the length of a compact string; return it, and where the string begins."""
+    length = shift = 0
+    while True:
+        byte = value[cursor]
+        cursor += 1
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return length - 1, cursor
+        shift += 7
+
+
 class KnownCommits:
     """The commits of all groups by their keys."""
 
@@ -78,10 +123,10 @@ class KnownCommits:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def values(self) -> dict[bytes, bytes]:
-        """Return the values of the last commits by key; for any thread."""
-        # The list is one call of the interpreter, during which no thread can change the commits.
-        return {key: commit.value for key, commit in list(self._by_key.items())}
+    def all(self) -> Sequence[Commit]:
+        """Return all commits; for any thread."""
+        # One call of the interpreter, during which no other thread can change them.
+        return list(self._by_key.values())
 
     def add(self, key: bytes, commit: Commit) -> None:
         """Note the commit of a partition that was unknown."""

@@ -6,7 +6,7 @@ that they show is more than likely to have begun a rebalance, as another one may
 two polls.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -39,6 +39,7 @@ from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.watch.core.changes import Changes
+from kohort.watch.core.commits import Commit
 from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase
 from kohort.watch.core.followed import Told, ref
@@ -355,10 +356,6 @@ class PolledGroups:
         self._groups: dict[str, PolledGroup] = {}
         self._groups_max = groups_max
 
-    def positions(self) -> dict[bytes, bytes]:
-        """Return nothing: polls show no committed offsets."""
-        return {}
-
     def __len__(self) -> int:
         return len(self._groups)
 
@@ -372,9 +369,9 @@ class PolledGroups:
             group = self._groups[group_id] = PolledGroup(group_id, self.changes)
         yield from group.take(snapshot)
 
-    def positions(self) -> Mapping[bytes, bytes]:
+    def positions(self) -> Sequence[Commit]:
         """Return nothing: polls show no committed offsets."""
-        return {}
+        return ()
 
     def view(self, group_id: str) -> View | None:
         """Return the present state of a group; None if it is unknown."""

@@ -1,6 +1,6 @@
 """Follows all groups of a cluster, and makes the records of their history."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -347,9 +347,9 @@ class Watcher:
         self.since_ms: dict[str, int] = {}
         """Time of the first record of each group, commits apart."""
 
-    def positions(self) -> dict[bytes, bytes]:
-        """Return the values of committed offsets by key; for any thread."""
-        return self._commits.values()
+    def positions(self) -> Sequence[Commit]:
+        """Return the last commits of all partitions; for any thread."""
+        return self._commits.all()
 
     def skip_commits(
         self, batches: bytes, at: Reached, partition: int, end_offset: int, prefix: bytes | None

@@ -12,15 +12,14 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from kohort.broker.groups_seen import Readable
-from kohort.broker.http.messages import HttpRequest, HttpResponse
+from kohort.broker.http.messages import HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.server import HttpServer
 from kohort.broker.runtime.clock import SystemClock
-from kohort.groups.encoding import decode
 from kohort.groups.history.json_form import from_json
-from kohort.groups.records import OffsetRecord
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.watch.catalogue import METRICS
 from kohort.watch.core.changes import Taken
+from kohort.watch.core.commits import committed
 from kohort.watch.core.watcher import Watcher
 from kohort.watch.positions import GroupOffsets, Positions
 from kohort.watch.seen import News, encoded
@@ -43,8 +42,11 @@ class Lab:
         self.history = history
         self._server = HttpServer(site.pages())
 
+    async def answer(self, path: str, query: str = "") -> ResponseOrStream:
+        return await self._server._page_of(HttpRequest("GET", path, query, ""))
+
     async def ask(self, path: str, query: str = "") -> HttpResponse:
-        response = await self._server._page_of(HttpRequest("GET", path, query, ""))
+        response = await self.answer(path, query)
         assert isinstance(response, HttpResponse)
         return response
 
@@ -90,12 +92,11 @@ async def make_lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
 def positions(watcher: Watcher) -> Positions:
     by_group: dict[str, GroupOffsets] = {}
     readable: dict[tuple[str, int], Readable] = {}
-    for key, value in watcher.positions().items():
-        record = decode(key, value)
-        assert isinstance(record, OffsetRecord)
-        by_group.setdefault(record.group_id, GroupOffsets()).add(record)
-        end = record.committed.offset + BEHIND
-        readable[record.topic, record.partition] = Readable(0, end)
+    for commit in watcher.positions():
+        by_group.setdefault(commit.group_id, GroupOffsets()).add(commit)
+        offset = committed(commit.value)
+        assert offset is not None
+        readable[commit.partition] = Readable(0, offset.offset + BEHIND)
     return Positions(by_group, readable)
 
 
@@ -202,3 +203,15 @@ async def test_the_console_has_the_pages_about_groups_alone(lab: Lab) -> None:
     assert {member["partition_count"] for member in shown["members"]} != {0}
     number = shown["last"]["sequence"]
     assert (await lab.json(f"/api/groups/{group}/rebalances/{number}"))["sentence"]
+
+
+async def test_open_pages_are_told_of_a_group_that_changes(lab: Lab) -> None:
+    stream = await lab.answer("/events")
+    assert not isinstance(stream, HttpResponse)
+    await stream.wait_chunk()
+    group = lab.history[0]["group"]
+    await lab.site.apply(News([], [], {group: lab.watcher.view(group)}, [], []))
+    chunk = await stream.wait_chunk()
+    assert chunk is not None
+    assert group.encode() in chunk
+    stream.close()
