@@ -1,10 +1,12 @@
 """The pages of a watcher that has followed the recorded lab."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from functools import cache
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +26,13 @@ from kohort.watch.core.watcher import Watcher
 from kohort.watch.positions import GroupOffsets, Positions
 from kohort.watch.seen import News, encoded
 from kohort.watch.site import Sources, WatchSite
+from tests.support.browser import Browser
 from tests.unit.watch.recorded import Json, follow_lab, new_watcher
 
 DELETED, UPGRADED = "ck-classic-delgrp", "ck-classic-upgrade"
 """The second one has a rebalance without a record: what was before its upgrade is unknown."""
+
+TOPIC_LINK = """document.querySelector('a[href^="#/topics"]')"""
 
 BEHIND = 3
 """Records that every group has not read, of each partition."""
@@ -40,10 +45,10 @@ class Lab:
         self.site = site
         self.watcher = watcher
         self.history = history
-        self._server = HttpServer(site.pages())
+        self.server = HttpServer(site.pages())
 
     async def answer(self, path: str, query: str = "") -> ResponseOrStream:
-        return await self._server._page_of(HttpRequest("GET", path, query, ""))
+        return await self.server._page_of(HttpRequest("GET", path, query, ""))
 
     async def ask(self, path: str, query: str = "") -> HttpResponse:
         response = await self.answer(path, query)
@@ -215,3 +220,30 @@ async def test_open_pages_are_told_of_a_group_that_changes(lab: Lab) -> None:
     assert chunk is not None
     assert group.encode() in chunk
     stream.close()
+
+
+async def test_the_console_works_in_a_browser(lab: Lab, tmp_path: Path) -> None:
+    rows = (await lab.json("/api/groups"))["groups"]
+    group = next(row["group"] for row in rows if row["members"] and row["last"])
+    sequence = (await lab.json(f"/api/groups/{group}"))["last"]["sequence"]
+    await lab.server.start("127.0.0.1", 0)
+    try:
+        await asyncio.to_thread(visit, lab.server.port, group, sequence, tmp_path)
+    finally:
+        await lab.server.close()
+
+
+def visit(port: int, group: str, sequence: int, directory: Path) -> None:
+    """Look at every page. A script that fails, or asks for a page that does not exist, is noted."""
+    pages = {
+        "#/groups": group,
+        f"#/groups/{group}": "Members",
+        f"#/groups/{group}/timeline/{sequence}": f"Rebalance {sequence}",
+        "#/checks": "Checks",
+    }
+    with Browser(directory) as browser:
+        for address, text in pages.items():
+            browser.open(f"http://127.0.0.1:{port}/{address}")
+            browser.wait(f"document.getElementById('main').innerText.includes({json.dumps(text)})")
+            assert browser.evaluate(TOPIC_LINK) is None
+        assert browser.problems == []
