@@ -186,8 +186,9 @@ def _also(page: GroupPage) -> Iterator[str]:
         timeout_ms = most["expired_timeout_ms"]
         silent = "" if timeout_ms is None else f", which was silent for {duration(timeout_ms)}"
         yield f"{counted(count, 'session')} expired{which} {name(most['process'])}{silent}."
-    if page.unavailability.rows:
-        row = max(page.unavailability.rows, key=lambda other: other["longest_ms"])
+    ended = [row for row in page.unavailability.rows if row["longest_ms"]]
+    if ended:
+        row = max(ended, key=lambda other: other["longest_ms"])
         partition, longest = f"{name(row['topic'])}-{row['partition']}", duration(row["longest_ms"])
         yield f"{partition} had no reader for {longest}, longer than any other partition."
     if page.flapping.rows:
