@@ -195,6 +195,8 @@ class ClassicGroup(FollowedGroup):
         if self._converted is not None:
             traces, self._converted = [self._converted], None
         order = beginning(traces, phase, self._polls)
+        if not old.members:
+            order = _led_by(record.leader_id, order)
         kinds = {cause.trigger.kind for cause in order}
         if old.generation == 0 and not old.members and phase.is_sole and len(kinds) == 1:
             order = (_initial(order[0]), *order[1:])
@@ -309,6 +311,17 @@ def _started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceSt
 
 def _unknown(end_ms: int) -> Cause:
     return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), end_ms)
+
+
+def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """The first member that joins an empty group leads it."""
+    for cause in order:
+        member = cause.trigger.member
+        if member is not None and member.member_id == leader_id:
+            trigger = order[0].trigger._replace(kind=cause.trigger.kind, member=member)
+            others = [one for one in order if one is not cause and one.trigger.member is not None]
+            return (replace(order[0], trigger=trigger), *others)
+    return order
 
 
 def _initial(first: Cause) -> Cause:

@@ -193,8 +193,10 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
     evidence = trigger.evidence
     if seen_ms is not None:
         evidence = (*evidence, Evidence("poll", max(phase.end_ms - seen_ms, 0)))
-    same = [cause for cause in ordered if cause.trigger.kind is trigger.kind and not cause.is_known]
-    if not first.is_known and len(same) > 1:
+    same = [cause for cause in ordered if cause.trigger.kind is trigger.kind]
+    tied = [cause for cause in same if cause.is_known and cause.at_ms == first.at_ms]
+    guessed = [] if first.is_known else [cause for cause in same if not cause.is_known]
+    if len(tied) > 1 or len(guessed) > 1:
         # Which of them was the first is unknown.
         trigger, rest = trigger._replace(member=None, was_leader=False), ordered
     first = replace(

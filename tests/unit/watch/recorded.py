@@ -230,12 +230,17 @@ def how_it_went(group: str, member_id: str, at_ms: int) -> str | None:
 @cache
 def causes() -> dict[tuple[str, int], str]:
     """Return what began the rebalances of classic groups, by group and the generation before."""
+    return {key: parse_reason(reason).kind for key, reason in reasons().items()}
+
+
+@cache
+def reasons() -> dict[tuple[str, int], str]:
+    """Return the same in the words of the broker, with the ids of members."""
     found: dict[tuple[str, int], str] = {}
     for text in _log():
         line = read(text, UTC)
         if line is not None and isinstance(line.fact, Preparing):
-            kind = parse_reason(line.fact.reason).kind
-            found.setdefault((line.fact.group, line.fact.generation), kind)
+            found.setdefault((line.fact.group, line.fact.generation), line.fact.reason)
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.watch.recorded import Json, causes, how_it_went, watch_lab
+from tests.unit.watch.recorded import Json, causes, how_it_went, reasons, watch_lab
 
 FORMS: dict[str, dict[str, Any]] = {
     "polls": {"polls": True},
@@ -48,6 +48,17 @@ def test_what_is_certain_is_right_and_what_is_likely_nearly_always(form: str) ->
     for score in (score_fates(history), score_causes(history)):
         assert not score["certain", False]
         assert score["likely", False] <= 0.03 * (score["likely", True] + score["likely", False])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_member_that_began_a_rebalance_is_the_right_one(form: str) -> None:
+    for record in watch_lab(**FORMS[form]):
+        trigger = record["trigger"]
+        if record.get("group_type") != "classic" or trigger["certainty"] != "certain":
+            continue
+        reason = reasons().get((record["group"], record["previous_generation"]))
+        if reason is not None and trigger["member_id"] and trigger["kind"] != "downgraded":
+            assert trigger["member_id"] in reason
 
 
 def test_with_polls_hardly_a_departure_is_unclear() -> None:
