@@ -45,7 +45,8 @@ class Recent(NamedTuple):
     rebalances: tuple[Beginning, ...]
     """Rebalances without avoided ones, newest first, back to an hour before the latest request."""
     last: Json | None
-    """The newest rebalance: its time, the kind of its cause, and the cause as text."""
+    """The newest rebalance: its time, the kind of its cause, how certain that is, and the cause as
+    text."""
 
     def bins(self, now_ms: int) -> list[int]:
         """Return the number of rebalances in each bin of the last hour, the oldest first."""
@@ -110,12 +111,14 @@ def _recent_of(kept: Sequence[StoredRecord], now_ms: int) -> Recent:
 
 
 def _last_json(kept: StoredRecord, begun: Beginning) -> Json:
-    data: Json = {"at_ms": begun.at_ms, "cause": begun.cause, "text": None, "sequence": None}
+    names = ("certainty", "text", "sequence")
+    data: Json = {"at_ms": begun.at_ms, "cause": begun.cause, **dict.fromkeys(names)}
     try:
         record = record_without_members(kept)
     except ValueError:
         return data
     data["sequence"] = record.sequence
+    data["certainty"] = record.trigger.certainty.value
     protocol_type = None if isinstance(record, AvoidedRecord) else record.protocol_type
     data["text"] = cause_text(record.trigger, protocol_type)
     return data

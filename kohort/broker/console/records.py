@@ -158,6 +158,7 @@ def _summary(record: HistoryRecord) -> Json:
     data: Json = {
         "sequence": record.sequence,
         "cause": trigger.kind.value,
+        "certainty": trigger.certainty.value,
         "sentence": sentence(record),
     }
     if isinstance(record, AvoidedRecord):

@@ -107,3 +107,8 @@ export function family(kind) {
   for (const [name, kinds] of Object.entries(FAMILIES)) if (kinds.includes(kind)) return name;
   return "other";
 }
+
+/** Whether the cause of a rebalance, or how a member left, is a conclusion of `kohort watch` that may be wrong. */
+export function isUnsure(one) {
+  return (one.certainty ?? "certain") !== "certain";
+}

@@ -2,7 +2,7 @@
 
 import { query } from "./api.js";
 import { h } from "./dom.js";
-import { cause, count, counted } from "./format.js";
+import { cause, count, counted, isUnsure } from "./format.js";
 import { age, filterField, groupLink, moment, pager, since, sorter, sparkline, stateMark, table } from "./parts.js";
 
 const STATES = [
@@ -70,5 +70,5 @@ function name(row) {
 
 function last(row) {
   if (!row.last) return h("span", { class: "muted" }, "none recorded");
-  return h("span", { title: row.last.text ?? "" }, cause(row.last.cause), ", ", moment(row.last.at_ms));
+  return h("span", { title: row.last.text ?? "" }, cause(row.last.cause), isUnsure(row.last) ? ` (${row.last.certainty})` : "", ", ", moment(row.last.at_ms));
 }

@@ -2,7 +2,7 @@
 
 import { NoAnswer, path, query } from "./api.js";
 import { h } from "./dom.js";
-import { cause, clock, count, counted, duration, family, now } from "./format.js";
+import { cause, clock, count, counted, duration, family, isUnsure, now } from "./format.js";
 import { groupTabs, moment, table, to } from "./parts.js";
 import { waterfall } from "./waterfall.js";
 
@@ -125,12 +125,13 @@ function lane(name) {
   return name === "avoided" ? "avoided" : cause(name);
 }
 
-// The mark's height is the cost of the rebalance. Its lane is the cause, and its tooltip has the sentence.
+// The mark's height is the cost of the rebalance. Its lane is the cause, and it is thinner if that is not
+// certain. Its tooltip has the sentence.
 function mark(record, id, x, base, selected) {
   const tall = 7 + Math.min((record.stopped_total_ms ?? 0) / MARK_MS_FULL, 1) * 10;
   const kind = record.kind === "avoided" ? "none" : family(record.cause);
   const isChosen = selected === String(record.sequence);
-  const shape = h("rect", { x: x - 3, y: base - tall, width: 6, height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(record.at_ms)}: ${record.sentence}`));
+  const shape = h("rect", { x: x - 3, y: base - tall, width: isUnsure(record) ? 3 : 6, height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(record.at_ms)}: ${record.sentence}`));
   if (record.kind === "avoided") return shape;
   // Not in the tab order: the list below has the same links.
   return h("svg:a", { "data-key": record.sequence, href: to("groups", id, "timeline", record.sequence), tabindex: "-1" }, shape);

@@ -2,7 +2,7 @@
 // phases as `kohort groups timeline` draws in a terminal.
 
 import { h } from "./dom.js";
-import { count, counted, duration } from "./format.js";
+import { count, counted, duration, isUnsure } from "./format.js";
 
 const MEMBERS = 100;
 const WIDE = 1000;
@@ -65,7 +65,6 @@ function joinPhase(record) {
   return phase === null && record.started_between_ms ? Math.max(record.started_between_ms[1] - record.started_at_ms, 0) : phase;
 }
 
-const isUnsure = (member) => (member.certainty ?? "certain") !== "certain";
 
 function slowestFirst(record) {
   const named = new Set([record.trigger.member_id, ...(record.waited_for?.member_ids ?? [])]);
