@@ -38,7 +38,10 @@ class FairLock:
             self._release()
 
     def _release(self) -> None:
-        if self._waiting.count:
-            self._waiting.take().set_result(None)
-        else:
-            self._is_locked = False
+        while self._waiting.count:
+            waiter = self._waiting.take()
+            # One whose task was cancelled in this event loop iteration is still in the queue.
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._is_locked = False

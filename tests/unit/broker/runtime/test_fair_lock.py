@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from kohort.broker.runtime.fair_lock import FairLock
 
 
-async def test_a_waiter_that_is_cancelled_when_it_gets_the_lock_passes_it_on() -> None:
+@pytest.mark.parametrize("gets_lock", [True, False])
+async def test_a_cancelled_waiter_passes_the_lock_on(gets_lock: bool) -> None:
     lock = FairLock()
     order: list[str] = []
 
@@ -17,6 +20,8 @@ async def test_a_waiter_that_is_cancelled_when_it_gets_the_lock_passes_it_on() -
     async with lock.held_by("a"):
         second, third = asyncio.create_task(take("b")), asyncio.create_task(take("c"))
         await asyncio.sleep(0)
+        if not gets_lock:
+            second.cancel()
     second.cancel()
     await asyncio.gather(second, third, return_exceptions=True)
     assert order == ["c"]
