@@ -239,7 +239,7 @@ def reasons() -> dict[tuple[str, int], str]:
     found: dict[tuple[str, int], str] = {}
     for text in _log():
         line = read(text, UTC)
-        if line is not None and isinstance(line.fact, Preparing):
+        if line is not None and isinstance(line.fact, Preparing) and line.fact.reason is not None:
             found.setdefault((line.fact.group, line.fact.generation), line.fact.reason)
     return found
 
