@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from kohort.cli.errors import (
     UnavailableError,
     UsageError,
 )
+from kohort.cli.groups.from_files import add_timezone
 from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.progress import Progress
@@ -35,6 +37,7 @@ from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut
 from kohort.watch.follow import POLL_S, Follower
 from kohort.watch.history_file import HistoryFile
+from kohort.watch.log_files import LogFiles
 from kohort.watch.once import History, read_history
 from kohort.watch.poll_only import PollFollower
 from kohort.watch.poller import listed
@@ -86,6 +89,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--avoided", action="store_true", help="include rebalances that were avoided"
     )
     parser.add_argument(
+        "--log",
+        dest="logs",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also read the log of a broker, as it is written; - is standard input; repeatable",
+    )
+    add_timezone(parser)
+    parser.add_argument(
         "--history",
         type=Path,
         metavar="FILE",
@@ -117,12 +129,13 @@ def _watch(options: argparse.Namespace) -> None:
         raise UsageError("--once serves nothing: it does not go with --http")
     with ExitStack() as stack:
         store = None if options.history is None else stack.enter_context(_opened(options.history))
+        logs = stack.enter_context(_opened_logs(options))
         cluster = stack.enter_context(cluster_of(options))
         try:
             if options.once:
-                _print_past(cluster, options, store)
+                _print_past(cluster, options, store, logs)
             else:
-                _read_or_poll(cluster, options, store)
+                _read_or_poll(cluster, options, store, logs)
         except DecodeError as error:
             raise UnavailableError(f"{TOPIC} cannot be read: {error}") from error
         except RefusedError as error:
@@ -134,6 +147,13 @@ def _opened(path: Path) -> HistoryFile:
         return HistoryFile(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"--history {path}: {error}") from error
+
+
+def _opened_logs(options: argparse.Namespace) -> LogFiles:
+    try:
+        return LogFiles(options.logs, options.timezone)
+    except OSError as error:
+        raise UsageError(f"--log {error.filename}: {error.strerror}") from error
 
 
 def _add(store: HistoryFile, record: Json, options: argparse.Namespace) -> bool:
@@ -163,9 +183,11 @@ def _progress() -> Iterator[Report]:
 # Afterwards.
 
 
-def _print_past(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
+def _print_past(
+    cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None, logs: LogFiles
+) -> None:
     with _progress() as report:
-        history = read_history(cluster, options.group, report, _left_out(options))
+        history = read_history(cluster, options.group, report, _left_out(options), logs)
     if store is not None:
         for record in history.records:
             _add(store, record, options)
@@ -224,12 +246,14 @@ _HIDDEN: Final = frozenset(
 )
 
 
-def _read_or_poll(cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None) -> None:
+def _read_or_poll(
+    cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None, logs: LogFiles
+) -> None:
     """Read the topic or, if the cluster hides it, poll."""
     has_groups = False
     while True:
         try:
-            follower = Follower(cluster, options.group, _left_out(options))
+            follower = Follower(cluster, options.group, _left_out(options), logs)
             _print_news(follower, cluster, options, store)
         except RefusedError as error:
             if error.error not in _HIDDEN:
@@ -240,7 +264,9 @@ def _read_or_poll(cluster: Cluster, options: argparse.Namespace, store: HistoryF
                     f"{error}. Polling the groups instead: that shows who came and went, but not"
                     f" how. {right}"
                 )
-                _print_news(PollFollower(cluster, _left_out(options)), cluster, options, store)
+                _print_news(
+                    PollFollower(cluster, _left_out(options), logs), cluster, options, store
+                )
             # The topic is created for the first group.
             has_groups = any(listed(cluster, broker) for broker in cluster.brokers())
         sleep(POLL_S)
@@ -302,7 +328,7 @@ def _print_new(record: Json, options: argparse.Namespace) -> None:
     if record["kind"] == AVOIDED and not options.avoided:
         return
     if options.json:
-        print_json(record)
+        print(json.dumps(record), flush=True)
     else:
         clock = local_clock(int(time() * 1000))
         print(f"Group {shown(record['group'])} {record_sentence(record, clock)}.", flush=True)

@@ -8,6 +8,7 @@ from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.watch.core.watcher import Watcher
+from kohort.watch.log_files import LogFiles
 from kohort.watch.poller import Poller
 from kohort.watch.reader import Json, OffsetsReader, Report
 
@@ -20,8 +21,15 @@ _LATER_MS: Final = 1_000
 class Follower:
     """Reads what is new, and asks which groups are rebalancing, every `POLL_S` seconds."""
 
-    def __init__(self, cluster: Cluster, group: str | None, left_out: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str | None,
+        left_out: Container[str] = (),
+        logs: LogFiles | None = None,
+    ) -> None:
         """Raises as `OffsetsReader` does."""
+        self._logs = logs
         self._reader = OffsetsReader(cluster, group, left_out)
         self._poller = Poller(cluster, self._now_ms)
         self.trouble: str | None = None
@@ -54,6 +62,8 @@ class Follower:
 
     def catch_up(self, report: Report) -> Iterator[Json]:
         """Read the past, and yield its records."""
+        if self._logs is not None:
+            self._logs.read_past(self._reader.watcher.logs, to_end=False)
         yield from self._reader.read(self._reader.ends(), report)
         self._reader.is_live = True
         yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
@@ -78,6 +88,8 @@ class Follower:
             sleep(POLL_S)
 
     def _step(self) -> Iterator[Json]:
+        if self._logs is not None:
+            self._logs.read_new(self._reader.watcher.logs)
         ends = self._reader.ends()
         # Compared with a commit, a poll with a wrong time would make a false certainty.
         if self._poller.can_poll and self._reader.ahead_ms is not None:

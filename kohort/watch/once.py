@@ -4,6 +4,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster
+from kohort.watch.log_files import LogFiles
 from kohort.watch.reader import Json, OffsetsReader, Report
 
 
@@ -19,9 +20,15 @@ class History(NamedTuple):
 
 
 def read_history(
-    cluster: Cluster, group: str | None, report: Report, left_out: Container[str] = ()
+    cluster: Cluster,
+    group: str | None,
+    report: Report,
+    left_out: Container[str] = (),
+    logs: LogFiles | None = None,
 ) -> History:
     """Read the history of a group, or of all but some. Raises as `OffsetsReader` does."""
     reader = OffsetsReader(cluster, group, left_out)
+    if logs is not None:
+        logs.read_past(reader.watcher.logs, to_end=True)
     records = [*reader.read(reader.ends(), report), *reader.watcher.flush()]
     return History(records, reader.watcher.since_ms, reader.watcher.unread_count)

@@ -25,6 +25,7 @@ from kohort.protocol.messages.list_groups import ListedGroup
 from kohort.watch.core.polled import Json, PolledGroups, Snapshot
 from kohort.watch.core.watcher import GROUPS_MAX
 from kohort.watch.follow import POLL_S
+from kohort.watch.log_files import LogFiles
 from kohort.watch.poller import GROUPS_AT_ONCE, described, listed
 from kohort.watch.reader import Report
 
@@ -32,8 +33,11 @@ from kohort.watch.reader import Report
 class PollFollower:
     """Polls all groups that the user may see, and yields each rebalance when it is known."""
 
-    def __init__(self, cluster: Cluster, left_out: Container[str]) -> None:
+    def __init__(
+        self, cluster: Cluster, left_out: Container[str], logs: LogFiles | None = None
+    ) -> None:
         """`left_out`: groups not to follow."""
+        self._logs = logs
         self._cluster = cluster
         self._left_out = left_out
         self._groups = PolledGroups(GROUPS_MAX)
@@ -76,6 +80,7 @@ class PollFollower:
 
     def _step(self) -> Iterator[Json]:
         present: set[str] = set()
+        snapshots: list[Snapshot] = []
         for broker in self._cluster.brokers():
             groups = [
                 group
@@ -83,8 +88,12 @@ class PollFollower:
                 if group.group_id not in self._left_out
             ]
             present.update(group.group_id for group in groups)
-            for snapshot in self._snapshots(broker, groups):
-                yield from self._groups.take(snapshot)
+            snapshots += self._snapshots(broker, groups)
+        if self._logs is not None:
+            # What a poll shows was logged before.
+            self._logs.read_new(self._groups.logs)
+        for snapshot in snapshots:
+            yield from self._groups.take(snapshot)
         self.is_blind = not present
         self._groups.forget(present, _now_ms())
 

@@ -99,13 +99,9 @@ class Watcher:
 
     def records(self, group: str) -> list[dict[str, Any]]:
         assert self._process.poll() is None, self.said
-        text = (self._path / "stdout").read_text().lstrip()
-        found = []
-        while "\n}\n" in text:
-            record, end = json.JSONDecoder().raw_decode(text)
-            found.append(record)
-            text = text[end:].lstrip(" \n")
-        return [record for record in found if record["group"] == group]
+        lines = (self._path / "stdout").read_text().splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [record for record in whole if record["group"] == group]
 
 
 @contextmanager

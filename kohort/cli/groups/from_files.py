@@ -35,6 +35,11 @@ def add_from(parser: argparse.ArgumentParser) -> None:
         "log of a stock Kafka broker; .gz is unpacked, - is standard input; repeatable, oldest "
         "first",
     )
+    add_timezone(parser)
+
+
+def add_timezone(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the logs of brokers."""
     parser.add_argument(
         "--timezone",
         type=_zone,

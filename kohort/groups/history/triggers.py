@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from kohort.groups.events import TriggerKind
+from kohort.groups.events import Certainty, TriggerKind
 from kohort.groups.history.facts import Cause
 from kohort.groups.history.limits import PROTOCOLS_LISTED, cut_id, cut_ids, cut_text
 from kohort.groups.history.model import TriggerRecord
@@ -23,7 +23,7 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
     member = trigger.member
     timeout_ms = trigger.timeout_ms
     # The reason in LeaveGroup is the member's own text, like that of a join.
-    is_leaving = trigger.kind in _LEAVING
+    is_leaving = trigger.kind in _LEAVING and trigger.certainty is Certainty.CERTAIN
     stated = stated_fields(trigger.reason)
     if is_leaving:
         stated["reason_text"] = cut_text(trigger.detail)

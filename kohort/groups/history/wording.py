@@ -195,4 +195,5 @@ _EVIDENCE: Final = {
     "last_commit": "its last commit was {} before",
     "last_join": "it had committed nothing for {}",
     "poll": "the rebalance was seen {} before its end",
+    "log_line": "the broker's log says that it left",
 }

@@ -108,18 +108,32 @@ class Line(NamedTuple):
     fact: Fact
 
 
+_Patterns: TypeAlias = tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], ...]
+
+
 def read(line: str, zone: tzinfo) -> Line | None:
     """Parse a log line; return None if it is not about a group.
 
     `zone` is the broker's time zone, for times without an offset, which is Kafka's default layout.
     """
+    return _read(line, zone, _PATTERNS)
+
+
+def read_departure(line: str, zone: tzinfo) -> Line | None:
+    """Parse a log line about a member of a consumer group (KIP-848) that is gone; otherwise return
+    None. Arguments as of `read`.
+    """
+    return _read(line, zone, _CONSUMER_PATTERNS)
+
+
+def _read(line: str, zone: tzinfo, patterns: _Patterns) -> Line | None:
     # Most lines are from other parts of the broker, and this test is faster than any pattern.
     if "roup" not in line:
         return None
     text = message(line)
     stamp = _STAMP.search(text)
     # A JSON layout has a separate field for the time.
-    fact = _fact(_LOGGER.sub("", text if stamp is None else text[stamp.end() :]))
+    fact = _fact(_LOGGER.sub("", text if stamp is None else text[stamp.end() :]), patterns)
     stamp = stamp or _STAMP.search(line)
     if fact is None or stamp is None:
         return None
@@ -200,8 +214,8 @@ def _millis(stamp: re.Match[str], zone: tzinfo) -> int:
     return int(moment.timestamp()) * 1000 + int(fraction or 0)
 
 
-def _fact(text: str) -> Fact | None:
-    for pattern, make_fact in _PATTERNS:
+def _fact(text: str, patterns: _Patterns) -> Fact | None:
+    for pattern, make_fact in patterns:
         match = pattern.search(text)
         if match is not None:
             return make_fact(match)
@@ -239,7 +253,7 @@ def _stabilized(match: re.Match[str]) -> Stabilized:
     return Stabilized(match["group"], int(match["generation"]), int(members) if members else None)
 
 
-_PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], ...]] = (
+_PATTERNS: Final[_Patterns] = (
     (
         # "restabilize" until 0.10; without state and reason until 2.0.
         re.compile(
@@ -341,5 +355,20 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
             rf"(?P<ids>(?:\w*\(|\[).*[\])]){_END}"
         ),
         lambda match: NotJoined(match["group"], parse_ids(match["ids"])),
+    ),
+)
+
+_CONSUMER: Final = (
+    r"\[GroupId (?P<group>.+)\] (?:Static m|M)ember (?P<id>\S+)(?: with instance id \S+)? "
+)
+_CONSUMER_PATTERNS: Final[_Patterns] = (
+    (re.compile(rf"{_CONSUMER}left the consumer group{_END}"), _left),
+    (
+        re.compile(rf"{_CONSUMER}fenced from the group because the member session expired{_END}"),
+        lambda match: Failed(match["group"], _member(match)),
+    ),
+    (
+        re.compile(rf"{_CONSUMER}fenced from the group because it failed to transition from epoch"),
+        lambda match: NotJoined(match["group"], (match["id"],)),
     ),
 )

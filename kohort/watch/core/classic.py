@@ -33,6 +33,7 @@ from kohort.groups.requests import Now
 from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase, fate_of
 from kohort.watch.core.followed import FollowedGroup, Told, ref
+from kohort.watch.core.logged import NO_LINES, GroupLog, Times, begun_by
 from kohort.watch.core.origin import Cause, beginning, causes
 from kohort.watch.core.seen import Poll, Seen
 from kohort.watch.core.settings import MemberSettings, settings_of
@@ -114,7 +115,7 @@ class ClassicGroup(FollowedGroup):
         if not self._rested or at_ms >= self._rested[-1] + _RESTS_APART_MS:
             self._rested.append(at_ms)
 
-    def store(self, seen: Seen, record: GroupRecord) -> Iterator[Told]:
+    def store(self, seen: Seen, record: GroupRecord, log: GroupLog = NO_LINES) -> Iterator[Told]:
         """Take the next stored generation; yield the events that led to it.
 
         A generation is skipped if the next rebalance began before it was stored, or because
@@ -134,7 +135,7 @@ class ClassicGroup(FollowedGroup):
             has_gap = seen.place.gap_offset > self._offset
             is_known = 0 < skipped <= _SUPERSEDED_MAX and not has_gap
         if is_known:
-            yield from self._rebalanced(old, record, seen)
+            yield from self._rebalanced(old, record, seen, log)
         else:
             yield _at(_restored(record), seen.at_ms)
         self._keep(record, seen, is_new=True)
@@ -178,19 +179,18 @@ class ClassicGroup(FollowedGroup):
 
     # A rebalance.
 
-    def _rebalanced(self, old: GroupRecord, record: GroupRecord, seen: Seen) -> Iterator[Told]:
+    def _rebalanced(
+        self, old: GroupRecord, record: GroupRecord, seen: Seen, log: GroupLog
+    ) -> Iterator[Told]:
+        times = Times(self._at_ms, seen.at_ms)
         end_ms = _end_ms(record, seen)
         changes = difference(old, record)
         phase = self._phase(old, record, end_ms, changes)
-        fates = [
-            (
-                member,
-                fate_of(
-                    member, self._signs[member.member_id], self._gone_ms(member, end_ms), phase
-                ),
-            )
-            for member in changes.gone
-        ]
+        fates = []
+        for member in changes.gone:
+            signs, gone_ms = self._signs[member.member_id], self._gone_ms(member, end_ms)
+            fate = fate_of(member, signs, gone_ms, phase)
+            fates.append((member, log.fate(member.member_id, fate, times)))
         traces = causes(old, changes, fates, end_ms, self._polls) or [_unknown(end_ms)]
         if self._converted is not None:
             traces, self._converted = [self._converted], None
@@ -202,12 +202,15 @@ class ClassicGroup(FollowedGroup):
             order = (_initial(order[0]), *order[1:])
         elif not record.members and len(fates) == len(order) == 1:
             order = (_sole(order[0], fates[0][1]),)
+        logged = log.origin(old, record, record.generation - 1, times)
+        if logged is not None:
+            order = begun_by(logged, order)
         self.fates = {member.member_id: fate for member, fate in fates}
         self.settings = settings_of(old, record)
         self.began_between_ms = self._bounds(order[0], phase) if record.members else None
         self.waited = _waited(fates, order[0].at_ms, end_ms)
-        yield from self._skipped_rebalances(old, record, order[0].at_ms)
-        yield from self._begin(old, fates, order)
+        yield from _skipped_rebalances(old, record, order[0].at_ms, log, times)
+        yield from self._begin(old, record.generation - 1, fates, order)
         yield from _end(old, record, phase, order[0].at_ms, end_ms, seen.at_ms)
 
     def _phase(
@@ -255,24 +258,31 @@ class ClassicGroup(FollowedGroup):
                 return min(poll.at_ms, end_ms)
         return end_ms
 
-    def _skipped_rebalances(
-        self, old: GroupRecord, record: GroupRecord, began_ms: int
-    ) -> Iterator[Told]:
-        """Rebalances that were superseded before they were stored; only their number is known."""
-        for generation in range(old.generation, record.generation - 1):
-            trigger = Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)
-            yield _at(_started(old, trigger, generation), began_ms)
-
     def _begin(
-        self, old: GroupRecord, fates: list[tuple[StoredMember, Fate]], order: tuple[Cause, ...]
+        self,
+        old: GroupRecord,
+        generation: int,
+        fates: list[tuple[StoredMember, Fate]],
+        order: tuple[Cause, ...],
     ) -> Iterator[Told]:
         first = order[0]
         for member, fate in fates:
             at_ms = first.at_ms if fate.at_ms is None else max(fate.at_ms, first.at_ms)
-            yield _at(MemberRemoved(ref(member), fate.reason), at_ms)
-        yield _at(_started(old, first.trigger, old.generation), first.at_ms)
+            yield _at(MemberRemoved(ref(member), fate.reason, fate.text), at_ms)
+        yield _at(_started(old, first.trigger, generation), first.at_ms)
         for cause in order[1:]:
             yield _at(CauseAdded(cause.trigger), max(cause.at_ms, first.at_ms))
+
+
+def _skipped_rebalances(
+    old: GroupRecord, record: GroupRecord, began_ms: int, log: GroupLog, times: Times
+) -> Iterator[Told]:
+    """Rebalances that were superseded before they were stored; without the log, only their number
+    is known.
+    """
+    for generation in range(old.generation, record.generation - 1):
+        cause = log.origin(old, record, generation, times) or _unknown(began_ms)
+        yield _at(_started(old, cause.trigger, generation), min(cause.at_ms, began_ms))
 
 
 def _at(event: Event, at_ms: int) -> Told:

@@ -25,6 +25,14 @@ class Fate(NamedTuple):
     """If unclear: all possible reasons, the most likely first."""
     evidence: tuple[Evidence, ...] = ()
     detail: str = ""
+    text: str | None = None
+    """The reason that the client stated, in the broker's log."""
+    is_poll_timeout: bool = False
+    """Whether it may have left because the application did not poll in time."""
+
+
+POLL_TIMEOUT: Final = "poll timeout"
+"""The detail of such a departure."""
 
 
 class Timeouts(NamedTuple):
@@ -105,7 +113,8 @@ def _silent(
     stuck = poll_ms > session_ms and poll_ms - SLACK_MS <= silent_ms <= poll_ms + slack_ms
     if expired and stuck:
         # The poll timeout is the larger one, and nearer to the end.
-        return _unclear(evidence, RemovalReason.LEFT, RemovalReason.SESSION_EXPIRED)
+        unclear = _unclear(evidence, RemovalReason.LEFT, RemovalReason.SESSION_EXPIRED)
+        return unclear._replace(is_poll_timeout=True)
     if expired:
         return Fate(
             RemovalReason.SESSION_EXPIRED,
@@ -119,7 +128,8 @@ def _silent(
             Certainty.LIKELY,
             min(signs.last_ms + poll_ms, gone_ms),
             evidence=evidence,
-            detail="poll timeout",
+            detail=POLL_TIMEOUT,
+            is_poll_timeout=True,
         )
     if phase.may_have_timed_out:
         return Fate(

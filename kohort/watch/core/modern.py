@@ -44,6 +44,7 @@ from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import CONSUMER, Now
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_consumer
 from kohort.watch.core.followed import FollowedGroup, Told, ref
+from kohort.watch.core.logged import NO_LINES, GroupLog, Times
 from kohort.watch.core.origin import TRIGGERS
 from kohort.watch.core.signs import Signs
 from kohort.watch.core.topics import TopicNames
@@ -122,7 +123,9 @@ class ConsumerGroup(FollowedGroup):
         left = self._members.keys() - {member.member_id for member in record.members}
         return ref(self._members[min(left)]) if left else None
 
-    def store(self, batch: Sequence[DurableRecord], at_ms: int) -> Iterator[Told]:
+    def store(
+        self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog = NO_LINES
+    ) -> Iterator[Told]:
         """Take the records that were written together; yield the events that led to them."""
         now = Now(at_ms, at_ms)
         epochs = [record.epoch for record in batch if isinstance(record, EpochRecord)]
@@ -134,7 +137,7 @@ class ConsumerGroup(FollowedGroup):
         state, was_assigned = self._state, self._epoch == self._target_epoch
         ids = {one.member_id for one in batch if isinstance(one, CurrentRecord | CurrentTombstone)}
         before = {key: self._current[key] for key in ids & self._current.keys()}
-        causes, events = self._changes(batch, at_ms)
+        causes, events = self._changes(batch, at_ms, log)
         bumped = bool(epochs)
         began = self._started(state, batch) if bumped and was_assigned else None
         self._apply(batch, at_ms)
@@ -195,7 +198,7 @@ class ConsumerGroup(FollowedGroup):
     # Who came, went or changed.
 
     def _changes(
-        self, batch: Sequence[DurableRecord], at_ms: int
+        self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog
     ) -> tuple[list[Trigger], list[Event]]:
         written = {one.member_id: one for one in batch if isinstance(one, ConsumerMemberRecord)}
         gone = [
@@ -219,6 +222,7 @@ class ConsumerGroup(FollowedGroup):
                 events.append(MemberReplaced(member.member_id, ref(successor)))
                 continue
             fate = self._fate(member, at_ms)
+            fate = log.fate(member.member_id, fate, Times(at_ms, at_ms))
             self.fates[member.member_id] = fate
             causes.append(self._departure(member, fate))
             held = self._held(member.member_id)
@@ -264,7 +268,7 @@ class ConsumerGroup(FollowedGroup):
             ref(member),
             removed=(member.member_id,),
             timeout_ms=timeout_ms,
-            detail=fate.detail,
+            detail=fate.text or fate.detail,
             certainty=fate.certainty,
             candidates=tuple([_TRIGGERS[one] for one in fate.candidates]),
             evidence=fate.evidence,

@@ -104,7 +104,7 @@ def _of_fate(
         was_leader=member.member_id == old.leader_id,
         removed=(member.member_id,),
         timeout_ms=member.session_timeout_ms if kind is TriggerKind.SESSION_EXPIRED else None,
-        detail=fate.detail,
+        detail=fate.text or fate.detail,
         certainty=fate.certainty,
         candidates=tuple([TRIGGERS[one] for one in fate.candidates if one in TRIGGERS]),
         evidence=fate.evidence,

@@ -43,6 +43,7 @@ from kohort.watch.core.commits import Commit
 from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase
 from kohort.watch.core.followed import Told, ref
+from kohort.watch.core.logged import Logs, Times
 from kohort.watch.core.origin import Cause, beginning, causes
 from kohort.watch.core.polled_view import PolledView
 from kohort.watch.core.seen import Poll
@@ -52,6 +53,9 @@ Json: TypeAlias = dict[str, Any]
 
 FORGOTTEN_MS: Final = 3_600_000
 """A group that is not listed for so long is forgotten."""
+
+_SKEW_MS: Final = 600_000
+"""The clocks of the brokers and of this machine are not further apart."""
 
 _POLLS_KEPT: Final = 1_000
 _BRIEF_KEPT: Final = 100
@@ -83,7 +87,8 @@ class Snapshot(NamedTuple):
 class PolledGroup:
     """One group, from its snapshots in the order of time."""
 
-    def __init__(self, group: str, changes: Changes) -> None:
+    def __init__(self, group: str, changes: Changes, logs: Logs) -> None:
+        self._logs = logs
         self._group = group
         self._changes = changes
         self._fold = GroupFold()
@@ -178,7 +183,10 @@ class PolledGroup:
     ) -> Iterator[Told]:
         self._between_ms = old.at_ms, polls[0].at_ms
         phase = Phase(old.at_ms, new.at_ms, (0, 0), is_sole=False)
-        gone = [(member, _fate(member, polls)) for member in changes.gone]
+        gone = [
+            (member, self._logged(member, _fate(member, polls), old, new))
+            for member in changes.gone
+        ]
         self._fates = {member.member_id: fate for member, fate in gone}
         came = replace(changes, new=(*changes.new, *brief))
         # The first poll may be late by the whole interval since the group was last at rest.
@@ -205,6 +213,15 @@ class PolledGroup:
             yield _at(CauseAdded(trigger), max(cause.at_ms, at_ms))
         yield from _end(new)
 
+    def _logged(self, member: StoredMember, fate: Fate, old: Snapshot, new: Snapshot) -> Fate:
+        """Return how a member went, by the broker's log if that says it. Members of consumer groups
+        may join again under their id, and which line is meant is not known without a common clock.
+        """
+        if old.kind is not GroupKind.CLASSIC:
+            return fate
+        times = Times(old.at_ms - _SKEW_MS, new.at_ms + _SKEW_MS)
+        return self._logs.of(self._group).fate(member.member_id, fate, times)
+
     # Records of the history.
 
     def _closed(self, new: Snapshot, now: Now) -> Iterator[Json]:
@@ -219,6 +236,8 @@ class PolledGroup:
 
     def _completed(self, data: Json, new: Snapshot) -> Json:
         """Null what polls do not show."""
+        if self._logs.of(self._group).is_used:
+            data["observed"]["by"].append("log")
         assert data["kind"] == REBALANCE
         data["group_type"] = new.kind.value
         if new.kind is GroupKind.CLASSIC:
@@ -351,6 +370,8 @@ class PolledGroups:
     """All groups of a cluster, as a `Watcher` has them."""
 
     def __init__(self, groups_max: int) -> None:
+        self.logs = Logs()
+        """What the brokers' logs say about the groups."""
         self.changes = Changes()
         """What has changed in the groups."""
         self._groups: dict[str, PolledGroup] = {}
@@ -366,7 +387,7 @@ class PolledGroups:
         if group is None:
             if len(self._groups) >= self._groups_max:
                 return
-            group = self._groups[group_id] = PolledGroup(group_id, self.changes)
+            group = self._groups[group_id] = PolledGroup(group_id, self.changes, self.logs)
         yield from group.take(snapshot)
 
     def positions(self) -> Sequence[Commit]:

@@ -35,6 +35,7 @@ from kohort.watch.core.commits import (
 )
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.followed import Told, ref
+from kohort.watch.core.logged import Logs
 from kohort.watch.core.modern import ConsumerGroup
 from kohort.watch.core.seen import Place, Poll, Seen
 from kohort.watch.core.signs import Signs
@@ -67,9 +68,11 @@ class GroupWatch:
         names: TopicNames,
         timeouts_of: Callable[[str], Timeouts],
         changes: Changes,
+        logs: Logs,
         sequence: int = 0,
     ) -> None:
         """`sequence` is the last sequence number in the history of this group."""
+        self._logs = logs
         self._group = group
         self._names = names
         self._timeouts_of = timeouts_of
@@ -227,7 +230,8 @@ class GroupWatch:
         assert isinstance(seen.record, GroupRecord)
         if not isinstance(self._followed, ClassicGroup):
             self._followed = ClassicGroup()
-        yield from self._followed.store(seen, seen.record)
+        log = self._logs.of(self._group)
+        yield from self._followed.store(seen, seen.record, log)
 
     def _store_batch(self, records: list[DurableRecord], at_ms: int) -> Iterator[Told]:
         followed = self._followed
@@ -237,7 +241,7 @@ class GroupWatch:
                 members = tuple([ref(member) for member in followed.value.members])
                 self._followed.upgrade(members, followed.value.generation)
             followed = self._followed
-        yield from followed.store(records, at_ms)
+        yield from followed.store(records, at_ms, self._logs.of(self._group))
 
     def _downgrade(self, seen: Seen) -> None:
         assert isinstance(seen.record, GroupRecord)
@@ -264,6 +268,7 @@ class GroupWatch:
     def _observed(self, data: Json, place: Place) -> Json:
         """Complete a record by what only an observer states, and null what it cannot know."""
         by = ["records", "commits", *(["polls"] if self._has_polls else [])]
+        by += ["log"] if self._logs.of(self._group).is_used else []
         data["observed"] = {"by": by, "partition": place.partition, "offset": place.offset}
         followed = self._followed
         if followed is None or data["kind"] != REBALANCE:
@@ -338,6 +343,8 @@ class Watcher:
         self._commits = KnownCommits()
         self._epochs: dict[int, int] = {}
         """Leader epochs of the partitions of __consumer_offsets."""
+        self.logs = Logs()
+        """What the brokers' logs say about the groups."""
         self.changes = Changes()
         """What has changed in the groups."""
         self._busy: set[str] = set()
@@ -439,7 +446,9 @@ class Watcher:
                 self._evict()
             if len(self._groups) < GROUPS_MAX:
                 sequence = self._sequences.pop(group_id, 0)
-                group = GroupWatch(group_id, self._names, self._timeouts_of, self.changes, sequence)
+                group = GroupWatch(
+                    group_id, self._names, self._timeouts_of, self.changes, self.logs, sequence
+                )
                 self._groups[group_id] = group
         return group
 

@@ -5,7 +5,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from kohort.groups.records import (
     StoredMember,
 )
 from kohort.groups.requests import CommittedOffset
-from kohort.insight.broker_log.lines import Failed, Left, NotJoined, Preparing, read
+from kohort.insight.broker_log.lines import Failed, Left, NotJoined, Preparing, read, read_departure
 from kohort.insight.broker_log.reasons import departure, parse_reason
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import (
@@ -47,6 +47,7 @@ from kohort.protocol.messages.consumer_protocol import (
 )
 from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.logged import Logs
 from kohort.watch.core.polled import PolledGroups, Snapshot
 from kohort.watch.core.seen import Place, Poll
 from kohort.watch.core.watcher import Watcher
@@ -72,9 +73,14 @@ _CONSUMER_FATE = re.compile(
 Json = dict[str, Any]
 
 
-def watch_lab(*, dump: str = "dump", polls: bool = False) -> list[Json]:
+def watch_lab(
+    *, dump: str = "dump", polls: bool = False, log: bool = False, zone: tzinfo = UTC
+) -> list[Json]:
     """Return the history that a watcher makes of the lab."""
-    history = follow_lab(new_watcher(), dump=dump, polls=polls)
+    watcher = new_watcher()
+    if log:
+        _add_lines(watcher.logs, zone)
+    history = follow_lab(watcher, dump=dump, polls=polls)
     return [record for record in history if record["group"] not in UNSEEN]
 
 
@@ -114,11 +120,13 @@ def lab_records() -> Iterator[tuple[DurableRecord, Record, Place]]:
         yield record, stored, Place(row["p"], row["o"])
 
 
-def poll_lab() -> list[Json]:
+def poll_lab(*, log: bool = False) -> list[Json]:
     """Return the history of the classic groups that a watcher without their records makes, which
     describes all groups every second.
     """
     groups = PolledGroups(1_000)
+    if log:
+        _add_lines(groups.logs, UTC)
     stored: dict[str, GroupRecord] = {}
     described: dict[str, Json] = {}
     busy: set[str] = set()
@@ -140,6 +148,13 @@ def poll_lab() -> list[Json]:
             assert isinstance(record, GroupRecord)
             stored[record.group_id] = record
     return [record for record in history if record["group"] not in UNSEEN | {UPGRADED}]
+
+
+def _add_lines(logs: Logs, zone: tzinfo) -> None:
+    for text in _log():
+        line = read(text, zone) or read_departure(text, zone)
+        if line is not None:
+            logs.add(line)
 
 
 def _snapshot(record: GroupRecord, row: Json | None, at_ms: int) -> Snapshot:

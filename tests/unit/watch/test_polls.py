@@ -18,6 +18,7 @@ from kohort.protocol.messages.consumer_protocol import (
 )
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.left_out import DEFAULT, LeftOut
+from kohort.watch.core.logged import Logs
 from kohort.watch.core.polled import FORGOTTEN_MS, PolledGroup, PolledGroups, Snapshot
 from tests.unit.watch.recorded import Json, poll_lab, rebalance_starts, watch_lab
 
@@ -50,7 +51,7 @@ def snapshot(
 
 
 def watch(*snapshots: Snapshot) -> list[Json]:
-    group = PolledGroup("g", Changes())
+    group = PolledGroup("g", Changes(), Logs())
     return [record for each in snapshots for record in group.take(each)]
 
 

@@ -1,0 +1,226 @@
+"""What the brokers' logs say about groups.
+
+A line has the exact cause of a rebalance, or how a member went, and perhaps the reason that its
+client stated. It belongs to a stored generation if it names the generation before, and was logged
+between the two: the log has the coordinator's clock, as the records have. So lines of another group
+of the same name, or with times of a wrong time zone, are not used.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from kohort.groups.events import (
+    Certainty,
+    Evidence,
+    MemberRef,
+    RemovalReason,
+    Trigger,
+    TriggerKind,
+)
+from kohort.groups.reasons import state_reason
+from kohort.groups.records import GroupRecord
+from kohort.insight.broker_log.lines import Failed, Left, Line, NotJoined, Preparing
+from kohort.insight.broker_log.reasons import Cause as LoggedCause
+from kohort.insight.broker_log.reasons import departure, parse_reason
+from kohort.watch.core.fate import POLL_TIMEOUT, Fate
+from kohort.watch.core.followed import ref
+from kohort.watch.core.origin import Cause
+
+LINES_KEPT: Final = 200_000
+"""Of all groups; more than a week of logs of most clusters."""
+
+_APART_MS: Final = 1_000
+"""A record is written a moment after the line, and perhaps read by another clock."""
+
+_LINE: Final = "log_line"
+"""Kind of evidence."""
+
+_REJOINS: Final = frozenset({TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED})
+_KINDS: Final = {kind.value: kind for kind in TriggerKind if kind is not TriggerKind.UNKNOWN}
+_REASONS: Final = {reason.value: reason for reason in RemovalReason}
+
+
+_Key: TypeAlias = int | str
+
+
+class _Began(NamedTuple):
+    at_ms: int
+    cause: LoggedCause
+
+
+class _Gone(NamedTuple):
+    at_ms: int
+    reason: RemovalReason
+    text: str | None
+
+
+class Times(NamedTuple):
+    """Between two stored generations."""
+
+    after_ms: int
+    before_ms: int
+
+    def __contains__(self, at_ms: object) -> bool:
+        return (
+            isinstance(at_ms, int)
+            and self.after_ms - _APART_MS <= at_ms <= self.before_ms + _APART_MS
+        )
+
+
+_T = TypeVar("_T", _Began, _Gone)
+
+
+def _latest(lines: Sequence[_T] | None, times: Times) -> _T | None:
+    return next((line for line in reversed(lines or ()) if line.at_ms in times), None)
+
+
+class GroupLog:
+    """The lines about one group."""
+
+    def __init__(self) -> None:
+        self._began: dict[int, list[_Began]] = {}
+        """By generation."""
+        self._gone: dict[str, list[_Gone]] = {}
+        """By member id, which a consumer keeps if it joins again."""
+        self.is_used = False
+        """Whether any line belonged to a record."""
+
+    def add(self, line: Line) -> list[_Key]:
+        """Add a line; return the keys under which `drop` forgets it."""
+        match line.fact:
+            case Preparing(generation=generation, reason=reason):
+                cause = parse_reason(reason)
+                if cause.kind in _KINDS:
+                    self._began.setdefault(generation, []).append(_Began(line.at_ms, cause))
+                    return [generation]
+                return []
+            case Left(member=member, text=text):
+                kind = _REASONS[departure(text).removeprefix("member_")]
+                gone = {member.member_id: _Gone(line.at_ms, kind, text)}
+            case Failed(member=member):
+                expired = RemovalReason.SESSION_EXPIRED
+                gone = {member.member_id: _Gone(line.at_ms, expired, None)}
+            case NotJoined(member_ids=ids):
+                late = RemovalReason.REBALANCE_TIMEOUT
+                gone = {member_id: _Gone(line.at_ms, late, None) for member_id in ids}
+            case _:
+                gone = {}
+        for member_id, departed in gone.items():
+            self._gone.setdefault(member_id, []).append(departed)
+        return list(gone)
+
+    def drop(self, key: _Key) -> bool:
+        """Forget the oldest line with this key; return whether no lines are left."""
+        table: dict[Any, list[Any]] = self._began if isinstance(key, int) else self._gone
+        del table[key][0]
+        if not table[key]:
+            del table[key]
+        return not self._began and not self._gone
+
+    def fate(self, member_id: str, concluded: Fate, times: Times) -> Fate:
+        """Return how a member went; `concluded` if no line says it."""
+        gone = _latest(self._gone.get(member_id), times)
+        if gone is None:
+            return concluded
+        self.is_used = True
+        evidence = (*concluded.evidence, Evidence(_LINE, 0))
+        if gone.reason is RemovalReason.LEFT and gone.text is None and concluded.is_poll_timeout:
+            # librdkafka and aiokafka state no reason when they leave because of it.
+            return Fate(
+                gone.reason, Certainty.LIKELY, gone.at_ms, (), evidence, POLL_TIMEOUT, gone.text
+            )
+        return Fate(gone.reason, Certainty.CERTAIN, gone.at_ms, (), evidence, text=gone.text)
+
+    def origin(
+        self, old: GroupRecord, new: GroupRecord, generation: int, times: Times
+    ) -> Cause | None:
+        """Return what began the rebalance after a generation; None if no line says it."""
+        began = _latest(self._began.get(generation), times)
+        if began is None:
+            return None
+        self.is_used = True
+        logged = began.cause
+        trigger = Trigger(
+            _KINDS[logged.kind],
+            _member(logged, old, new),
+            was_leader=logged.member_id is not None and logged.member_id == old.leader_id,
+            reason=state_reason(0, logged.text),
+            removed=logged.removed,
+            evidence=(Evidence(_LINE, max(times.before_ms - began.at_ms, 0)),),
+        )
+        return Cause(trigger, began.at_ms, is_known=True, stays_certain=True)
+
+
+def _member(logged: LoggedCause, old: GroupRecord, new: GroupRecord) -> MemberRef | None:
+    if logged.member_id is None:
+        return None
+    for member in (*new.members, *old.members):
+        if member.member_id == logged.member_id:
+            return ref(member)
+    return MemberRef(logged.member_id, logged.instance_id, "", "")
+
+
+def begun_by(logged: Cause, order: Sequence[Cause]) -> tuple[Cause, ...]:
+    """Return the concluded causes with the logged one first, which explains all that was only
+    concluded because nothing else had left a trace.
+    """
+    trigger = logged.trigger
+    same = next((cause for cause in order if _is_same(cause.trigger, trigger)), None)
+    if same is not None:
+        concluded = same.trigger
+        is_timeout = concluded.detail == POLL_TIMEOUT
+        evidence = [fact for fact in concluded.evidence if fact.kind != _LINE]
+        trigger = concluded._replace(
+            kind=trigger.kind,
+            member=trigger.member,
+            was_leader=trigger.was_leader,
+            reason=trigger.reason if trigger.reason.text is not None else concluded.reason,
+            certainty=Certainty.LIKELY if is_timeout else Certainty.CERTAIN,
+            candidates=(),
+            evidence=(*evidence, *trigger.evidence),
+        )
+    rest = [cause for cause in order if cause is not same and not _is_last_resort(cause)]
+    return (Cause(trigger, logged.at_ms, is_known=True), *rest)
+
+
+def _is_same(concluded: Trigger, logged: Trigger) -> bool:
+    both_rejoin = concluded.kind in _REJOINS and logged.kind in _REJOINS
+    if concluded.member is None or logged.member is None:
+        return both_rejoin or concluded.kind is logged.kind
+    if concluded.member.member_id == logged.member.member_id:
+        return True
+    # Who joined again was a guess, unless it has another subscription.
+    return both_rejoin and not concluded.detail
+
+
+def _is_last_resort(cause: Cause) -> bool:
+    kind = cause.trigger.kind
+    is_unclear = cause.trigger.certainty is Certainty.UNCLEAR
+    return kind is TriggerKind.UNKNOWN or (kind in _REJOINS and is_unclear)
+
+
+NO_LINES: Final = GroupLog()
+"""Of a group that no line is about."""
+
+
+class Logs:
+    """The lines about all groups. The oldest ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupLog] = {}
+        self._order: deque[tuple[str, _Key]] = deque()
+
+    def add(self, line: Line) -> None:
+        """Add a line."""
+        group = line.fact.group
+        log = self._groups.setdefault(group, GroupLog())
+        self._order.extend((group, key) for key in log.add(line))
+        while len(self._order) > LINES_KEPT:
+            oldest, key = self._order.popleft()
+            if self._groups[oldest].drop(key):
+                del self._groups[oldest]
+
+    def of(self, group: str) -> GroupLog:
+        """Return the lines about a group."""
+        return self._groups.get(group, NO_LINES)

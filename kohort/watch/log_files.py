@@ -1,0 +1,169 @@
+"""The logs of brokers, read as they are written."""
+
+import gzip
+import os
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import tzinfo
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Protocol, Self
+
+from kohort.insight.broker_log.lines import read, read_departure
+from kohort.watch.core.logged import Logs
+
+STDIN: Final = "-"
+STEP_BYTES: Final = 16 << 20
+"""At most so much of each log is read at once, unless it is the past."""
+
+LINE_MAX: Final = 1 << 20
+"""Longer lines are skipped: they are of something else."""
+
+IDLE_S: Final = 1.0
+"""If a pipe has nothing more for so long, its past is over."""
+
+_CHUNK: Final = 1 << 18
+
+
+class _Source(Protocol):
+    def chunk(self, wait_s: float | None) -> bytes:
+        """Return new bytes; empty if there are none yet, for `wait_s` (None: until the end)."""
+        ...
+
+
+class _File:
+    """A file that is followed by its name, as ``tail -F`` does, after it was rotated too."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._path = path
+        self._file: IO[bytes] = path.open("rb")
+        stack.callback(self.close)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def chunk(self, wait_s: float | None) -> bytes:
+        del wait_s
+        return self._file.read(_CHUNK) or (self._file.read(_CHUNK) if self._reopen() else b"")
+
+    def _reopen(self) -> bool:
+        """Whether the file was replaced, or cut, after its end was read."""
+        was = os.fstat(self._file.fileno())
+        try:
+            now = self._path.stat()
+            if (now.st_dev, now.st_ino) != (was.st_dev, was.st_ino):
+                new = self._path.open("rb")
+                self._file.close()
+                self._file = new
+                return True
+        except OSError:
+            return False  # Between the two steps of a rotation.
+        if now.st_size < self._file.tell():
+            self._file.seek(0)
+            return True
+        return False
+
+
+class _Compressed:
+    """A file that is not written any more."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._file = gzip.open(path)  # noqa: SIM115 - the stack closes it.
+        stack.callback(self._file.close)
+
+    def chunk(self, wait_s: float | None) -> bytes:
+        del wait_s
+        try:
+            return self._file.read(_CHUNK)
+        except EOFError:
+            return b""  # It was cut.
+
+
+class _Pipe:
+    """Standard input, or another pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def chunk(self, wait_s: float | None) -> bytes:
+        ready, _, _ = select.select([self._descriptor], [], [], wait_s)
+        return os.read(self._descriptor, _CHUNK) if ready else b""
+
+
+class _Lines:
+    """The complete lines of a source."""
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._rest = b""
+        self._is_skipping = False
+
+    def read(self, wait_s: float | None, bytes_max: float) -> Iterator[str]:
+        count = 0
+        while count < bytes_max:
+            chunk = self._source.chunk(wait_s)
+            if not chunk:
+                return
+            count += len(chunk)
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            for line in lines:
+                if not self._is_skipping:
+                    yield line.decode(errors="replace")
+                self._is_skipping = False
+            if len(self._rest) > LINE_MAX:
+                self._rest, self._is_skipping = b"", True
+
+
+class LogFiles:
+    """Passes the lines of several logs to the core. Its methods raise OSError."""
+
+    def __init__(self, names: Sequence[str], zone: tzinfo) -> None:
+        """Args:
+        names: of the files, `STDIN` is standard input.
+        zone: of times in the logs that have none.
+        """
+        self._zone = zone
+        self._lines: list[_Lines] = []
+        with ExitStack() as stack:
+            for name in names:
+                self._lines.append(_Lines(_opened(name, stack)))
+            self._open = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def read_past(self, logs: Logs, *, to_end: bool) -> None:
+        """Read what was written so far; `to_end`: until standard input ends."""
+        self._read(logs, None if to_end else IDLE_S, float("inf"))
+
+    def read_new(self, logs: Logs) -> None:
+        """Read what was written since the last call."""
+        self._read(logs, 0.0, STEP_BYTES)
+
+    def _read(self, logs: Logs, wait_s: float | None, bytes_max: float) -> None:
+        for lines in self._lines:
+            for text in lines.read(wait_s, bytes_max):
+                line = read(text, self._zone) or read_departure(text, self._zone)
+                if line is not None:
+                    logs.add(line)
+
+
+def _opened(name: str, stack: ExitStack) -> _Source:
+    if name == STDIN:
+        return _Pipe(sys.stdin.fileno())
+    path = Path(name)
+    if path.suffix == ".gz":
+        return _Compressed(path, stack)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return _Pipe(stack.enter_context(path.open("rb", buffering=0)).fileno())
+    return _File(path, stack)
