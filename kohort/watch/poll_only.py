@@ -61,9 +61,9 @@ class PollFollower:
         return len(self._groups)
 
     def catch_up(self, report: Report) -> Iterator[Json]:
-        """Yield nothing: polls show no past."""
+        """Poll for the first time, which shows no past. Raises DisconnectedError."""
         del report
-        return iter(())
+        yield from self._step()
 
     def follow(self) -> Iterator[Json | None]:
         """Yield the records of rebalances as they are known, and None after each poll; never

@@ -154,7 +154,7 @@ def test_without_any_right_it_names_them_and_polls_what_it_may(
         assert "--operation Read --topic __consumer_offsets" in once.stderr
         describe: Right = (ResourceType.GROUP, group, AclOperation.DESCRIBE)
         with allowed(kafka, describe, DESCRIBE_TOPIC), watching(kafka, tmp_path) as watcher:
-            wait_until(lambda: "--topic __consumer_offsets" in watcher.said, "the missing right")
+            wait_until(lambda: "Watching" in watcher.said, "the first poll")
             with member(kafka, group, "b", protocol):
                 wait_until(lambda: len(watcher.records(group)) >= 1, "b's join")
                 wait_for(kafka, group, 2)
@@ -174,6 +174,7 @@ def test_without_the_right_to_groups_it_reads_their_records(
 ) -> None:
     group = "hidden-billing"
     with allowed(kafka, READ_OFFSETS), watching(kafka, tmp_path) as watcher:
+        wait_until(lambda: "Watching" in watcher.said, "the end of the past")
         with member(kafka, group, "a", "classic"):
             wait_until(lambda: len(watcher.records(group)) >= 1, "a's join")
             wait_for(kafka, group, 1)
