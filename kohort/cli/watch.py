@@ -35,7 +35,7 @@ from kohort.groups.history.record_text import record_sentence
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut
-from kohort.watch.follow import POLL_S, Follower
+from kohort.watch.follow import BUSY_POLL_S, POLL_S, Follower
 from kohort.watch.history_file import HistoryFile
 from kohort.watch.log_files import LogFiles
 from kohort.watch.once import History, read_history
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from kohort.watch.service import WatchService
 
 Json: TypeAlias = dict[str, Any]
+
+POLL_MIN_S: Final = 0.1
+POLL_MAX_S: Final = 60.0
 
 _EPILOG: Final = """\
 Reads __consumer_offsets, where every Kafka broker keeps its groups, and asks for the partitions of
@@ -98,6 +101,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_timezone(parser)
     parser.add_argument(
+        "--poll",
+        type=_seconds,
+        default=POLL_S,
+        metavar="SECONDS",
+        help="how often to ask which groups are rebalancing, or 0 for never (%(default)s, and"
+        f" {BUSY_POLL_S} while any is)",
+    )
+    parser.add_argument(
         "--history",
         type=Path,
         metavar="FILE",
@@ -113,6 +124,18 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (seconds == 0 or POLL_MIN_S <= seconds <= POLL_MAX_S):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not 0 or a number of seconds from {POLL_MIN_S} to {POLL_MAX_S}"
+        )
+    return seconds
 
 
 def _left_out(options: argparse.Namespace) -> LeftOut:
@@ -253,7 +276,7 @@ def _read_or_poll(
     has_groups = False
     while True:
         try:
-            follower = Follower(cluster, options.group, _left_out(options), logs)
+            follower = Follower(cluster, options.group, _left_out(options), logs, options.poll)
             _print_news(follower, cluster, options, store)
         except RefusedError as error:
             if error.error not in _HIDDEN:
@@ -264,9 +287,9 @@ def _read_or_poll(
                     f"{error}. Polling the groups instead: that shows who came and went, but not"
                     f" how. {right}"
                 )
-                _print_news(
-                    PollFollower(cluster, _left_out(options), logs), cluster, options, store
-                )
+                poll_s = options.poll or POLL_S
+                polled = PollFollower(cluster, _left_out(options), logs, poll_s)
+                _print_news(polled, cluster, options, store)
             # The topic is created for the first group.
             has_groups = any(listed(cluster, broker) for broker in cluster.brokers())
         sleep(POLL_S)

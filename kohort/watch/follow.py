@@ -13,13 +13,15 @@ from kohort.watch.poller import Poller
 from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
+BUSY_POLL_S: Final = 0.25
+"""While any group is rebalancing."""
 
 _LATER_MS: Final = 1_000
 """After so long no more records of the same step of a coordinator follow."""
 
 
 class Follower:
-    """Reads what is new, and asks which groups are rebalancing, every `POLL_S` seconds."""
+    """Reads what is new, and asks which groups are rebalancing, again and again."""
 
     def __init__(
         self,
@@ -27,8 +29,10 @@ class Follower:
         group: str | None,
         left_out: Container[str] = (),
         logs: LogFiles | None = None,
+        poll_s: float = POLL_S,
     ) -> None:
-        """Raises as `OffsetsReader` does."""
+        """`poll_s`: how often to poll; 0 for never. Raises as `OffsetsReader` does."""
+        self._poll_s = poll_s
         self._logs = logs
         self._reader = OffsetsReader(cluster, group, left_out)
         self._poller = Poller(cluster, self._now_ms)
@@ -85,14 +89,15 @@ class Follower:
                     raise
                 self.trouble = str(error)
             yield None
-            sleep(POLL_S)
+            pause_s = self._poll_s or POLL_S
+            sleep(min(pause_s, BUSY_POLL_S) if self._poller.is_busy else pause_s)
 
     def _step(self) -> Iterator[Json]:
         if self._logs is not None:
             self._logs.read_new(self._reader.watcher.logs)
         ends = self._reader.ends()
         # Compared with a commit, a poll with a wrong time would make a false certainty.
-        if self._poller.can_poll and self._reader.ahead_ms is not None:
+        if self._poll_s and self._poller.can_poll and self._reader.ahead_ms is not None:
             self._poller.poll(self._reader.watcher)
         yield from self._reader.read(ends)
         yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)

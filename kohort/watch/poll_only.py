@@ -34,9 +34,19 @@ class PollFollower:
     """Polls all groups that the user may see, and yields each rebalance when it is known."""
 
     def __init__(
-        self, cluster: Cluster, left_out: Container[str], logs: LogFiles | None = None
+        self,
+        cluster: Cluster,
+        left_out: Container[str],
+        logs: LogFiles | None = None,
+        poll_s: float = POLL_S,
     ) -> None:
-        """`left_out`: groups not to follow."""
+        """Args:
+        cluster: whose groups to poll.
+        left_out: groups not to follow.
+        logs: of the brokers.
+        poll_s: how often to poll.
+        """
+        self._poll_s = poll_s
         self._logs = logs
         self._cluster = cluster
         self._left_out = left_out
@@ -76,7 +86,7 @@ class PollFollower:
             except DisconnectedError as error:
                 self.trouble = str(error)
             yield None
-            sleep(POLL_S)
+            sleep(self._poll_s)
 
     def _step(self) -> Iterator[Json]:
         present: set[str] = set()

@@ -56,6 +56,8 @@ class Poller:
         self._visible_until_s = -1.0
         self.can_poll = True
         """Whether the brokers can filter groups by state (Kafka 2.6)."""
+        self.is_busy = False
+        """Whether the last poll showed any rebalance."""
         self.is_denied = False
         """Whether a broker has refused to describe a group."""
         self.is_blind = False
@@ -82,6 +84,7 @@ class Poller:
             for group in self._describe(broker, ids):
                 members = frozenset([member.member_id for member in group.members])
                 watcher.poll(group.group_id, Poll(self._now_ms(), group.group_state, members))
+        self.is_busy = bool(busy)
         if is_complete:
             watcher.rest(began_ms, NotAtRest(busy, self._visible))
 

@@ -191,10 +191,11 @@ class ClassicGroup(FollowedGroup):
             signs, gone_ms = self._signs[member.member_id], self._gone_ms(member, end_ms)
             fate = fate_of(member, signs, gone_ms, phase)
             fates.append((member, log.fate(member.member_id, fate, times)))
-        traces = causes(old, changes, fates, end_ms, self._polls) or [_unknown(end_ms)]
+        polls = self._polls_since_rest(old)
+        traces = causes(old, changes, fates, end_ms, polls) or [_unknown(end_ms)]
         if self._converted is not None:
             traces, self._converted = [self._converted], None
-        order = beginning(traces, phase, self._polls)
+        order = beginning(traces, phase, polls)
         if not old.members:
             order = _led_by(record.leader_id, order)
         kinds = {cause.trigger.kind for cause in order}
@@ -244,6 +245,19 @@ class ClassicGroup(FollowedGroup):
         latest_ms = min([latest_ms, *seen[:1]])
         is_close = latest_ms - first.at_ms <= _ON_TIME_MS
         return None if is_close else (first.at_ms, latest_ms)
+
+    def _polls_since_rest(self, old: GroupRecord) -> list[Poll]:
+        """Return the polls that showed a rebalance, and before them the last one that showed the
+        old generation at rest: what the first of the others shows has happened since then.
+        """
+        if not self._polls:
+            return []
+        first_ms = self._polls[0].at_ms
+        rested = [at_ms for at_ms in self._rested if self._at_ms <= at_ms < first_ms]
+        if not rested or first_ms - rested[-1] > _UNSURE_MS:
+            return self._polls
+        ids = frozenset([member.member_id for member in old.members])
+        return [Poll(rested[-1], ClassicState.STABLE.value, ids), *self._polls]
 
     def _rests_before(self, end_ms: int) -> list[int]:
         """Return when it was seen at rest before a join phase. A poll shortly before the end may in

@@ -209,7 +209,7 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
 
 def _interval_ms(polls: Sequence[Poll]) -> int:
     gaps = [after.at_ms - before.at_ms for before, after in pairwise(polls)]
-    return min(gaps, default=0)
+    return max(gaps, default=0)
 
 
 def _seen_ms(polls: Sequence[Poll]) -> int | None:

@@ -5,21 +5,27 @@ from typing import Any
 
 import pytest
 
+from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.history.names import UNKNOWN_GENERATION
 from kohort.groups.history.record_text import record_evidence, record_sentence
 from kohort.groups.kinds import GroupKind
-from kohort.groups.records import GroupRecord, StoredMember
-from kohort.groups.requests import CONSUMER
+from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord, StoredMember
+from kohort.groups.requests import CONSUMER, CommittedOffset
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
+from kohort.protocol.records.record import Record
 from kohort.watch.core.changes import Changes
+from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.left_out import DEFAULT, LeftOut
 from kohort.watch.core.logged import Logs
 from kohort.watch.core.polled import FORGOTTEN_MS, PolledGroup, PolledGroups, Snapshot
+from kohort.watch.core.seen import Place, Poll
+from kohort.watch.core.watcher import Watcher
+from kohort.watch.poller import NotAtRest
 from tests.unit.watch.recorded import Json, poll_lab, rebalance_starts, watch_lab
 
 HISTORY = poll_lab()
@@ -178,6 +184,42 @@ def test_a_group_may_be_missing_from_polls_while_its_coordinator_moves() -> None
     assert len(list(groups.take(snapshot(61, member("a", 0), member("b", 1))))) == 1
     groups.forget(set(), 61_000 + FORGOTTEN_MS)
     assert not len(groups)
+
+
+# Polls beside records.
+
+
+def test_what_the_first_poll_shows_may_have_been_long_before_it() -> None:
+    """It shows that c joined; b's last commit, by which it left, came in the second before it."""
+    a, b, c = member("a", 0), member("b", 1), member("c", 1)
+    watcher = Watcher({}, lambda group: Timeouts())
+    records: list[tuple[int, DurableRecord]] = [
+        (1_000, generation(1, 1_000, a, b)),
+        (20_300, OffsetRecord("g", "t", 1, CommittedOffset(5, 0, "", 0))),
+        (21_500, generation(2, 21_400, a, c)),
+    ]
+    for offset, (at_ms, record) in enumerate(records):
+        if at_ms > 21_000:
+            watcher.rest(20_000, ())
+            ids = frozenset(["a", "c"])
+            watcher.poll("g", Poll(21_000, "PreparingRebalance", ids))
+        stored = Record(encode_value(record), encode_key(record), (), at_ms, offset)
+        list(watcher.take([stored], Place(0, offset)))
+    (rebalance,) = watcher.flush()
+    assert rebalance["trigger"]["certainty"] == "unclear"
+    assert set(rebalance["trigger"]["candidates"]) == {"member_added", "member_left"}
+
+
+def generation(number: int, ended_ms: int, *members: StoredMember) -> GroupRecord:
+    joined = [
+        each._replace(session_timeout_ms=10_000, rebalance_timeout_ms=60_000) for each in members
+    ]
+    return GroupRecord("g", CONSUMER, number, "range", "a", ended_ms, tuple(joined))
+
+
+def test_a_group_that_may_not_be_seen_is_not_at_rest() -> None:
+    shown = NotAtRest(busy={"busy"}, visible={"busy", "quiet"})
+    assert [group for group in ("busy", "quiet", "hidden") if group in shown] == ["busy", "hidden"]
 
 
 # Filters.
