@@ -114,19 +114,23 @@ def _compact_length(value: bytes, cursor: int) -> tuple[int, int]:
 class KnownCommits:
     """The commits of all groups by their keys."""
 
-    __slots__ = ("_by_key", "get")
+    __slots__ = ("_by_key", "get", "not_followed")
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, Commit] = {}
         self.get = self._by_key.get
+        self.not_followed = Commit("", ("", -1), b"", b"")
+        """Stands for all commits of groups that are not followed."""
+        self.not_followed.signs = Signs(0)
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def all(self) -> Sequence[Commit]:
-        """Return all commits; for any thread."""
+        """Return all commits of groups that are followed; for any thread."""
         # One call of the interpreter, during which no other thread can change them.
-        return list(self._by_key.values())
+        commits = list(self._by_key.values())
+        return [commit for commit in commits if commit is not self.not_followed]
 
     def add(self, key: bytes, commit: Commit) -> None:
         """Note the commit of a partition that was unknown."""

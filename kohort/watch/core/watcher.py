@@ -389,8 +389,9 @@ class Watcher:
                 yield from self._take(key, record, place._replace(offset=record.offset))
             else:
                 commit.value = value
-                group = self._groups[commit.group_id]
-                yield from group.commit(commit, record.timestamp, place)
+                if commit is not self._commits.not_followed:
+                    group = self._groups[commit.group_id]
+                    yield from group.commit(commit, record.timestamp, place)
 
     def _take(self, key: bytes, stored: Record, place: Place) -> Iterator[Json]:
         at_ms = stored.timestamp
@@ -408,6 +409,10 @@ class Watcher:
             self._leaving[record.group_id] = None
         if isinstance(record, OffsetTombstone):
             self._forget(record.group_id, key)
+            return
+        if record.group_id in self._left_out:
+            if isinstance(record, OffsetRecord) and len(self._commits) < COMMITS_MAX:
+                self._commits.add(key, self._commits.not_followed)
             return
         group = self._group(record.group_id)
         if group is None:
@@ -441,7 +446,7 @@ class Watcher:
 
     def _group(self, group_id: str) -> GroupWatch | None:
         group = self._groups.get(group_id)
-        if group is None and group_id not in self._left_out:
+        if group is None:
             if len(self._groups) >= GROUPS_MAX:
                 self._evict()
             if len(self._groups) < GROUPS_MAX:

@@ -2,8 +2,10 @@
 
 import gc
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
+
+import pytest
 
 from kohort.groups.consumer.records import (
     ConsumerMemberRecord,
@@ -36,9 +38,9 @@ TOPIC_ID: Final = b"t" * 16
 class Watched:
     """A watcher, and the batches that it reads, a second apart."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: Container[str] = ()) -> None:
         self.timeouts = Timeouts()
-        self.watcher = Watcher({TOPIC_ID: TOPIC}, lambda group: self.timeouts)
+        self.watcher = Watcher({TOPIC_ID: TOPIC}, lambda group: self.timeouts, left_out)
         self.partition = OffsetsPartition(self.watcher, 0)
         self.at_ms = 1_700_000_000_000
 
@@ -72,10 +74,12 @@ def commits(group: str, count: int) -> Sequence[OffsetRecord]:
     return [OffsetRecord(group, TOPIC, index, committed) for index in range(count)]
 
 
-def test_repeated_commits_are_not_decoded() -> None:
-    watched = Watched()
+@pytest.mark.parametrize("left_out", [{}, {"g"}], ids=["followed", "left out"])
+def test_repeated_commits_are_not_decoded(left_out: Container[str]) -> None:
+    watched = Watched(left_out)
     watched.take(generation("g", 1, "a"))
     watched.take(*commits("g", 5))
+    assert len(watched.watcher.positions()) == (0 if left_out else 5)
     batch = watched.batch(*commits("g", 5))
     begin = Reached(0, watched.partition.next_offset)
     reached = watched.watcher.skip_commits(batch, begin, 0, 1 << 62, None)
