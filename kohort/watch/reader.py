@@ -28,7 +28,7 @@ Report: TypeAlias = Callable[[int, int], None]
 
 TOPIC: Final = "__consumer_offsets"
 
-ANSWER_BYTES: Final = 8 << 20
+ANSWER_BYTES: Final = 2 << 20
 """Maximum size of a response, unless a single batch is larger."""
 
 _FETCH_MAX: Final = 12

@@ -7,18 +7,21 @@ from uuid import UUID
 class TopicNames:
     """The names that are known so far."""
 
-    __slots__ = ("_names", "version")
+    __slots__ = ("_ids", "_names", "version")
 
     def __init__(self, names: Mapping[bytes, str] | None = None) -> None:
         self._names = dict(names or {})
+        self._ids = {topic_id: topic_id for topic_id in self._names}
         self.version = 0
         """Changes if a name does."""
 
-    def learn(self, topic_id: bytes, name: str) -> None:
-        """Note a name."""
+    def learn(self, topic_id: bytes, name: str) -> bytes:
+        """Note a name; return the id, the same object each time."""
         if self._names.get(topic_id) != name:
             self._names[topic_id] = name
+            self._ids[topic_id] = topic_id
             self.version += 1
+        return self._ids[topic_id]
 
     def name_of(self, topic_id: bytes) -> str:
         """Return the name of a topic; its id as text if it is unknown."""

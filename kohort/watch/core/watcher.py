@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from sys import intern
 from typing import Any, Final, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
@@ -73,7 +74,7 @@ class GroupWatch:
     ) -> None:
         """`sequence` is the last sequence number in the history of this group."""
         self._logs = logs
-        self._group = group
+        self.group_id = group
         self._names = names
         self._timeouts_of = timeouts_of
         self._changes = changes
@@ -113,7 +114,7 @@ class GroupWatch:
         self._batch = []
         self._unread_ms = at_ms
         self._followed = None
-        self._changes.note(self._group)
+        self._changes.note(self.group_id)
         now = Now(at_ms, at_ms)
         self._fold.observe(GroupRestored(0, None, None, {}), now)
         yield from self._closed(place, now)
@@ -188,9 +189,9 @@ class GroupWatch:
         if not batch:
             return
         self._at_ms = batch[0].at_ms
-        self._changes.note(self._group)
+        self._changes.note(self.group_id)
         for event, now in self._events(batch):
-            self._changes.observe(self._group, event, now)
+            self._changes.observe(self.group_id, event, now)
             self._fold.observe(event, now)
             self._fold.settle()
             yield from self._closed(batch[-1].place, now)
@@ -200,7 +201,7 @@ class GroupWatch:
         if not isinstance(self._followed, ConsumerGroup):
             return None if self._followed is None else self._followed.view()
         state, since_ms = self._since
-        view = self._followed.view(self._group, since_ms)
+        view = self._followed.view(self.group_id, since_ms)
         if view is None or view.state == state:
             return view
         self._since = view.state, self._at_ms
@@ -230,18 +231,18 @@ class GroupWatch:
         assert isinstance(seen.record, GroupRecord)
         if not isinstance(self._followed, ClassicGroup):
             self._followed = ClassicGroup()
-        log = self._logs.of(self._group)
+        log = self._logs.of(self.group_id)
         yield from self._followed.store(seen, seen.record, log)
 
     def _store_batch(self, records: list[DurableRecord], at_ms: int) -> Iterator[Told]:
         followed = self._followed
         if not isinstance(followed, ConsumerGroup):
-            self._followed = ConsumerGroup(self._names, partial(self._timeouts_of, self._group))
+            self._followed = ConsumerGroup(self._names, partial(self._timeouts_of, self.group_id))
             if followed is not None and followed.value is not None:
                 members = tuple([ref(member) for member in followed.value.members])
                 self._followed.upgrade(members, followed.value.generation)
             followed = self._followed
-        yield from followed.store(records, at_ms, self._logs.of(self._group))
+        yield from followed.store(records, at_ms, self._logs.of(self.group_id))
 
     def _downgrade(self, seen: Seen) -> None:
         assert isinstance(seen.record, GroupRecord)
@@ -257,9 +258,9 @@ class GroupWatch:
         closed, self._fold.closed = self._fold.closed, []
         for facts in closed:
             if isinstance(facts, AvoidedFacts):
-                yield self._observed(as_json(build_avoided(self._group, facts)), place)
+                yield self._observed(as_json(build_avoided(self.group_id, facts)), place)
                 continue
-            steps = build_steps(self._group, facts, until_ms=now.ms, taken=self._taken)
+            steps = build_steps(self.group_id, facts, until_ms=now.ms, taken=self._taken)
             record, self._taken = at_once(steps)
             yield self._observed(as_json(record), place)
         if closed and self._fold.open is None and self._followed is not None:
@@ -268,7 +269,7 @@ class GroupWatch:
     def _observed(self, data: Json, place: Place) -> Json:
         """Complete a record by what only an observer states, and null what it cannot know."""
         by = ["records", "commits", *(["polls"] if self._has_polls else [])]
-        by += ["log"] if self._logs.of(self._group).is_used else []
+        by += ["log"] if self._logs.of(self.group_id).is_used else []
         data["observed"] = {"by": by, "partition": place.partition, "offset": place.offset}
         followed = self._followed
         if followed is None or data["kind"] != REBALANCE:
@@ -427,11 +428,10 @@ class Watcher:
         self, group: GroupWatch, record: OffsetRecord, key: bytes, value: bytes | None
     ) -> Commit:
         topic_id = record.committed.topic_id
-        if any(topic_id):
-            self._names.learn(topic_id, record.topic)
-        else:
-            topic_id = b""
-        commit = Commit(record.group_id, (record.topic, record.partition), topic_id, value or b"")
+        topic_id = self._names.learn(topic_id, record.topic) if any(topic_id) else b""
+        # There are many commits of few groups and topics.
+        partition = intern(record.topic), record.partition
+        commit = Commit(group.group_id, partition, topic_id, value or b"")
         if key in group.commits or len(self._commits) < COMMITS_MAX:
             self._commits.add(key, commit)
             group.commits[key] = commit
