@@ -22,6 +22,7 @@ from benchmarks import (
     tls,
     transactions,
     walks,
+    watch,
 )
 from benchmarks.brokers import contenders
 from benchmarks.harness import Bench, Row, Subject, progress
@@ -40,6 +41,7 @@ SUBJECTS: dict[str, Subject] = {
     "partitions": partitions,
     "largest": largest,
     "walks": walks,
+    "watch": watch,
     "testing": testing,
 }
 """In the order of the table."""

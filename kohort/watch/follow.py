@@ -14,7 +14,8 @@ from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
 BUSY_POLL_S: Final = 0.25
-"""While any group is rebalancing."""
+"""While any group is rebalancing, or records wait for others of the same step, so that their
+rebalance is printed in time."""
 
 _LATER_MS: Final = 1_000
 """After so long no more records of the same step of a coordinator follow."""
@@ -90,7 +91,8 @@ class Follower:
                 self.trouble = str(error)
             yield None
             pause_s = self._poll_s or POLL_S
-            sleep(min(pause_s, BUSY_POLL_S) if self._poller.is_busy else pause_s)
+            is_busy = self._poller.is_busy or self._reader.watcher.is_pending
+            sleep(min(pause_s, BUSY_POLL_S) if is_busy else pause_s)
 
     def _step(self) -> Iterator[Json]:
         if self._logs is not None:

@@ -495,6 +495,11 @@ class Watcher:
         group = self._groups.get(group_id)
         return None if group is None else group.view()
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether records of any group are not processed yet."""
+        return any(group.is_pending for group in self._groups.values())
+
     def flush(self, before_ms: int | None = None) -> Iterator[Json]:
         """Yield what the last records of all groups complete; only those from before a time."""
         for group in self._groups.values():
