@@ -35,8 +35,12 @@ _RETRIABLE: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""Errors while a coordinator is elected, moves, or loads its groups."""
+"""Errors while a coordinator is elected, moves, or loads its groups, and while a partition has no
+leader, as right after the creation of its topic.
+"""
 
 
 class CoordinatorKind(IntEnum):
@@ -195,7 +199,9 @@ class Cluster:
         return leader
 
     def retrying(self, ask: Callable[[], T]) -> T:
-        """Call `ask` until it succeeds, with retries while a coordinator is not available."""
+        """Call `ask` until it succeeds, with retries while a coordinator or leader is not
+        available.
+        """
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             try:

@@ -51,13 +51,9 @@ class OffsetsReader:
     def __init__(self, cluster: Cluster, group: str | None, left_out: Container[str] = ()) -> None:
         """`group` is None for all groups, but those that are left out."""
         self._cluster = cluster
-        topic = cluster.metadata([TOPIC]).topics[0]
-        if topic.error_code:
-            raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")
-        count = len(topic.partitions)
-        wanted = range(count) if group is None else [partition_of(group, count)]
         prefix = None if group is None else key_prefix(group)
-        starts = checked_offsets(cluster, {(TOPIC, index): START for index in wanted})
+        # In a new cluster, the topic has just been created.
+        starts = cluster.retrying(lambda: _starts(cluster, group))
         self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of, left_out)
         self._ends: dict[int, int] = {}
         self._partitions = {
@@ -165,6 +161,16 @@ def _topic_names(cluster: Cluster) -> dict[bytes, str]:
         for topic in cluster.metadata(None).topics
         if any(topic.topic_id)
     }
+
+
+def _starts(cluster: Cluster, group: str | None) -> dict[TopicPartition, int]:
+    """Return the beginnings of the partitions that have records of the group, or of any if None."""
+    topic = cluster.metadata([TOPIC]).topics[0]
+    if topic.error_code:
+        raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")
+    count = len(topic.partitions)
+    wanted = range(count) if group is None else [partition_of(group, count)]
+    return checked_offsets(cluster, {(TOPIC, index): START for index in wanted})
 
 
 class _Configs:
