@@ -27,7 +27,14 @@ def container() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: one["kind"])
+WATCH: list[dict[str, Any]] = list(
+    yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "watch.yml").read_text())
+)
+
+
+@pytest.mark.parametrize(
+    "resource", [*RESOURCES, *WATCH], ids=lambda one: f"{one['kind']}-{one['metadata']['name']}"
+)
 def test_kubernetes_own_schemas_find_nothing_wrong(resource: dict[str, Any]) -> None:
     kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
 
