@@ -53,15 +53,18 @@ class NewRecord(NamedTuple):
 
 
 def encoded(record: Json) -> NewRecord:
-    """Encode a record in the form in which pages read it: its members are last."""
+    """Encode a record of the history."""
+    packed, is_rebalance = pack(text_of(record)), record["kind"] == REBALANCE
+    return NewRecord(record["group"], record["sequence"], packed, is_rebalance=is_rebalance)
+
+
+def text_of(record: Json) -> bytes:
+    """Return a record in the form in which pages read it: its members are last."""
     data = dict(record)
     members = data.pop("members", None)
     if members is not None:
         data["members"] = members
-    text = json.dumps(data, separators=(",", ":")).encode()
-    return NewRecord(
-        record["group"], record["sequence"], pack(text), is_rebalance=record["kind"] == REBALANCE
-    )
+    return json.dumps(data, separators=(",", ":")).encode()
 
 
 class News(NamedTuple):
@@ -73,6 +76,8 @@ class News(NamedTuple):
     """Those of them that are not of the past."""
     views: Mapping[str, View | None]
     """The groups that have changed; None: removed, or nothing is known any more."""
+    running: Mapping[str, bytes | None]
+    """Records of rebalances in progress; None: it is over, or there was none."""
     events: Sequence[GroupEvent]
     """What happened, without the past."""
     removed: Collection[str]
@@ -84,12 +89,20 @@ class WatchedRebalances:
 
     def __init__(self) -> None:
         self._rings = Rings(RECORDS_MAX, MEMORY_BYTES)
+        self._running: dict[str, bytes] = {}
 
     def add(self, record: NewRecord) -> None:
         """Append a record."""
         self._rings.add(
             record.group_id, record.sequence, record.packed, is_rebalance=record.is_rebalance
         )
+
+    def run(self, group_id: str, text: bytes | None) -> None:
+        """Replace the record of a rebalance in progress; None if there is none."""
+        if text is None:
+            self._running.pop(group_id, None)
+        else:
+            self._running[group_id] = text
 
     def remove(self, group_id: str, now_ms: int) -> None:
         """Keep the records of a removed group only as long as there is room for them."""
@@ -105,9 +118,8 @@ class WatchedRebalances:
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """Return None: the record of a rebalance is made when it is over."""
-        del group_id
-        return None
+        text = self._running.get(group_id)
+        return None if text is None else _ready(text)
 
     def stats(self) -> Mapping[str, int]:
         return {
@@ -117,6 +129,11 @@ class WatchedRebalances:
             "lost": 0,
             "dropped": 0,
         }
+
+
+def _ready(text: bytes) -> Steps[bytes]:
+    yield
+    return text
 
 
 class WatchedGroup:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import time
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -24,7 +25,7 @@ from kohort.watch.follow import Follower
 from kohort.watch.listen import Listen
 from kohort.watch.poll_only import PollFollower
 from kohort.watch.positions import PositionsReader
-from kohort.watch.seen import News, encoded
+from kohort.watch.seen import News, encoded, text_of
 from kohort.watch.site import Sources, WatchSite
 
 Json: TypeAlias = dict[str, Any]
@@ -50,6 +51,8 @@ class WatchService:
         self._cluster_id = cluster.metadata([]).cluster_id or ""
         self._positions = PositionsReader(self._committed, cluster.another)
         self._records: list[Json] = []
+        self._running: set[str] = set()
+        """Groups with the record of a rebalance in progress."""
         self._is_live = False
         self._started: Future[int] = Future()
         self._loop = asyncio.new_event_loop()
@@ -105,16 +108,29 @@ class WatchService:
         watcher = self._follower.watcher
         records, self._records = self._records, []
         taken = watcher.changes.take()
+        running = self._running_records(taken.groups | self._running)
+        self._running = {group_id for group_id, text in running.items() if text is not None}
         news = News(
             records=[encoded(record) for record in records],
             counted=[from_json(record) for record in records] if self._is_live else [],
             views={group_id: watcher.view(group_id) for group_id in taken.groups},
+            running=running,
             events=taken.events,
             removed=taken.removed,
         )
         if any(news):
             assert self._site is not None
             asyncio.run_coroutine_threadsafe(self._site.apply(news), self._loop).result()
+
+    def _running_records(self, groups: Iterable[str]) -> dict[str, bytes | None]:
+        now_ms = int(time() * 1000)
+        records = {
+            group_id: self._follower.watcher.running(group_id, now_ms) for group_id in groups
+        }
+        return {
+            group_id: None if record is None else text_of(record)
+            for group_id, record in records.items()
+        }
 
     # Called by the thread of the event loop, and by those that it starts.
 

@@ -95,6 +95,8 @@ class WatchSite:
         for group_id, view in news.views.items():
             self.groups.update(group_id, view)
             await time_slice.pause()
+        for group_id, text in news.running.items():
+            self.history.run(group_id, text)
         # A record is counted where the events of its group are.
         observe(self._metrics, news.events)
         for parsed in news.counted:

@@ -394,6 +394,11 @@ class PolledGroups:
         """Return nothing: polls show no committed offsets."""
         return ()
 
+    def running(self, group_id: str, now_ms: int) -> Json | None:
+        """Return nothing: a poll shows only that a group rebalances."""
+        del group_id, now_ms
+        return None
+
     def view(self, group_id: str) -> View | None:
         """Return the present state of a group; None if it is unknown."""
         group = self._groups.get(group_id)

@@ -53,6 +53,9 @@ _OFFSET_TYPE_MAX: Final = 1
 _DEPARTURES: Final = frozenset({reason.value for reason in RemovalReason})
 """Fates of members that are none any more."""
 
+MEMBERS_OF_RUNNING: Final = 100
+"""Members in the record of a rebalance in progress, which is made again every second."""
+
 GROUPS_MAX: Final = 100_000
 """Groups beyond this number are not followed."""
 
@@ -89,6 +92,8 @@ class GroupWatch:
         self._has_polls = False
         self._at_ms = -1
         """Time of the last processed records."""
+        self._place: Place | None = None
+        """Place of the last of them."""
         self._since = "", -1
         """The last viewed state of a consumer group, and since when it is in this state."""
         self.commits: dict[bytes, Commit] = {}
@@ -188,7 +193,7 @@ class GroupWatch:
         batch, self._batch = self._batch, []
         if not batch:
             return
-        self._at_ms = batch[0].at_ms
+        self._at_ms, self._place = batch[0].at_ms, batch[-1].place
         self._changes.note(self.group_id)
         for event, now in self._events(batch):
             self._changes.observe(self.group_id, event, now)
@@ -206,6 +211,24 @@ class GroupWatch:
             return view
         self._since = view.state, self._at_ms
         return replace(view, since_ms=self._at_ms)
+
+    def running(self, now_ms: int) -> Json | None:
+        """Return the record of the rebalance in progress; None without one. That of a classic
+        group is stored when it is over.
+        """
+        facts, place = self._fold.open, self._place
+        if facts is None or place is None:
+            return None
+        record, _ = at_once(
+            build_steps(
+                self.group_id,
+                facts,
+                until_ms=max(now_ms, self._at_ms),
+                taken=self._taken,
+                members_listed=MEMBERS_OF_RUNNING,
+            )
+        )
+        return self._observed(as_json(record), place)
 
     def _events(self, batch: list[Seen]) -> Iterator[Told]:
         records = [seen.record for seen in batch]
@@ -415,7 +438,7 @@ class Watcher:
             if isinstance(record, OffsetRecord) and len(self._commits) < COMMITS_MAX:
                 self._commits.add(key, self._commits.not_followed)
             return
-        group = self._group(record.group_id)
+        group = self.group_id(record.group_id)
         if group is None:
             return
         if not isinstance(record, OffsetRecord):
@@ -499,6 +522,13 @@ class Watcher:
     def is_pending(self) -> bool:
         """Whether records of any group are not processed yet."""
         return any(group.is_pending for group in self._groups.values())
+
+    def running(self, group_id: str, now_ms: int) -> Json | None:
+        """Return the record of a group's rebalance in progress, as of a time by the coordinators'
+        clock; None without one.
+        """
+        group = self._groups.get(group_id)
+        return None if group is None else group.running(now_ms)
 
     def flush(self, before_ms: int | None = None) -> Iterator[Json]:
         """Yield what the last records of all groups complete; only those from before a time."""

@@ -24,7 +24,7 @@ from kohort.watch.core.changes import Taken
 from kohort.watch.core.commits import committed
 from kohort.watch.core.watcher import Watcher
 from kohort.watch.positions import GroupOffsets, Positions
-from kohort.watch.seen import News, encoded
+from kohort.watch.seen import News, encoded, text_of
 from kohort.watch.site import Sources, WatchSite
 from tests.support.browser import Browser
 from tests.unit.watch.recorded import Json, follow_lab, new_watcher
@@ -86,12 +86,18 @@ async def make_lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
         records=list(map(encoded, history)),
         counted=list(map(from_json, history)),
         views={group: watcher.view(group) for group in taken.groups},
+        running={group: running(watcher, group) for group in taken.groups},
         events=taken.events,
         removed=taken.removed,
     )
     await site.apply(news)
     yield Lab(site, watcher, history)
     await site.close()
+
+
+def running(watcher: Watcher, group: str) -> bytes | None:
+    record = watcher.running(group, 0)
+    return None if record is None else text_of(record)
 
 
 def positions(watcher: Watcher) -> Positions:
@@ -147,6 +153,10 @@ async def test_a_rebalance_in_progress_is_shown_with_the_members_it_may_wait_for
         assert waiting["until_ms"] > waiting["since_ms"]
     else:
         assert waiting["phase"] in {"revoke", "tell", "give"}
+        shown = await lab.json(f"/groups/{group['group']}/rebalances")
+        assert shown["rebalances"][-1]["outcome"] == "running"
+        assert shown["rebalances"][-1]["sentence"].startswith("is rebalancing since")
+        assert shown["total_rebalances"] == len(rebalances_of(lab.history, group["group"]))
     assert waiting["member_ids"]
     metrics = await lab.text("/metrics")
     assert 'kohort_rebalances_running{cluster="the-cluster"} 1\n' in metrics
@@ -215,7 +225,7 @@ async def test_open_pages_are_told_of_a_group_that_changes(lab: Lab) -> None:
     assert not isinstance(stream, HttpResponse)
     await stream.wait_chunk()
     group = lab.history[0]["group"]
-    await lab.site.apply(News([], [], {group: lab.watcher.view(group)}, [], []))
+    await lab.site.apply(News([], [], {group: lab.watcher.view(group)}, {}, [], []))
     chunk = await stream.wait_chunk()
     assert chunk is not None
     assert group.encode() in chunk
