@@ -158,6 +158,9 @@ async def test_a_rebalance_in_progress_is_shown_with_the_members_it_may_wait_for
         assert shown["rebalances"][-1]["sentence"].startswith("is rebalancing since")
         assert shown["total_rebalances"] == len(rebalances_of(lab.history, group["group"]))
     assert waiting["member_ids"]
+    page = await lab.json(f"/api/groups/{group['group']}")
+    assert page["waiting"]["text"].startswith("for ")
+    assert page["last"]["sentence"]
     metrics = await lab.text("/metrics")
     assert 'kohort_rebalances_running{cluster="the-cluster"} 1\n' in metrics
     since = f'waiting_since_seconds{{cluster="the-cluster",consumergroup="{group["group"]}"}}'
