@@ -58,7 +58,7 @@ SECTION: Final = Section(
     "above that can be known from outside: "
     + ", ".join(f"`{metric.name}`" for metric in OF_BROKER)
     + ". Counters begin at the start of the watcher, and do not include the past that it reads "
-    "then.",
+    "then. The limits are the defaults of the settings above.",
     OWN,
 )
 

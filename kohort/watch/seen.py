@@ -14,7 +14,7 @@ from kohort.broker.groups_seen import GroupSeen, OffsetsSeen, Readable
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.store import Packed, StoredRecord
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
-from kohort.groups.events import Event, GroupRestored
+from kohort.groups.events import GroupRestored
 from kohort.groups.history.names import REBALANCE
 from kohort.groups.requests import Now
 from kohort.groups.steps import Steps
@@ -235,11 +235,3 @@ class WatchedGroups:
     def readable(self, topic: str, index: int) -> Readable | None:
         """Return the readable offsets of a partition, None if they are not known."""
         return self._positions.readable.get((topic, index))
-
-
-def observe(observer: GroupObserver, events: Iterable[GroupEvent]) -> None:
-    """Pass on the events that an observer wants."""
-    wanted: frozenset[type[Event]] = frozenset(observer.observed)
-    for group_id, event, now in events:
-        if event.__class__ in wanted:
-            observer.observe(group_id, event, now)

@@ -150,7 +150,8 @@ class WatchService:
         with ThreadPoolExecutor(1, "kohort-watch-pages") as executor:
             self._site = site = WatchSite(sources, SystemClock(), executor)
             host, port, is_given = self._listen
-            server = HttpServer(site.pages(), hosts=(host, socket.gethostname()))
+            names = host, socket.gethostname()
+            server = HttpServer(site.pages(), hosts=names, hosts_setting="the host of --http")
             await server.start(host, port, tries=1 if is_given else PORT_TRIES)
             self._started.set_result(server.port)
             try:

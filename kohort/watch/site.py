@@ -22,7 +22,7 @@ from kohort.broker.runtime.slices import Slice
 from kohort.groups.events import Certainty
 from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 from kohort.watch.positions import Positions
-from kohort.watch.seen import News, WatchedGroups, WatchedRebalances, observe
+from kohort.watch.seen import News, WatchedGroups, WatchedRebalances
 
 if TYPE_CHECKING:
     from kohort.broker.console.lag import Position
@@ -98,7 +98,10 @@ class WatchSite:
         for group_id, text in news.running.items():
             self.history.run(group_id, text)
         # A record is counted where the events of its group are.
-        observe(self._metrics, news.events)
+        for group_id, event, now in news.events:
+            if event.__class__ in self._metrics.observed:
+                self._metrics.observe(group_id, event, now)
+            await time_slice.pause()
         for parsed in news.counted:
             self._count(parsed)
         for group_id in news.removed:

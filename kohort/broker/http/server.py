@@ -71,15 +71,17 @@ class HttpServer:
         limits: "HttpLimits | None" = None,
         *,
         hosts: Collection[str] = (),
+        hosts_setting: str = "kohort.http.hosts",
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
         """`hosts` are accepted names besides those that cannot be registered; see `may_be_called`.
-        With `tls`, only TLS connections are accepted.
+        `hosts_setting` is what adds names. With `tls`, only TLS connections are accepted.
         """
         self._pages = dict(pages)
         self._routes: Routes | None = None
         """Routes of `_pages`; made at the first request."""
         self._limits = limits
+        self._hosts_setting = hosts_setting
         self._hosts = frozenset(name.lower() for name in hosts)
         self._handshakes = None if tls is None else TlsHandshakes(tls, self._on_connection)
         self._guard: Guard | None = None
@@ -174,7 +176,7 @@ class HttpServer:
         if request.path not in OPEN_PAGES and not may_be_called(request.host, self._hosts):
             return HttpResponse.error(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "unknown host name in the Host header; kohort.http.hosts allows more names",
+                f"unknown host name in the Host header; {self._hosts_setting} allows more names",
             )
         if self._guard is not None and request.path not in OPEN_PAGES:
             try:
