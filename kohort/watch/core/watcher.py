@@ -438,7 +438,7 @@ class Watcher:
             if isinstance(record, OffsetRecord) and len(self._commits) < COMMITS_MAX:
                 self._commits.add(key, self._commits.not_followed)
             return
-        group = self.group_id(record.group_id)
+        group = self._group(record.group_id)
         if group is None:
             return
         if not isinstance(record, OffsetRecord):
