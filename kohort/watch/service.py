@@ -48,6 +48,8 @@ class WatchService:
         """Raises DisconnectedError."""
         self._follower = follower
         self._listen = listen
+        self.port = listen.port
+        """The port that it listens on."""
         self._cluster_id = cluster.metadata([]).cluster_id or ""
         self._positions = PositionsReader(self._committed, cluster.another)
         self._records: list[Json] = []
@@ -64,10 +66,9 @@ class WatchService:
 
     def start(self) -> None:
         """Begin to serve. Raises OSError if the port cannot be used."""
-        watcher = self._follower.watcher
-        watcher.changes.keeps_groups = True
         self._thread.start()
         self.port = self._started.result()
+        self._follower.watcher.changes.keeps_groups = True
 
     def __enter__(self) -> Self:
         return self
@@ -78,8 +79,9 @@ class WatchService:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(CLOSE_WAIT_S)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(CLOSE_WAIT_S)
 
     @property
     def url(self) -> str:

@@ -151,7 +151,7 @@ class ConsumerView:
     names: TopicNames
 
     def describe(self) -> GroupDescription:
-        assignors = [one.member.server_assignor for one in self.members]
+        assignors = [member.server_assignor for member, _ in self.members]
         return GroupDescription(
             self.group_id,
             GroupKind.CONSUMER,
@@ -202,10 +202,10 @@ class ConsumerView:
         if self.state != RECONCILING:
             return None
         by_phase: dict[str, list[ConsumerMemberView]] = {}
-        for one in self.members:
-            phase = self._phase_of(one.current)
+        for member, current in self.members:
+            phase = self._phase_of(current)
             if phase is not None:
-                by_phase.setdefault(phase, []).append(one)
+                by_phase.setdefault(phase, []).append(ConsumerMemberView(member, current))
         revoking = by_phase.get("revoke")
         if revoking is not None:
             return WaitingFor(
@@ -213,7 +213,7 @@ class ConsumerView:
                 self.since_ms,
                 None,
                 _refs(revoking),
-                partition_count=sum(_pending_count(one.current) for one in revoking),
+                partition_count=sum(_pending_count(current) for _, current in revoking),
                 blocked_count=len(by_phase.get("give", ())),
             )
         phase = next((name for name in ("return", "tell", "give") if name in by_phase), "give")
@@ -233,8 +233,7 @@ class ConsumerView:
 
     def gauges(self) -> Mapping[str, int]:
         counts = dict.fromkeys(UNRECONCILED, 0)
-        for one in self.members:
-            current = one.current
+        for _, current in self.members:
             if current is not None and self._phase_of(current) is not None:
                 name = f"unreconciled.{MemberState.of(current.state).name}"
                 counts[name] = counts.get(name, 0) + 1
@@ -242,7 +241,7 @@ class ConsumerView:
 
 
 def _refs(members: Sequence[ConsumerMemberView]) -> tuple[MemberRef, ...]:
-    return tuple([ref(one.member) for one in members])
+    return tuple([ref(member) for member, _ in members])
 
 
 def _pending_count(current: CurrentRecord | None) -> int:

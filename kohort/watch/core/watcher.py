@@ -506,7 +506,7 @@ class Watcher:
 
     def rest(self, at_ms: int, busy: Container[str]) -> None:
         """Note that a poll showed no rebalance but of the groups in `busy`."""
-        for group_id in [one for one in self._busy if one not in busy]:
+        for group_id in [group_id for group_id in self._busy if group_id not in busy]:
             self._busy.discard(group_id)
             self.changes.note(group_id)
         for group_id, group in self._groups.items():
