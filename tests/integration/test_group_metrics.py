@@ -19,7 +19,7 @@ from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages import consumer_group_heartbeat as beating
 from kohort.testing.kit.groups import Groups, KitGroup
 from tests.integration.test_metrics import (
-    DASHBOARDS,
+    DASHBOARD,
     METRIC_NAME,
     ROOT,
     queries,
@@ -366,8 +366,7 @@ async def test_every_query_of_the_rebalance_panels_finds_values(tmp_path: Path) 
             await hanging.join()
             found = await scrape(port)
     with_values = {sample.name for family in found.values() for sample in family.samples}
-    (path,) = DASHBOARDS
-    panels = json.loads(path.read_text(encoding="utf-8"))["panels"]
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
     titles = [panel["title"] for panel in panels]
     begin = titles.index("Rebalances") + 1
     end = next(index for index in range(begin, len(panels)) if panels[index]["type"] == "row")
