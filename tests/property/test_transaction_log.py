@@ -172,10 +172,13 @@ class TransactionalLife:
         # Without the beginning of the log, what was open is known from a snapshot alone, one that a
         # loss of power has left whole.
         known_from = 0 if segments[0].base_offset == 0 else min(self._snapshots(), default=1 << 60)
+        present = {entry.name for entry in self.files.entries("/data/t-0")}
         paths = [
             segment.aborted.path
             for segment in segments
-            if segment.aborted is not None and segment.base_offset >= known_from
+            if segment.aborted is not None
+            and segment.base_offset >= known_from
+            and segment.aborted.path.rpartition("/")[2] in present
         ]
         if paths:
             file = self.files.file(self.random.choice(paths))

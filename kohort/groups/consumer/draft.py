@@ -320,7 +320,11 @@ class Draft:
 
     def set_target(self, member_id: str, target: frozenset[Partition]) -> None:
         self._targets[member_id] = target
-        if member_id not in self._removed and target == self.data.target(member_id):
+        if member_id in self._removed:
+            is_logged = not target and member_id not in self._target_records
+        else:
+            is_logged = target == self.data.target(member_id)
+        if is_logged:
             self._target_records.pop(member_id, None)
             return
         self._target_records[member_id] = TargetRecord(
