@@ -18,6 +18,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages import consumer_group_heartbeat as beating
 from kohort.testing.kit.groups import Groups, KitGroup
+from kohort.watch.catalogue import METRICS as WATCHED
 from tests.integration.test_metrics import (
     DASHBOARD,
     METRIC_NAME,
@@ -388,7 +389,7 @@ def test_alerts_ask_for_metrics_that_there_are_and_are_read_by_prometheus() -> N
     assert {rule["alert"] for rule in rules} >= {"RebalanceHangs", "RebalanceStorm"}
     for rule in rules:
         asked = METRIC_NAME.findall(rule["expr"])
-        # One asks for what Prometheus itself adds of each process that it visits.
-        assert asked or rule["alert"] == "BrokerDown"
-        unknown = {name for name in asked if name not in METRICS}
+        # Two ask for what Prometheus itself adds of each process that it visits.
+        assert asked or rule["alert"] in {"BrokerDown", "WatchDown"}
+        unknown = {name for name in asked if name not in {*METRICS, *WATCHED}}
         assert {name for name in unknown if not name.startswith("process_")} == set()
