@@ -39,7 +39,7 @@ from kohort.watch.follow import BUSY_POLL_S, POLL_S, Follower
 from kohort.watch.history_file import HistoryFile
 from kohort.watch.log_files import LogFiles
 from kohort.watch.once import History, read_history
-from kohort.watch.poll_only import PollFollower
+from kohort.watch.poll_only import NoGroups, PollFollower
 from kohort.watch.poller import listed
 from kohort.watch.reader import TOPIC, Report
 
@@ -290,9 +290,23 @@ def _read_or_poll(
                 poll_s = options.poll or POLL_S
                 polled = PollFollower(cluster, _left_out(options), logs, poll_s)
                 _print_news(polled, cluster, options, store)
-            # The topic is created for the first group.
-            has_groups = any(listed(cluster, broker) for broker in cluster.brokers())
+            if not _has_groups(cluster):
+                _wait_for_group(cluster, options)
+            has_groups = True
         sleep(POLL_S)
+
+
+def _has_groups(cluster: Cluster) -> bool:
+    return any(listed(cluster, broker) for broker in cluster.brokers())
+
+
+def _wait_for_group(cluster: Cluster, options: argparse.Namespace) -> None:
+    """Serve pages without groups until there is one: the topic is created for it."""
+    with serving(options, NoGroups(), cluster) as service:
+        service.go_live()
+        _say(f"{options.bootstrap_server} has no groups yet")
+        while not _has_groups(cluster):
+            sleep(POLL_S)
 
 
 def _print_news(

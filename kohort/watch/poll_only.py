@@ -30,6 +30,16 @@ from kohort.watch.poller import GROUPS_AT_ONCE, described, listed
 from kohort.watch.reader import Report
 
 
+class NoGroups:
+    """Stands for a follower while the cluster has no groups."""
+
+    lag = 0
+    trouble: str | None = None
+
+    def __init__(self) -> None:
+        self.watcher = PolledGroups(0)
+
+
 class PollFollower:
     """Polls all groups that the user may see, and yields each rebalance when it is known."""
 

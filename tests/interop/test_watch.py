@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.brokers.server_process import ServerProcess
+from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.waiting import wait_until
 
@@ -236,3 +236,26 @@ def test_a_port_that_is_taken_is_an_error_only_if_it_was_chosen(tmp_path: Path) 
                 assert refused.returncode == 2
                 assert address in refused.stderr
                 assert "choose another port" in refused.stderr
+
+
+def test_pages_are_served_before_there_is_a_group(tmp_path: Path) -> None:
+    with KohortServer(tmp_path) as server:
+        lab = Lab(server)
+        address = f"localhost:{free_port()}"
+        command = [sys.executable, "-m", "kohort.cli", "watch", "--http", address]
+
+        def group_count() -> int | None:
+            try:
+                with urlopen(f"http://{address}/groups", timeout=30) as response:
+                    total: int = json.loads(response.read())["total"]
+                    return total
+            except OSError:
+                return None
+
+        with subprocess.Popen([*command, "--bootstrap-server", server.bootstrap]) as process:
+            try:
+                wait_until(lambda: group_count() == 0, "an empty page")
+                with lab.member("a"):
+                    wait_until(lambda: group_count() == 1, "the first group")
+            finally:
+                process.kill()
