@@ -23,7 +23,7 @@ from kohort.cli.errors import (
     UnavailableError,
     UsageError,
 )
-from kohort.cli.groups.from_files import add_timezone
+from kohort.cli.groups.from_files import UNKNOWN_STATE, add_timezone
 from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.progress import Progress
@@ -205,6 +205,10 @@ def _progress() -> Iterator[Report]:
 
 # Afterwards.
 
+_DENIED: Final = frozenset(
+    {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+
 
 def _print_past(
     cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None, logs: LogFiles
@@ -214,14 +218,22 @@ def _print_past(
     if store is not None:
         for record in history.records:
             _add(store, record, options)
+    refusals: list[RefusedError] = []
     by_group: dict[str, list[Json]] = {group: [] for group in sorted(history.since_ms)}
     for record in history.records:
         by_group[record["group"]].append(record)
     answers = [
         _answer(group, records, history.since_ms[group], options)
-        | {"state": describe_state(cluster, group)}
+        | {"state": _state(cluster, group, refusals)}
         for group, records in by_group.items()
     ]
+    if refusals:
+        is_topic = refusals[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        right = Right.DESCRIBE_TOPICS if is_topic else Right.DESCRIBE_GROUPS
+        _say(
+            f"{refusals[0]}, so that its present state is unknown."
+            f" {how_to_grant(right, options.bootstrap_server)}"
+        )
     if options.group is not None and not answers:
         raise NotFoundError(
             f"{TOPIC} has no records of a group {options.group!r};"
@@ -232,6 +244,17 @@ def _print_past(
         return
     for line in _lines(answers, history):
         print(line)
+
+
+def _state(cluster: Cluster, group: str, refusals: list[RefusedError]) -> str | None:
+    """Return the present state of a group, None if there is none; add a missing right."""
+    try:
+        return describe_state(cluster, group)
+    except RefusedError as error:
+        if error.error not in _DENIED:
+            raise
+        refusals.append(error)
+        return UNKNOWN_STATE
 
 
 def _answer(group: str, records: list[Json], since_ms: int, options: argparse.Namespace) -> Json:

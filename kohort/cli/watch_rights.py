@@ -17,6 +17,7 @@ class Right(Enum):
 
     READ_OFFSETS = _Rule("Read", "topic", TOPIC)
     DESCRIBE_GROUPS = _Rule("Describe", "group", "*")
+    DESCRIBE_TOPICS = _Rule("Describe", "topic", "*")
 
 
 def how_to_grant(right: Right, server: str) -> str:

@@ -1,4 +1,6 @@
-"""``kohort watch`` by a user who may not read __consumer_offsets of a real Kafka."""
+"""``kohort watch`` by a user who may not read __consumer_offsets of a real Kafka, or who may not
+see its groups, and has its log.
+"""
 
 import json
 import subprocess
@@ -48,10 +50,19 @@ consumer.close()
 """
 
 
+class LoggingKafka(SecureKafka):
+    """It logs what its coordinator does."""
+
+    extra_java_options = ("-Dkohort.test.log.level=INFO", "-Duser.timezone=UTC")
+
+
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    with SecureKafka(tmp_path_factory.mktemp("rights"), overrides=OVERRIDES) as kafka:
+    with LoggingKafka(tmp_path_factory.mktemp("rights"), overrides=OVERRIDES) as kafka:
         create_topics(admin_client(kafka.bootstrap), NewTopic(TOPIC, 4, 1))
+        # Kafka creates __consumer_offsets for the first group.
+        with member(kafka, "first", "a", "classic"):
+            wait_for(kafka, "first", 1)
         yield kafka
 
 
@@ -105,11 +116,11 @@ class Watcher:
 
 
 @contextmanager
-def watching(kafka: SecureKafka, path: Path) -> Iterator[Watcher]:
+def watching(kafka: SecureKafka, path: Path, *options: str) -> Iterator[Watcher]:
     with ExitStack() as stack:
         files = [stack.enter_context((path / name).open("w")) for name in ("stdout", "stderr")]
         process = subprocess.Popen(
-            command(kafka, path, "--json", "--http", "localhost:0"),
+            command(kafka, path, "--json", "--http", "localhost:0", *options),
             stdout=files[0],
             stderr=files[1],
         )
@@ -169,17 +180,29 @@ def test_without_any_right_it_names_them_and_polls_what_it_may(
     assert watcher.said.count("--operation Read --topic __consumer_offsets") == 1
 
 
-def test_without_the_right_to_groups_it_reads_their_records(
+def test_without_the_right_to_groups_it_reads_their_records_and_the_log(
     kafka: SecureKafka, tmp_path: Path
 ) -> None:
     group = "hidden-billing"
-    with allowed(kafka, READ_OFFSETS), watching(kafka, tmp_path) as watcher:
+    log = "--log", str(kafka.log_file)
+    with allowed(kafka, READ_OFFSETS), watching(kafka, tmp_path, *log) as watcher:
         wait_until(lambda: "Watching" in watcher.said, "the end of the past")
         with member(kafka, group, "a", "classic"):
             wait_until(lambda: len(watcher.records(group)) >= 1, "a's join")
             wait_for(kafka, group, 1)
             with member(kafka, group, "b", "classic"):
                 wait_until(lambda: len(watcher.records(group)) >= 2, "b's join")
+            wait_for(kafka, group, 1)
         wait_until(lambda: watcher.records(group)[-1]["outcome"] == "empty", "a's end")
         history = watcher.records(group)
-    assert [record["trigger"]["kind"] for record in history][:2] == ["member_added"] * 2
+        asked = command(kafka, tmp_path, "--once", "--group", group, "--last", "9", "--json")
+        once = subprocess.run(asked, check=True, capture_output=True, text=True)
+    assert "--operation Describe --group '*'" in once.stderr
+    sequences = [record["sequence"] for record in json.loads(once.stdout)["rebalances"]]
+    assert sequences == [record["sequence"] for record in history]
+    causes = [record["trigger"] for record in history]
+    kinds = [cause["kind"] for cause in causes]
+    assert kinds == ["member_added", "member_added", "member_left", "member_left"]
+    assert {cause["certainty"] for cause in causes} == {"certain"}
+    assert all(cause["evidence"][-1]["kind"] == "log_line" for cause in causes)
+    assert history[0]["observed"]["by"] == ["records", "commits", "log"]

@@ -20,7 +20,7 @@ from kohort.groups.history.json_form import as_json, from_json
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.observed import observed_key
 
-_UNKNOWN: Final = "Unknown"
+UNKNOWN_STATE: Final = "Unknown"
 """Kafka's name of a state that is not known."""
 
 
@@ -71,7 +71,7 @@ def history_from_files(options: argparse.Namespace, kind: str | None) -> Json:
     return {
         "group": options.group,
         "at_ms": int(time() * 1000),
-        "state": _UNKNOWN,
+        "state": UNKNOWN_STATE,
         "waiting": None,
         "total_avoided": sum(record.get("kind") == AVOIDED for record in records),
         "rebalances": shown,
