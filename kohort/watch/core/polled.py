@@ -198,7 +198,8 @@ class PolledGroup:
         at_ms = max(min(order[0].at_ms, polls[0].at_ms), old.at_ms)
         for member, fate in gone:
             yield _at(MemberRemoved(ref(member), fate.reason), at_ms)
-        before = [ref(one) for one in old.record.members if one.member_id not in self._fates]
+        removed = triggers[0].removed
+        before = [ref(one) for one in old.record.members if one.member_id not in removed]
         yield _at(
             RebalanceStarted(
                 triggers[0],

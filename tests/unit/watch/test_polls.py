@@ -1,6 +1,8 @@
 """A watcher that sees groups by polls alone, and one whose polls show only some groups."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from kohort.watch.core.polled import FORGOTTEN_MS, PolledGroup, PolledGroups, Sn
 from kohort.watch.core.seen import Place, Poll
 from kohort.watch.core.watcher import Watcher
 from kohort.watch.poller import NotAtRest
+from tests.support.processes.commands import said_here
 from tests.unit.watch.recorded import Json, poll_lab, rebalance_starts, watch_lab
 
 HISTORY = poll_lab()
@@ -117,6 +120,22 @@ def test_commands_show_no_generation_and_no_duration(record: Json) -> None:
     assert "joins took" not in text
 
 
+def test_commands_read_it_and_rank_nothing_that_it_does_not_show(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "rebalances.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in HISTORY))
+    listed = said_here(capsys, "groups", "list", "--json", "--from", str(path)).json["groups"]
+    assert sum(row["rebalances"] for row in listed) == sum(
+        record["kind"] == "rebalance" for record in HISTORY
+    )
+    assert said_here(capsys, "groups", "timeline", "ck-classic-roll", "--from", str(path)).lines
+    advice = said_here(
+        capsys, "groups", "advise", "ck-classic-roll", "--json", "--from", str(path)
+    ).json
+    assert advice["choices"] == []
+
+
 # Cases that the lab does not have.
 
 
@@ -139,6 +158,13 @@ def test_a_departure_and_an_arrival_in_one_poll_are_in_no_certain_order() -> Non
     )
     assert record["trigger"]["certainty"] == "unclear"
     assert set(record["trigger"]["candidates"]) >= {"member_added", "member_left"}
+
+
+def test_members_that_went_together_were_all_members_before() -> None:
+    (record,) = watch(snapshot(0, member("a", 0), member("b1", 1), member("c", 2)), snapshot(1))
+    assert record["trigger"]["member_id"] is None
+    assert (record["members_before"], record["members_after"]) == (3, 0)
+    assert record["outcome"] == "empty"
 
 
 def test_what_begins_while_a_group_rebalances_is_not_made_up() -> None:
