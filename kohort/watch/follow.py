@@ -67,9 +67,10 @@ class Follower:
 
     def catch_up(self, report: Report) -> Iterator[Json]:
         """Read the past, and yield its records."""
+        ends = self._reader.ends()
         if self._logs is not None:
             self._logs.read_past(self._reader.watcher.logs, to_end=False)
-        yield from self._reader.read(self._reader.ends(), report)
+        yield from self._reader.read(ends, report)
         self._reader.is_live = True
         yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
 
@@ -95,9 +96,10 @@ class Follower:
             sleep(min(pause_s, BUSY_POLL_S) if is_busy else pause_s)
 
     def _step(self) -> Iterator[Json]:
+        ends = self._reader.ends()
+        # What is read up to there was logged before.
         if self._logs is not None:
             self._logs.read_new(self._reader.watcher.logs)
-        ends = self._reader.ends()
         # Compared with a commit, a poll with a wrong time would make a false certainty.
         if self._poll_s and self._poller.can_poll and self._reader.ahead_ms is not None:
             self._poller.poll(self._reader.watcher)

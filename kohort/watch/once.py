@@ -28,7 +28,8 @@ def read_history(
 ) -> History:
     """Read the history of a group, or of all but some. Raises as `OffsetsReader` does."""
     reader = OffsetsReader(cluster, group, left_out)
+    ends = reader.ends()
     if logs is not None:
         logs.read_past(reader.watcher.logs, to_end=True)
-    records = [*reader.read(reader.ends(), report), *reader.watcher.flush()]
+    records = [*reader.read(ends, report), *reader.watcher.flush()]
     return History(records, reader.watcher.since_ms, reader.watcher.unread_count)
