@@ -28,7 +28,7 @@ from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.progress import Progress
 from kohort.cli.watch_http import NotServed, add_http, serving
-from kohort.cli.watch_rights import Right, how_to_grant
+from kohort.cli.watch_rights import Right, how_to_grant, right_to_describe
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.record_text import record_sentence
@@ -40,7 +40,7 @@ from kohort.watch.history_file import HistoryFile
 from kohort.watch.log_files import LogFiles
 from kohort.watch.once import History, read_history
 from kohort.watch.poll_only import NoGroups, PollFollower
-from kohort.watch.poller import listed
+from kohort.watch.poller import DENIALS, listed
 from kohort.watch.reader import TOPIC, Report
 
 if TYPE_CHECKING:
@@ -205,10 +205,6 @@ def _progress() -> Iterator[Report]:
 
 # Afterwards.
 
-_DENIED: Final = frozenset(
-    {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-)
-
 
 def _print_past(
     cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None, logs: LogFiles
@@ -228,12 +224,8 @@ def _print_past(
         for group, records in by_group.items()
     ]
     if refusals:
-        is_topic = refusals[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        right = Right.DESCRIBE_TOPICS if is_topic else Right.DESCRIBE_GROUPS
-        _say(
-            f"{refusals[0]}, so that its present state is unknown."
-            f" {how_to_grant(right, options.bootstrap_server)}"
-        )
+        right = how_to_grant(right_to_describe(refusals[0].error), options.bootstrap_server)
+        _say(f"{refusals[0]}, so that its present state is unknown. {right}")
     if options.group is not None and not answers:
         raise NotFoundError(
             f"{TOPIC} has no records of a group {options.group!r};"
@@ -251,7 +243,7 @@ def _state(cluster: Cluster, group: str, refusals: list[RefusedError]) -> str | 
     try:
         return describe_state(cluster, group)
     except RefusedError as error:
-        if error.error not in _DENIED:
+        if error.error not in DENIALS:
             raise
         refusals.append(error)
         return UNKNOWN_STATE
@@ -360,24 +352,31 @@ def _follow(
         file=sys.stderr,
     )
     trouble: str | None = None
-    is_denied = is_blind = False
-    right = how_to_grant(Right.DESCRIBE_GROUPS, options.bootstrap_server)
+    said: set[str] = set()
     for news in follower.follow():
         if follower.trouble != trouble:
             trouble = follower.trouble
             _say(trouble or "connected again")
-        if follower.is_denied and not is_denied:
-            is_denied = True
-            _say(f"some groups cannot be described, so polls do not show their members. {right}")
-        if follower.is_blind and not is_blind:
-            is_blind = True
-            _say(f"no group is visible: there is none, or it may not be described. {right}")
+        for text in _missing_rights(follower, options.bootstrap_server):
+            if text not in said:
+                said.add(text)
+                _say(text)
         if news is None:
             service.publish()
             continue
         service.add(news)
         if store is None or _add(store, news, options):
             _print_new(news, options)
+
+
+def _missing_rights(follower: Follower | PollFollower, server: str) -> Iterator[str]:
+    """Yield what polls do not show, and how to change it."""
+    for error in follower.denials:
+        right = how_to_grant(right_to_describe(error), server)
+        yield f"some groups cannot be described, so polls do not show their members. {right}"
+    if follower.is_blind:
+        right = how_to_grant(Right.DESCRIBE_GROUPS, server)
+        yield f"polls show no group: there is none, or it may not be described. {right}"
 
 
 def _say(text: str) -> None:

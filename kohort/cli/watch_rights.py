@@ -3,6 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
+from kohort.protocol.errors import ErrorCode
 from kohort.watch.reader import TOPIC
 
 
@@ -18,6 +19,14 @@ class Right(Enum):
     READ_OFFSETS = _Rule("Read", "topic", TOPIC)
     DESCRIBE_GROUPS = _Rule("Describe", "group", "*")
     DESCRIBE_TOPICS = _Rule("Describe", "topic", "*")
+
+
+def right_to_describe(error: int) -> Right:
+    """Return what is missing if a description is refused: a right to the group, or to a topic that
+    a member of a consumer group subscribes to.
+    """
+    is_topic = error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return Right.DESCRIBE_TOPICS if is_topic else Right.DESCRIBE_GROUPS
 
 
 def how_to_grant(right: Right, server: str) -> str:

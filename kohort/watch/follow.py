@@ -56,9 +56,9 @@ class Follower:
         return self._poller.is_blind and self.group_count > 0
 
     @property
-    def is_denied(self) -> bool:
-        """Whether a broker has refused to describe a group."""
-        return self._poller.is_denied
+    def denials(self) -> set[int]:
+        """Errors of groups that may not be described."""
+        return self._poller.denials
 
     @property
     def group_count(self) -> int:

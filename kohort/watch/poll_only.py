@@ -13,7 +13,6 @@ from kohort.groups.kinds import DEAD, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import CONSUMER
 from kohort.protocol.codec import encode_versioned
-from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import consumer_group_describe as consumer_groups
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -26,7 +25,7 @@ from kohort.watch.core.polled import Json, PolledGroups, Snapshot
 from kohort.watch.core.watcher import GROUPS_MAX
 from kohort.watch.follow import POLL_S
 from kohort.watch.log_files import LogFiles
-from kohort.watch.poller import GROUPS_AT_ONCE, described, listed
+from kohort.watch.poller import DENIALS, GROUPS_AT_ONCE, described, listed
 from kohort.watch.reader import Report
 
 
@@ -61,8 +60,8 @@ class PollFollower:
         self._cluster = cluster
         self._left_out = left_out
         self._groups = PolledGroups(GROUPS_MAX)
-        self.is_denied = False
-        """Whether a broker has refused to describe a group."""
+        self.denials: set[int] = set()
+        """Errors of groups that may not be described."""
         self.is_blind = False
         """Whether the last poll showed no group at all."""
         self.trouble: str | None = None
@@ -142,8 +141,8 @@ class PollFollower:
 
     def _is_whole(self, group: DescribedGroup | consumer_groups.DescribedGroup) -> bool:
         """Whether it was described: it may just have been removed, or have another coordinator."""
-        denials = {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-        self.is_denied |= group.error_code in denials
+        if group.error_code in DENIALS:
+            self.denials.add(group.error_code)
         return not group.error_code and group.group_state != DEAD
 
 

@@ -21,6 +21,11 @@ from kohort.watch.core.watcher import Watcher
 GROUPS_AT_ONCE: Final = 500
 """Groups in one request for their members."""
 
+DENIALS: Final = frozenset(
+    {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+"""Errors of a description: of the group, or of a topic of a consumer group."""
+
 _VISIBLE_S: Final = 30.0
 """How often all groups are listed."""
 
@@ -58,8 +63,8 @@ class Poller:
         """Whether the brokers can filter groups by state (Kafka 2.6)."""
         self.is_busy = False
         """Whether the last poll showed any rebalance."""
-        self.is_denied = False
-        """Whether a broker has refused to describe a group."""
+        self.denials: set[int] = set()
+        """Errors of groups that may not be described."""
         self.is_blind = False
         """Whether the user may not see any group, or there is none."""
 
@@ -99,8 +104,8 @@ class Poller:
 
     def _describe(self, broker: BlockingConnection, ids: Sequence[str]) -> Iterator[DescribedGroup]:
         for group in described(self._cluster, broker, ids):
-            if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                self.is_denied = True
+            if group.error_code in DENIALS:
+                self.denials.add(group.error_code)
             # A group whose coordinator has moved has no members in the answer.
             elif not group.error_code and group.group_state != ClassicState.DEAD.value:
                 yield group

@@ -162,12 +162,10 @@ class PolledGroup:
         if old is None:
             yield _at(_restored(new), new.at_ms)
             return
-        changes = difference(old.record, new.record)
         is_quiet = len(polls) == 1 and not brief and old.kind is new.kind
-        if is_quiet and old.record.members == new.record.members:
-            if old.record.generation != new.record.generation:
-                yield from self._rebalanced(old, new, changes, polls, brief)
+        if is_quiet and _is_same(old.record, new.record):
             return
+        changes = difference(old.record, new.record)
         if is_quiet and _is_static_return(changes):
             yield from _avoided(changes, new.at_ms)
             return
@@ -275,6 +273,10 @@ def _restored(snapshot: Snapshot) -> GroupRestored:
     record = snapshot.record
     assignments = {member.member_id: member.assignment for member in record.members}
     return GroupRestored(record.generation, record.protocol_type, None, assignments)
+
+
+def _is_same(old: GroupRecord, new: GroupRecord) -> bool:
+    return old.generation == new.generation and old.members == new.members
 
 
 def _is_static_return(changes: Difference) -> bool:
