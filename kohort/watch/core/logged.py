@@ -8,6 +8,7 @@ of the same name, or with times of a wrong time zone, are not used.
 
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kohort.groups.events import (
@@ -71,8 +72,14 @@ class Times(NamedTuple):
 _T = TypeVar("_T", _Began, _Gone)
 
 
-def _latest(lines: Sequence[_T] | None, times: Times) -> _T | None:
-    return next((line for line in reversed(lines or ()) if line.at_ms in times), None)
+def _sole(lines: Sequence[_T] | None, times: Times) -> _T | None:
+    """Return the last line of these times, unless others say something else: if the coordinator
+    moved meanwhile, one of two brokers may have done what was never stored.
+    """
+    found = [line for line in lines or () if line.at_ms in times]
+    if len({line[1:] for line in found}) != 1:
+        return None
+    return max(found, key=attrgetter("at_ms"))
 
 
 class GroupLog:
@@ -120,7 +127,7 @@ class GroupLog:
 
     def fate(self, member_id: str, concluded: Fate, times: Times) -> Fate:
         """Return how a member went; `concluded` if no line says it."""
-        gone = _latest(self._gone.get(member_id), times)
+        gone = _sole(self._gone.get(member_id), times)
         if gone is None:
             return concluded
         self.is_used = True
@@ -136,7 +143,7 @@ class GroupLog:
         self, old: GroupRecord, new: GroupRecord, generation: int, times: Times
     ) -> Cause | None:
         """Return what began the rebalance after a generation; None if no line says it."""
-        began = _latest(self._began.get(generation), times)
+        began = _sole(self._began.get(generation), times)
         if began is None:
             return None
         self.is_used = True

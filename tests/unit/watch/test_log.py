@@ -110,6 +110,14 @@ def test_only_a_line_between_two_records_is_about_the_later_one() -> None:
     assert who_began(logged(begins(3, "a-1")), AT_MS - 5_000, AT_MS + 5_000) is None
 
 
+def test_brokers_that_say_different_things_are_not_believed() -> None:
+    same = logged(begins(4, "a-1"), begins(4, "a-1"), begins(4, "a-1", AT_MS + 500))
+    assert who_began(same, AT_MS, AT_MS) == "a-1"
+    assert who_began(logged(begins(4, "a-1"), begins(4, "b-2")), AT_MS, AT_MS) is None
+    apart = logged(begins(4, "a-1", AT_MS - 60_000), begins(4, "b-2"))
+    assert who_began(apart, AT_MS, AT_MS) == "b-2"
+
+
 def test_the_oldest_lines_are_forgotten() -> None:
     logs = Logs()
     first = line(begins(4, "a-1"))
@@ -171,8 +179,9 @@ def test_a_pipe_is_read_as_far_as_it_was_written(tmp_path: Path) -> None:
         files.read_past(logs, to_end=False)
         assert who_began(logs, AT_MS, AT_MS) == "a-1"
         writer.write(begins(4, "b-2").encode() + b"\n")
-        files.read_new(logs)
-        assert who_began(logs, AT_MS, AT_MS) == "b-2"
+        later = Logs()
+        files.read_new(later)
+        assert who_began(later, AT_MS, AT_MS) == "b-2"
 
 
 def test_a_compressed_log_is_read_once() -> None:
