@@ -316,12 +316,19 @@ def _has_groups(cluster: Cluster) -> bool:
 
 
 def _wait_for_group(cluster: Cluster, options: argparse.Namespace) -> None:
-    """Serve pages without groups until there is one: the topic is created for it."""
+    """Serve pages without groups until there is a group, or the topic: the user may see neither
+    all groups nor all topics.
+    """
     with serving(options, NoGroups(), cluster) as service:
         service.go_live()
-        _say(f"{options.bootstrap_server} has no groups yet")
-        while not _has_groups(cluster):
+        _say(f"{options.bootstrap_server} has no topic {TOPIC} yet: the first group creates it")
+        while _has_no_topic(cluster) and not _has_groups(cluster):
             sleep(POLL_S)
+
+
+def _has_no_topic(cluster: Cluster) -> bool:
+    error = cluster.metadata([TOPIC]).topics[0].error_code
+    return error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _print_news(
