@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kohort.broker.assembly.metrics_page import MetricsPage, Scraped
 from kohort.broker.console.paths import group_console_pages
@@ -19,6 +18,7 @@ from kohort.broker.http.messages import AnyPage, HttpRequest, ResponseOrStream
 from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
+from kohort.client.net.thread_call import run_in_thread
 from kohort.groups.events import Certainty
 from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 from kohort.watch.positions import Positions
@@ -26,8 +26,6 @@ from kohort.watch.seen import News, WatchedGroups, WatchedRebalances
 
 if TYPE_CHECKING:
     from kohort.broker.console.lag import Position
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +145,7 @@ class WatchSite:
             logger.exception("Internal error: the positions cannot be read")
 
     async def _wait_positions(self) -> None:
-        self.groups.locate(await _begin(self._sources.positions))
+        self.groups.locate(await run_in_thread(self._sources.positions, "kohort-watch-positions"))
 
 
 class _NoAges:
@@ -157,29 +155,3 @@ class _NoAges:
         """Return 0 for positions at the end, None for others."""
         del time_slice
         return [0 if position.lag == 0 else None for position in wanted]
-
-
-def _begin(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run blocking work on a thread that does not delay the end of the process."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def end(result: T | None, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result, failure = None, None
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited.
-            failure = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(end, result, failure)
-
-    threading.Thread(target=run, name="kohort-watch-positions", daemon=True).start()
-    return future
