@@ -45,6 +45,7 @@ class Scale:
 SCALES: Final = (
     Scale("--crash-runs", 8, 200, "how often tests/crash kills the broker"),
     Scale("--history-kills", 2, 500, "how often tests/crash kills the broker around rebalances"),
+    Scale("--watch-kills", 4, 500, "how often tests/crash kills watchers of the history"),
     Scale("--group-kills", 4, 200, "how often tests/crash kills the broker of a consumer group"),
     Scale("--transaction-kills", 2, 200, "how often tests/crash kills the broker in transactions"),
     Scale("--fuzz-frames", 15_000, 2_000_000, "how many frames tests/fuzz sends"),
@@ -147,6 +148,11 @@ def captured_frames(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def history_kills(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--history-kills")
+
+
+@pytest.fixture(scope="session")
+def watch_kills(request: pytest.FixtureRequest) -> int:
+    return scale_of(request, "--watch-kills")
 
 
 @pytest.fixture(scope="session")

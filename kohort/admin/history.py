@@ -1,4 +1,5 @@
-"""Reads a group's rebalance history from the topic in which a Kohort broker stores it.
+"""Reads a group's rebalance history from the topic in which a Kohort broker, or `kohort watch`,
+stores it.
 
 The same data as GET /groups/{group}/rebalances, but through the Kafka port that clients can reach
 anyway. Only stored records are visible: an ongoing rebalance appears after five seconds.
@@ -7,11 +8,13 @@ anyway. Only stored records are visible: an ongoing rebalance appears after five
 import json
 import time
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.groups import describe_state
 from kohort.admin.offsets import END, START, find_offsets
+from kohort.groups.history.observed import observed_key
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.fetch import (
     FetchPartition,
@@ -109,19 +112,20 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
         return None
     first = find_offsets(cluster, {partition: START})[partition].offset
     key = group_id.encode("utf-8", "surrogatepass")
-    entries: dict[int, Json] = {}
+    entries: dict[object, Json] = {}
     stop, count = ends[partition].offset, _READ_FIRST
     while stop > first and len(entries) < last:
         start = max(first, stop - count)
-        older: dict[int, Json] = {}
+        older: dict[object, Json] = {}
         for record in read_records(cluster, TOPIC, 0, start, stop):
             if record.key == key and _is_wanted(record, kind):
                 entry = json.loads(record.value or b"{}")
-                # A long rebalance is stored twice; the second record is complete.
-                older[entry["sequence"]] = entry
+                # A long rebalance is stored twice; the second record is complete. Watchers may
+                # repeat a record.
+                older[observed_key(entry) or entry["sequence"]] = entry
         entries = older | entries
         stop, count = start, count * 2
-    records = [entries[sequence] for sequence in sorted(entries)]
+    records = sorted(entries.values(), key=itemgetter("sequence"))
     return {
         "group": group_id,
         "at_ms": int(time.time() * 1000),
@@ -147,9 +151,11 @@ def rebalances_since(cluster: Cluster, since_ms: int) -> dict[str, int] | None:
     seen: dict[str, set[bytes | None]] = {}
     if start >= 0:
         for record in read_records(cluster, TOPIC, 0, start, ends[partition].offset):
-            if record.key is not None and _is_wanted(record, REBALANCE):
+            # Watchers store old records late.
+            is_new = record.timestamp >= since_ms
+            if is_new and record.key is not None and _is_wanted(record, REBALANCE):
                 name = record.key.decode("utf-8", "surrogatepass")
-                # A long rebalance is stored twice.
+                # A long rebalance is stored twice, and watchers may repeat a record.
                 seen.setdefault(name, set()).add(dict(record.headers).get("sequence"))
     return {name: len(sequences) for name, sequences in seen.items()}
 

@@ -1,4 +1,4 @@
-"""A producer for the command line: batches records, and appends each batch exactly once."""
+"""A producer for the command line: batches records, and by default appends each exactly once."""
 
 import time
 from collections.abc import Sequence
@@ -62,12 +62,14 @@ class Producer:
         *,
         timeout_s: float,
         codec: CompressionType = CompressionType.NONE,
+        is_idempotent: bool = True,
     ) -> None:
         """Find the topic's partitions; a broker with auto.create.topics.enable creates a missing
         topic.
 
         Args:
             timeout_s: time limit for delivering a batch.
+            is_idempotent: append each batch exactly once; otherwise a retry may append it again.
 
         Raises:
             RefusedError: there is no such topic, or it may not be written to.
@@ -86,8 +88,11 @@ class Producer:
         self.sent_records = 0
         """Records that a broker has appended."""
         self.sent_bytes = 0
-        # A broker that has just started may not have producer ids yet.
-        self._producer_id, self._producer_epoch = cluster.retrying(self._find_id)
+        self._producer_id, self._producer_epoch = -1, -1
+        self._is_idempotent = is_idempotent
+        if is_idempotent:
+            # A broker that has just started may not have producer ids yet.
+            self._producer_id, self._producer_epoch = cluster.retrying(self._find_id)
 
     def add(self, record: Record, partition: int | None = None) -> None:
         """Take a record, and send a batch if one is full.
@@ -118,7 +123,7 @@ class Producer:
             self._send(partition)
 
     def _send(self, partition: int) -> None:
-        """Append a batch exactly once, and drop it from the buffer."""
+        """Append a batch, and drop it from the buffer."""
         if partition == self._next_partition:
             # Records without a key fill one batch for each partition in turn, as in Java's clients.
             self._next_partition = (partition + 1) % self.partition_count
@@ -130,7 +135,7 @@ class Producer:
                 codec=self._codec,
                 producer_id=self._producer_id,
                 producer_epoch=self._producer_epoch,
-                base_sequence=sequence,
+                base_sequence=sequence if self._is_idempotent else -1,
             )
             self._append(partition, data)
         except KeyboardInterrupt:

@@ -16,9 +16,8 @@ from kohort.admin.cluster import Cluster
 from kohort.cli.command_config import in_file_words
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.not_found import partitions_of
-from kohort.cli.options import cluster_of, security_of
+from kohort.cli.options import cluster_of, consumer_settings
 from kohort.cli.record_format import Form, parse_format, value_line
-from kohort.client.config import OtherSettings
 from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.partitions import TopicPartition
@@ -50,18 +49,10 @@ def consume(options: argparse.Namespace) -> None:
         raise UsageError("--group cannot be combined with --partition or --exit")
     with cluster_of(options) as cluster:
         plan = _plan(cluster, options)
-    settings: OtherSettings = {
-        "bootstrap_servers": options.bootstrap_server,
+    settings = consumer_settings(options) | {
         "isolation_level": options.isolation_level,
         "max_poll_records": RECORDS_AT_ONCE,
     }
-    security = security_of(options)
-    given: Any = {
-        field.name: getattr(security, field.name)
-        for field in dataclasses.fields(security)
-        if field.init
-    }
-    settings |= given
     try:
         with _few_collections():
             if options.group is None:

@@ -1,13 +1,14 @@
 """Options that several commands share: the cluster, its security, output, times and durations."""
 
 import argparse
+import dataclasses
 import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from kohort.admin.cluster import RETRY_S, Cluster, RefusedError, error_name
 from kohort.cli.command_config import in_file_words, read_command_config
@@ -146,6 +147,16 @@ def security_of(options: argparse.Namespace) -> SecurityConfig:
     """The settings of --command-config. Raises UsageError."""
     path = options.command_config
     return SecurityConfig() if path is None else read_command_config(path)
+
+
+def consumer_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a `Consumer` about brokers and security. Raises UsageError."""
+    security = security_of(options)
+    return {"bootstrap_servers": options.bootstrap_server} | {
+        field.name: getattr(security, field.name)
+        for field in dataclasses.fields(security)
+        if field.init
+    }
 
 
 def print_json(data: object) -> None:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from time import sleep, time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -29,6 +28,7 @@ from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.progress import Progress
 from kohort.cli.watch_http import NotServed, add_http, serving
 from kohort.cli.watch_rights import Right, how_to_grant, right_to_describe
+from kohort.cli.watch_store import HISTORY_TOPIC, Store, say, stored
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.record_text import record_sentence
@@ -36,7 +36,6 @@ from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut
 from kohort.watch.follow import BUSY_POLL_S, POLL_S, Follower
-from kohort.watch.history_file import HistoryFile
 from kohort.watch.log_files import LogFiles
 from kohort.watch.once import History, read_history
 from kohort.watch.poll_only import NoGroups, PollFollower
@@ -53,8 +52,9 @@ POLL_MAX_S: Final = 60.0
 
 _EPILOG: Final = """\
 Reads __consumer_offsets, where every Kafka broker keeps its groups, and asks for the partitions of
-topics and the settings of groups. It joins no group and writes nothing to the cluster. It needs
-READ on the topic __consumer_offsets, and DESCRIBE on other topics for their names.
+topics and the settings of groups. It joins no group that it watches, and writes nothing to the
+cluster but --history topic. It needs READ on the topic __consumer_offsets, and DESCRIBE on other
+topics for their names.
 """
 
 
@@ -110,10 +110,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--history",
-        type=Path,
-        metavar="FILE",
-        help="append the records of all rebalances, past ones included, to this file of JSON lines;"
-        " a later run continues it",
+        metavar="DIRECTORY|topic[:NAME]",
+        help="store the records of all rebalances, past ones included, as lines of JSON in this"
+        f" directory, or in a topic of the cluster ({HISTORY_TOPIC}); a later run continues",
     )
     add_http(parser)
     add_kafka(parser)
@@ -151,10 +150,10 @@ def _watch(options: argparse.Namespace) -> None:
     if options.once and options.http is not None and options.http.is_given:
         raise UsageError("--once serves nothing: it does not go with --http")
     with ExitStack() as stack:
-        store = None if options.history is None else stack.enter_context(_opened(options.history))
         logs = stack.enter_context(_opened_logs(options))
         cluster = stack.enter_context(cluster_of(options))
         try:
+            store = stack.enter_context(stored(options, cluster))
             if options.once:
                 _print_past(cluster, options, store, logs)
             else:
@@ -165,25 +164,11 @@ def _watch(options: argparse.Namespace) -> None:
             raise _refusal(error, options.bootstrap_server) from error
 
 
-def _opened(path: Path) -> HistoryFile:
-    try:
-        return HistoryFile(path)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--history {path}: {error}") from error
-
-
 def _opened_logs(options: argparse.Namespace) -> LogFiles:
     try:
         return LogFiles(options.logs, options.timezone)
     except OSError as error:
         raise UsageError(f"--log {error.filename}: {error.strerror}") from error
-
-
-def _add(store: HistoryFile, record: Json, options: argparse.Namespace) -> bool:
-    try:
-        return store.add(record)
-    except OSError as error:
-        raise UnavailableError(f"--history {options.history}: {error.strerror}") from error
 
 
 def _refusal(error: RefusedError, server: str) -> CommandError:
@@ -207,13 +192,13 @@ def _progress() -> Iterator[Report]:
 
 
 def _print_past(
-    cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None, logs: LogFiles
+    cluster: Cluster, options: argparse.Namespace, store: Store, logs: LogFiles
 ) -> None:
     with _progress() as report:
         history = read_history(cluster, options.group, report, _left_out(options), logs)
-    if store is not None:
-        for record in history.records:
-            _add(store, record, options)
+    for record in history.records:
+        store.add(record)
+    store.flush()
     refusals: list[RefusedError] = []
     by_group: dict[str, list[Json]] = {group: [] for group in sorted(history.since_ms)}
     for record in history.records:
@@ -225,7 +210,7 @@ def _print_past(
     ]
     if refusals:
         right = how_to_grant(right_to_describe(refusals[0].error), options.bootstrap_server)
-        _say(f"{refusals[0]}, so that its present state is unknown. {right}")
+        say(f"{refusals[0]}, so that its present state is unknown. {right}")
     if options.group is not None and not answers:
         raise NotFoundError(
             f"{TOPIC} has no records of a group {options.group!r};"
@@ -285,7 +270,7 @@ _HIDDEN: Final = frozenset(
 
 
 def _read_or_poll(
-    cluster: Cluster, options: argparse.Namespace, store: HistoryFile | None, logs: LogFiles
+    cluster: Cluster, options: argparse.Namespace, store: Store, logs: LogFiles
 ) -> None:
     """Read the topic or, if the cluster hides it, poll."""
     has_groups = False
@@ -298,7 +283,7 @@ def _read_or_poll(
                 raise
             if error.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED or has_groups:
                 right = how_to_grant(Right.READ_OFFSETS, options.bootstrap_server)
-                _say(
+                say(
                     f"{error}. Polling the groups instead: that shows who came and went, but not"
                     f" how. {right}"
                 )
@@ -321,7 +306,7 @@ def _wait_for_group(cluster: Cluster, options: argparse.Namespace) -> None:
     """
     with serving(options, NoGroups(), cluster) as service:
         service.go_live()
-        _say(f"{options.bootstrap_server} has no topic {TOPIC} yet: the first group creates it")
+        say(f"{options.bootstrap_server} has no topic {TOPIC} yet: the first group creates it")
         while _has_no_topic(cluster) and not _has_groups(cluster):
             sleep(POLL_S)
 
@@ -335,7 +320,7 @@ def _print_news(
     follower: Follower | PollFollower,
     cluster: Cluster,
     options: argparse.Namespace,
-    store: HistoryFile | None,
+    store: Store,
 ) -> None:
     with serving(options, follower, cluster) as service:
         _follow(follower, service, options, store)
@@ -345,13 +330,12 @@ def _follow(
     follower: Follower | PollFollower,
     service: WatchService | NotServed,
     options: argparse.Namespace,
-    store: HistoryFile | None,
+    store: Store,
 ) -> None:
     with _progress() as report:
         for record in follower.catch_up(report):
-            service.add(record)
-            if store is not None:
-                _add(store, record, options)
+            service.add(store.add(record))
+        store.flush()
     service.go_live()
     print(
         f"Watching {counted(follower.group_count, 'group')} of {options.bootstrap_server};"
@@ -363,17 +347,19 @@ def _follow(
     for news in follower.follow():
         if follower.trouble != trouble:
             trouble = follower.trouble
-            _say(trouble or "connected again")
+            say(trouble or "connected again")
         for text in _missing_rights(follower, options.bootstrap_server):
             if text not in said:
                 said.add(text)
-                _say(text)
+                say(text)
         if news is None:
             service.publish()
+            # Nothing more is read before this is stored.
+            store.flush()
             continue
-        service.add(news)
-        if store is None or _add(store, news, options):
-            _print_new(news, options)
+        record = store.add(news)
+        service.add(record)
+        _print_new(record, options)
 
 
 def _missing_rights(follower: Follower | PollFollower, server: str) -> Iterator[str]:
@@ -384,10 +370,6 @@ def _missing_rights(follower: Follower | PollFollower, server: str) -> Iterator[
     if follower.is_blind:
         right = how_to_grant(Right.DESCRIBE_GROUPS, server)
         yield f"polls show no group: there is none, or it may not be described. {right}"
-
-
-def _say(text: str) -> None:
-    print(f"kohort: {text}", file=sys.stderr)
 
 
 def _print_new(record: Json, options: argparse.Namespace) -> None:

@@ -1,9 +1,11 @@
 """The rights that ``kohort watch`` may lack, and the commands that grant them."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from kohort.protocol.errors import ErrorCode
+from kohort.watch.core import left_out
 from kohort.watch.reader import TOPIC
 
 
@@ -31,12 +33,29 @@ def right_to_describe(error: int) -> Right:
 
 def how_to_grant(right: Right, server: str) -> str:
     """Return the commands that grant a right to the user of the command, one per line."""
-    operation, kind, name = right.value
-    quoted = f"'{name}'" if name == "*" else name
-    return (
-        "Add a rule for the user of --command-config:\n"
+    return "Add a rule for the user of --command-config:\n" + _commands([right.value], server)
+
+
+def how_to_grant_topic(topic: str, server: str) -> str:
+    """Return the commands that grant the rights to store the history in a topic."""
+    rules = [_Rule(operation, "topic", topic) for operation in ("Create", "Read", "Write")]
+    rules.append(_Rule("Read", "group", left_out.OWN_GROUP))
+    return "Add rules for the user of --command-config:\n" + _commands(rules, server)
+
+
+def _commands(rules: Sequence[_Rule], server: str) -> str:
+    kafkas = [
         f"  kafka-acls.sh --bootstrap-server {server} --add --allow-principal User:NAME"
-        f" --operation {operation} --{kind} {quoted}\n"
-        f"or, on Kohort:\n  kohort acl add NAME {operation.lower()} '{kind}:{name}'"
+        f" --operation {rule.operation} --{rule.kind} {_quoted(rule.name)}\n"
+        for rule in rules
+    ]
+    kohorts = [
+        f"  kohort acl add NAME {rule.operation.lower()} '{rule.kind}:{rule.name}'"
         f" --bootstrap-server {server}"
-    )
+        for rule in rules
+    ]
+    return "".join(kafkas) + "or, on Kohort:\n" + "\n".join(kohorts)
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if name == "*" else name

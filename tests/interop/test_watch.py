@@ -22,6 +22,8 @@ from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.waiting import wait_until
 
+Json = dict[str, Any]
+
 SESSION_MS = 6_000
 TOPIC, GROUP, PARTITIONS = "orders", "billing", 4
 MEMBER = f"""
@@ -92,8 +94,8 @@ class Lab:
                 process.kill()
 
     @contextmanager
-    def watcher(self, history: Path) -> Iterator[subprocess.Popen[bytes]]:
-        """Follow the groups, and write what happens to a file."""
+    def watcher(self, history: Path | str) -> Iterator[subprocess.Popen[bytes]]:
+        """Follow the groups, and store what happens."""
         command = [sys.executable, "-m", "kohort.cli", "watch", "--history", str(history)]
         with subprocess.Popen([*command, "--bootstrap-server", self.server.bootstrap]) as process:
             try:
@@ -101,17 +103,23 @@ class Lab:
             finally:
                 process.kill()
 
-    def watch(self) -> list[dict[str, Any]]:
+    def watch(self) -> list[Json]:
         """Return the history of the group, as the command prints it."""
-        command = ["watch", "--once", "--json", "--last", "100"]
-        where = ["--group", GROUP, "--bootstrap-server", self.server.bootstrap]
+        return self._rebalances("watch", "--once", "--group", GROUP)
+
+    def why(self) -> list[Json]:
+        """Return the history of the group in the topic."""
+        return self._rebalances("groups", "why", GROUP)
+
+    def _rebalances(self, *command: str) -> list[Json]:
+        where = ["--json", "--last", "100", "--bootstrap-server", self.server.bootstrap]
         printed = subprocess.run(
             [sys.executable, "-m", "kohort.cli", *command, *where],
             check=True,
             capture_output=True,
             text=True,
         ).stdout
-        rebalances: list[dict[str, Any]] = json.loads(printed)["rebalances"]
+        rebalances: list[Json] = json.loads(printed)["rebalances"]
         return rebalances
 
 
@@ -133,16 +141,21 @@ def metric(url: str, name: str, **labels: str) -> float:
     )
 
 
-def identities(history: Path) -> list[tuple[int, int, str]]:
+def identities(records: list[Json]) -> list[tuple[int, int, str]]:
     """Return what must not depend on when the watcher ran: number, offset and cause."""
-    if not history.exists():
-        return []
-    records = [json.loads(line) for line in history.read_text().splitlines()]
     return [
         (record["sequence"], record["observed"]["offset"], record["trigger"]["kind"])
         for record in records
         if record["group"] == GROUP
     ]
+
+
+def stored(directory: Path) -> list[Json]:
+    """Return what a watcher has written to a directory."""
+    file = directory / "history.jsonl"
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("kind", [KafkaServer, KohortServer])
@@ -153,17 +166,23 @@ def test_it_names_who_joined_who_was_killed_and_who_left(
         lab = Lab(server)
         with lab.member("a"):
             lab.wait_for(1)
-            with lab.watcher(tmp_path / "whole"):
+            # A Kohort has its own history in the topic.
+            topic = "topic" if kind is KafkaServer else "topic:watched"
+            with lab.watcher(tmp_path / "whole"), lab.watcher(topic):
                 with lab.watcher(tmp_path / "cut"), lab.member("b") as doomed:
                     lab.wait_for(2)
                     doomed.kill()
                 lab.wait_for(1)
                 with lab.watcher(tmp_path / "cut"):
-                    wait_until(lambda: len(identities(tmp_path / "cut")) == 3, "b's end")
+                    wait_until(lambda: len(identities(stored(tmp_path / "cut"))) == 3, "b's end")
+                wait_until(lambda: len(lab.why()) == 3, "b's end in the topic")
+                why = lab.why()
         wait_until(lambda: lab.watch()[-1]["outcome"] == "empty", "a's end")
         history = lab.watch()
-    whole = identities(tmp_path / "whole")
-    assert identities(tmp_path / "cut")[: len(whole)] == whole[:3]
+    whole = identities(stored(tmp_path / "whole"))
+    assert identities(stored(tmp_path / "cut"))[: len(whole)] == whole[:3]
+    if kind is KafkaServer:
+        assert identities(why) == identities(stored(tmp_path / "cut"))[:3]
     told = [
         (record["trigger"]["kind"], record["trigger"]["client_id"], record["members_after"])
         for record in history

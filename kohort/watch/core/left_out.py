@@ -4,8 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-DEFAULT: Final = re.compile(r"kohort-watch|console-consumer-.*")
-"""The group of watchers that share a topic, and Kafka's console consumers."""
+OWN_GROUP: Final = "kohort-watch"
+"""The group of watchers that share a topic."""
+
+DEFAULT: Final = re.compile(rf"{OWN_GROUP}|console-consumer-.*")
+"""That, and Kafka's console consumers."""
 
 
 @dataclass(frozen=True, slots=True)

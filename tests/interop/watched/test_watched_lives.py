@@ -78,7 +78,7 @@ class Watched:
         if restarts_s:
             times = range(1, int(seconds / restarts_s))
             life.meanwhile = [(restarts_s * number, self._restart_broker) for number in times]
-        live, afterwards = self._directory / "live.jsonl", self._directory / "afterwards.jsonl"
+        live, afterwards = self._directory / "live", self._directory / "afterwards"
         try:
             for group in self.groups:
                 group.create()
@@ -90,7 +90,9 @@ class Watched:
             (self._directory / "acts.jsonl").write_text(life.acts())
         watch_once(self.server.bootstrap, afterwards)
         self.histories = {
-            path.stem: [json.loads(line) for line in path.read_text().splitlines()]
+            path.name: [
+                json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()
+            ]
             for path in (live, afterwards)
         }
 

@@ -1,0 +1,148 @@
+"""A directory with the records that a watcher has made: ``--from`` of other commands reads it.
+
+It also says how far the watcher has come, so that a later run continues it. The records are lines
+of JSON in segments: `history.jsonl` is appended to until it has `SEGMENT_BYTES`, then it is renamed
+to `history-N.jsonl`, and the oldest one beyond `SEGMENTS_MAX` is deleted.
+"""
+
+import fcntl
+import json
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+from kohort.watch.core.backlog import Backlog, Json
+from kohort.watch.store import StoreError
+
+SEGMENT_BYTES: Final = 64 << 20
+SEGMENTS_MAX: Final = 8
+"""Beside the active one. A start reads them all, 100 MB in a second."""
+
+_ACTIVE: Final = "history.jsonl"
+_LOCK: Final = "lock"
+
+_BEGIN: Final = b'{"schema":'
+"""What all records begin with: a file that begins otherwise is no history cut short."""
+
+
+class HistoryDirectory:
+    """Appends the records that it does not have yet."""
+
+    is_full = False
+    trouble = None
+
+    def __init__(self, path: Path, cluster_id: str | None) -> None:
+        """Read what the directory has; a line that was cut short by a crash is removed.
+
+        Raises:
+            OSError
+            ValueError: it is not a directory, not of this cluster, or another watcher writes to it.
+        """
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"not a directory; a file can be continued as DIRECTORY/{_ACTIVE}")
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._backlog = Backlog()
+        with ExitStack() as stack:
+            _acquire(stack.enter_context((path / _LOCK).open("a+")), cluster_id)
+            self._segments = sorted(path.glob("history-*.jsonl"))
+            for segment in self._segments:
+                self._read(segment)
+            self._size = self._read(path / _ACTIVE)
+            """Of the complete lines in the active segment."""
+            self._active = stack.enter_context((path / _ACTIVE).open("ab", buffering=0))
+            self._active.truncate(self._size)
+            self._open = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.close()
+        self._active.close()
+
+    def offer(self, record: Json) -> Json:
+        """See `Backlog.offer`."""
+        return self._backlog.offer(record)
+
+    def flush(self) -> None:
+        """Append what was offered. Raises StoreError."""
+        for record in self._backlog.missing():
+            try:
+                self._append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            except OSError as error:
+                raise StoreError(f"{self._path}: {error.strerror}") from error
+            self._backlog.note(record)
+        self._backlog.missing()
+
+    def _append(self, line: bytes) -> None:
+        if self._size and self._size + len(line) > SEGMENT_BYTES:
+            self._roll()
+        try:
+            written = 0
+            while written < len(line):
+                written += self._active.write(line[written:])
+        except BaseException:
+            with suppress(OSError):
+                self._active.truncate(self._size)
+            raise
+        self._size += len(line)
+
+    def _roll(self) -> None:
+        last = int(self._segments[-1].stem.rpartition("-")[2]) if self._segments else 0
+        segment = self._path / f"history-{last + 1:06}.jsonl"
+        (self._path / _ACTIVE).rename(segment)
+        self._segments.append(segment)
+        self._active.close()
+        self._active = (self._path / _ACTIVE).open("ab", buffering=0)
+        self._size = 0
+        while len(self._segments) > SEGMENTS_MAX:
+            self._segments.pop(0).unlink(missing_ok=True)
+
+    def _read(self, segment: Path) -> int:
+        """Read a segment, if it exists; return the length of its complete lines."""
+        whole = 0
+        with suppress(FileNotFoundError), segment.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    whole += len(line)
+                    self._note(segment, line)
+                elif not whole and not line.startswith(_BEGIN[: len(line)]):
+                    raise _foreign(segment)
+        return whole
+
+    def _note(self, segment: Path, line: bytes) -> None:
+        try:
+            self._backlog.note(json.loads(line))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise _foreign(segment) from error
+
+
+def _acquire(lock: IO[str], cluster_id: str | None) -> None:
+    """Lock the directory until the file is closed, if it is for this cluster."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(
+            "another `kohort watch` is writing to it; end that, or name another directory"
+        ) from None
+    lock.seek(0)
+    known = lock.read()
+    if not known:
+        lock.write(cluster_id or "")
+        lock.flush()
+    elif cluster_id is not None and known != cluster_id:
+        raise ValueError(
+            f"it has the history of cluster {known}, this one is {cluster_id}; name another"
+            " directory"
+        )
+
+
+def _foreign(segment: Path) -> ValueError:
+    return ValueError(f"{segment.name} is not a history of `kohort watch`")

@@ -1,0 +1,195 @@
+"""A topic with the records that watchers have made, in the form in which a Kohort broker stores its
+own: `kohort groups why --bootstrap-server` and the pipeline read it.
+
+Before it writes, a watcher reads what others have written meanwhile. One that was paused between
+the two, for longer than its session, writes records again: with the same place and sequence
+number, so that readers see them once.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.history import read_records
+from kohort.admin.offsets import END, START, checked_offsets
+from kohort.admin.producing import Producer
+from kohort.admin.topics import create_topic
+from kohort.client.net.errors import DisconnectedError
+from kohort.groups.history.names import REBALANCE, SCHEMA
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.records.batch import CompressionType
+from kohort.protocol.records.record import Record
+from kohort.watch.core.backlog import Backlog, Json
+from kohort.watch.membership import Membership
+from kohort.watch.store import StoreDeniedError, StoreError, StoreOutageError
+
+RETENTION_MS: Final = 30 * 86_400_000
+RETENTION_BYTES: Final = 256 << 20
+"""A start reads all of it. A Kohort broker's own topic has the same limits."""
+
+_CONFIGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": str(RETENTION_MS),
+    "retention.bytes": str(RETENTION_BYTES),
+    "segment.bytes": str(16 << 20),
+}
+_REPLICAS_MAX: Final = 3
+
+WAITING_MAX: Final = 1_000
+"""A watcher that may not write stops reading at so many records."""
+
+_DENIALS: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class HistoryTopic:
+    """Appends the records that the topic does not have yet.
+
+    Its methods raise StoreError.
+    """
+
+    def __init__(
+        self, cluster: Cluster, topic: str, membership: Membership | None, *, timeout_s: float
+    ) -> None:
+        """Create the topic if it does not exist, and read it.
+
+        Args:
+            membership: of the watchers that write to the topic; without one, it is written at once.
+            timeout_s: time limit for writing.
+
+        Raises:
+            ValueError: the topic is another's.
+        """
+        self._cluster = cluster
+        self._topic = topic
+        self._membership = membership
+        self._backlog = Backlog()
+        self._next_offset = 0
+        with _store_errors():
+            _ensure(cluster, topic)
+            # Without a producer id, which brokers forget when it is idle.
+            self._producer = Producer(
+                cluster,
+                topic,
+                timeout_s=timeout_s,
+                codec=CompressionType.GZIP,
+                is_idempotent=False,
+            )
+            self._catch_up()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more records should be offered before another watcher has written some."""
+        return len(self._backlog) >= WAITING_MAX
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written at present."""
+        if self._membership is not None and self._membership.trouble is not None:
+            return self._membership.trouble
+        if self.is_full:
+            return f"waiting for the watcher that writes to {self._topic}"
+        return None
+
+    def offer(self, record: Json) -> Json:
+        """See `Backlog.offer`."""
+        return self._backlog.offer(record)
+
+    def flush(self) -> None:
+        """Append what was offered, unless that is another watcher's task."""
+        membership = self._membership
+        if membership is not None and membership.refusal is not None:
+            raise StoreDeniedError(str(membership.refusal))
+        if not self._backlog:
+            return
+        with _store_errors():
+            self._catch_up()
+            records = self._backlog.missing()
+            if membership is not None and not membership.is_writer:
+                self._backlog.drop_unplaced()
+                return
+            for record in records:
+                self._producer.add(_encoded(record), 0)
+            self._producer.flush()
+        for record in records:
+            self._backlog.note(record)
+        self._backlog.missing()
+
+    def _catch_up(self) -> None:
+        """Note what was written since the last time."""
+        partition = (self._topic, 0)
+        start = checked_offsets(self._cluster, {partition: START}).get(partition, 0)
+        end = checked_offsets(self._cluster, {partition: END}).get(partition, 0)
+        if not start <= self._next_offset <= end:
+            # Retention has deleted some, or it is another topic of this name.
+            self._next_offset = start
+        for record in read_records(self._cluster, self._topic, 0, self._next_offset, end):
+            self._note(record)
+        self._next_offset = end
+
+    def _note(self, record: Record) -> None:
+        try:
+            self._backlog.note(json.loads(record.value or b""))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return  # Readers skip it too.
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except RefusedError as error:
+        if error.error in _DENIALS:
+            raise StoreDeniedError(str(error)) from error
+        kind = StoreOutageError if ErrorCode(error.error).retriable else StoreError
+        raise kind(str(error)) from error
+    except DisconnectedError as error:
+        raise StoreOutageError(str(error)) from error
+    except DecodeError as error:
+        raise StoreError(str(error)) from error
+
+
+def _ensure(cluster: Cluster, topic: str) -> None:
+    """Create the topic if it does not exist. Raises ValueError, RefusedError, DisconnectedError."""
+    answer = cluster.metadata([topic])
+    described = answer.topics[0]
+    if described.is_internal:
+        raise ValueError("its brokers write it, and record the history themselves")
+    if described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        replicas = min(len(answer.brokers), _REPLICAS_MAX)
+        try:
+            create_topic(
+                cluster, topic, partitions=1, replication_factor=replicas, configs=_CONFIGS
+            )
+        except RefusedError as error:
+            if error.error != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+    elif len(described.partitions) > 1:
+        raise ValueError(f"it has {len(described.partitions)} partitions, and must have 1")
+
+
+def _encoded(record: Json) -> Record:
+    """Return the record as the history's topic has it: see `kohort.broker.history.topic`."""
+    kind, generation = record["kind"], record.get("generation")
+    if kind == REBALANCE:
+        at_ms = record["started_at_ms"] + (record["timeline"]["finished_ms"] or 0)
+    else:
+        at_ms = record["at_ms"]
+    return Record(
+        json.dumps(record, separators=(",", ":")).encode(),
+        key=record["group"].encode("utf-8", "surrogatepass"),
+        headers=(
+            ("schema", b"%d" % SCHEMA),
+            ("kind", kind.encode()),
+            ("sequence", b"%d" % record["sequence"]),
+            *([] if generation is None else [("generation", b"%d" % generation)]),
+        ),
+        timestamp=at_ms,
+    )
