@@ -208,3 +208,24 @@ def test_without_the_right_to_groups_it_reads_their_records_and_the_log(
     assert {cause["certainty"] for cause in causes} == {"certain"}
     assert all(cause["evidence"][-1]["kind"] == "log_line" for cause in causes)
     assert history[0]["observed"]["by"] == ["records", "commits", "log"]
+
+
+def test_it_names_the_rights_to_store_the_history_in_a_topic(
+    kafka: SecureKafka, tmp_path: Path
+) -> None:
+    history = "__rebalance_history"
+    operations = (AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE)
+    rights = [(ResourceType.TOPIC, history, operation) for operation in operations]
+    asked = command(kafka, tmp_path, "--history", "topic", "--http", "none")
+
+    def refusal() -> str:
+        done = subprocess.run(asked, check=False, capture_output=True, text=True)
+        assert done.returncode == 3
+        return done.stderr
+
+    with member(kafka, "stored", "a", "classic"), allowed(kafka, READ_OFFSETS):
+        wait_for(kafka, "stored", 1)
+        for operation in ("Create", "Write"):
+            assert f"--operation {operation} --topic {history}" in refusal()
+        with allowed(kafka, *rights):
+            assert "--operation Read --group kohort-watch" in refusal()
