@@ -175,6 +175,8 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
         and (
             not first.is_known
             or (cause.is_known and cause.at_ms - first.at_ms <= interval_ms + _APART_MS)
+            # At the end of a join phase, a known departure has rather ended it.
+            or (not cause.is_known and cause.at_ms < first.at_ms)
         )
     ]
     if rivals:

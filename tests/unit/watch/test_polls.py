@@ -215,25 +215,37 @@ def test_a_group_may_be_missing_from_polls_while_its_coordinator_moves() -> None
 # Polls beside records.
 
 
-def test_what_the_first_poll_shows_may_have_been_long_before_it() -> None:
-    """It shows that c joined; b's last commit, by which it left, came in the second before it."""
+def c_joins_and_b_leaves(*, left_ms: int, ended_ms: int, is_polled: bool) -> Json:
+    """b leaves right after its last commit; a poll at 21 s shows that c has joined."""
     a, b, c = member("a", 0), member("b", 1), member("c", 1)
     watcher = Watcher({}, lambda group: Timeouts())
     records: list[tuple[int, DurableRecord]] = [
         (1_000, generation(1, 1_000, a, b)),
-        (20_300, OffsetRecord("g", "t", 1, CommittedOffset(5, 0, "", 0))),
-        (21_500, generation(2, 21_400, a, c)),
+        (left_ms, OffsetRecord("g", "t", 1, CommittedOffset(5, 0, "", 0))),
+        (ended_ms + 100, generation(2, ended_ms, a, c)),
     ]
     for offset, (at_ms, record) in enumerate(records):
-        if at_ms > 21_000:
+        if is_polled and at_ms > 21_000:
             watcher.rest(20_000, ())
             ids = frozenset(["a", "c"])
             watcher.poll("g", Poll(21_000, "PreparingRebalance", ids))
         stored = Record(encode_value(record), encode_key(record), (), at_ms, offset)
         list(watcher.take([stored], Place(0, offset)))
     (rebalance,) = watcher.flush()
-    assert rebalance["trigger"]["certainty"] == "unclear"
-    assert set(rebalance["trigger"]["candidates"]) == {"member_added", "member_left"}
+    trigger: Json = rebalance["trigger"]
+    return trigger
+
+
+def test_what_the_first_poll_shows_may_have_been_long_before_it() -> None:
+    trigger = c_joins_and_b_leaves(left_ms=20_300, ended_ms=21_400, is_polled=True)
+    assert trigger["certainty"] == "unclear"
+    assert set(trigger["candidates"]) == {"member_added", "member_left"}
+
+
+def test_a_departure_at_the_end_of_a_join_phase_has_rather_ended_it() -> None:
+    trigger = c_joins_and_b_leaves(left_ms=21_340, ended_ms=21_400, is_polled=False)
+    assert trigger["certainty"] == "unclear"
+    assert set(trigger["candidates"]) == {"member_added", "member_left"}
 
 
 def generation(number: int, ended_ms: int, *members: StoredMember) -> GroupRecord:
