@@ -22,7 +22,6 @@ def group_record(
     *,
     assignments: Mapping[str, bytes] | None = None,
     topics_hash: bytes | None = None,
-    state_timestamp_ms: int | None = None,
 ) -> GroupRecord:
     """Create the record of the group's present state, or of its state with these assignments."""
     name = group.protocol_name
@@ -47,9 +46,7 @@ def group_record(
         generation=group.generation,
         protocol_name=name,
         leader_id=group.roster.leader_id,
-        state_timestamp_ms=(
-            group.state_timestamp_ms if state_timestamp_ms is None else state_timestamp_ms
-        ),
+        state_timestamp_ms=group.state_timestamp_ms,
         members=tuple(members),
         topics_hash=topics_hash,
         begun=group.begun,

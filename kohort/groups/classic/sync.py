@@ -83,7 +83,7 @@ def _park(
         group.assignment_on_its_way = group.generation
         given = request.assignments
         assignments = {m.member_id: given.get(m.member_id, b"") for m in group.roster}
-        write = AssignmentWrite(group, _record(group, assignments, now))
+        write = AssignmentWrite(group, _record(group, assignments))
         if group.roster.memory.has_room(_growth(group, assignments)):
             group.outbox.stage(write)
         else:
@@ -98,12 +98,12 @@ def _growth(group: ClassicData, assignments: dict[str, bytes]) -> int:
     return sum(map(len, assignments.values())) - in_effect
 
 
-def _record(group: ClassicData, assignments: dict[str, bytes], now: Now) -> GroupRecord:
-    """Create the record of the group with the assignment in effect."""
+def _record(group: ClassicData, assignments: dict[str, bytes]) -> GroupRecord:
+    """Create the record of the group with the assignment in effect. As in Kafka, its timestamp is
+    that of the end of the join phase.
+    """
     topics_hash = hash_partition_counts(group.subscribed_topics(), group.partition_count)
-    return durable.group_record(
-        group, assignments=assignments, topics_hash=topics_hash, state_timestamp_ms=now.wall_ms
-    )
+    return durable.group_record(group, assignments=assignments, topics_hash=topics_hash)
 
 
 @dataclass(slots=True, eq=False)

@@ -46,14 +46,17 @@ class TestWritten:
     def test_a_generation_is_written_with_its_assignment(self) -> None:
         s = Scenario()
         mine = (("range", subscription("t")), ("sticky", subscription("u")))
-        leader, follower = s.stable(2, protocols=mine)
+        leader, follower = members = s.completing(2, protocols=mine)
+        joined_ms = s.classic.data.state_timestamp_ms
+        s.advance(500)
+        s.settle(members)
         created, stored = s.log
         assert isinstance(created, GroupRecord)
         assert isinstance(stored, GroupRecord)
         assert (created.generation, created.members) == (0, ())
         assert (stored.protocol_type, stored.generation) == ("consumer", 1)
         assert (stored.protocol_name, stored.leader_id) == ("range", leader)
-        assert stored.state_timestamp_ms == s.now.wall_ms
+        assert stored.state_timestamp_ms == joined_ms
         assert [(m.member_id, m.assignment) for m in stored.members] == [
             (member_id, f"of {member_id}".encode()) for member_id in (leader, follower)
         ]
