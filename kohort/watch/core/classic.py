@@ -34,7 +34,7 @@ from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase, fate_of
 from kohort.watch.core.followed import FollowedGroup, Told, ref
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times, begun_by
-from kohort.watch.core.origin import Cause, beginning, causes
+from kohort.watch.core.origin import Cause, beginning, causes, first_seen
 from kohort.watch.core.seen import Poll, Seen
 from kohort.watch.core.settings import MemberSettings, settings_of
 from kohort.watch.core.signs import Signs
@@ -101,6 +101,11 @@ class ClassicGroup(FollowedGroup):
         self._keep(record, seen, is_new=True)
         trigger = Trigger(TriggerKind.DOWNGRADED, who)
         self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
+
+    def restart(self, at_ms: int) -> None:
+        """See the base class. Members that were gone may be there again."""
+        super().restart(at_ms)
+        self._polls = []
 
     def poll(self, poll: Poll) -> None:
         """Note what a poll showed."""
@@ -186,6 +191,8 @@ class ClassicGroup(FollowedGroup):
         end_ms = _end_ms(record, seen)
         changes = difference(old, record)
         phase = self._phase(old, record, end_ms, changes)
+        # The others are of a rebalance that came to nothing: its coordinator was killed.
+        self._polls = [poll for poll in self._polls if poll.at_ms >= phase.earliest_ms]
         fates = []
         for member in changes.gone:
             signs, gone_ms = self._signs[member.member_id], self._gone_ms(member, end_ms)
@@ -199,9 +206,10 @@ class ClassicGroup(FollowedGroup):
         if not old.members:
             order = _led_by(record.leader_id, order)
         kinds = {cause.trigger.kind for cause in order}
-        if old.generation == 0 and not old.members and phase.is_sole and len(kinds) == 1:
+        is_first = old.generation == 0 and not old.members and phase.is_sole
+        if is_first and changes.new and len(kinds) == 1:
             order = (_initial(order[0]), *order[1:])
-        elif not record.members and len(fates) == len(order) == 1:
+        elif not record.members and phase.is_sole and len(fates) == len(order) == 1:
             order = (_sole(order[0], fates[0][1]),)
         logged = log.origin(old, record, record.generation - 1, times)
         if logged is not None:
@@ -218,15 +226,23 @@ class ClassicGroup(FollowedGroup):
         self, old: GroupRecord, record: GroupRecord, end_ms: int, changes: Difference
     ) -> Phase:
         """Return the bounds of the join phase."""
+        earliest_ms = max([self._at_ms, *self._rests_before(end_ms)])
         kept = [self._signs[before.member_id] for before, _ in changes.kept]
         timeouts = [one.rebalance_timeout_ms for one in (*old.members, *record.members)]
-        early = [signs.early_ms for signs in kept if signs.early_ms is not None]
+        seen_ms = first_seen(self._polls, earliest_ms)
+        rested = [at_ms for at_ms in self._rested if seen_ms is not None and at_ms < seen_ms]
+        early = [
+            signs.early_ms
+            for signs in kept
+            if signs.early_ms is not None and signs.early_ms >= max(rested, default=0)
+        ]
         return Phase(
-            earliest_ms=max([self._at_ms, *self._rests_before(end_ms)]),
+            earliest_ms=earliest_ms,
             end_ms=end_ms,
             timeouts_ms=(min(timeouts, default=0), max(timeouts, default=0)),
             is_sole=record.generation == old.generation + 1,
             revoked_ms=min(early, default=None),
+            seen_ms=seen_ms,
         )
 
     def _bounds(self, first: Cause, phase: Phase) -> tuple[int, int] | None:

@@ -9,6 +9,9 @@ from kohort.watch.core.signs import Signs
 SLACK_MS: Final = 300
 """Timers of a loaded coordinator are late by this much."""
 
+_POLLS_APART_MS: Final = 1_500
+"""A phase may have begun so long before the first poll that shows it."""
+
 _HEARTBEAT_MS: Final = 3_000
 """Default of heartbeat.interval.ms, which the members of a group use to learn of a rebalance; it
 is at most a third of the session timeout."""
@@ -57,6 +60,14 @@ class Phase(NamedTuple):
     """Whether all rebalances since the last stored generation are known."""
     revoked_ms: int | None = None
     """When the first member that remains committed earlier than usual: it gave up partitions."""
+    seen_ms: int | None = None
+    """When a poll first showed it."""
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether it is known to have lasted for the rebalance timeout."""
+        lasted_ms = 0 if self.seen_ms is None else self.end_ms - self.seen_ms
+        return lasted_ms >= self.timeouts_ms[1] - _POLLS_APART_MS
 
     @property
     def may_have_timed_out(self) -> bool:
@@ -71,71 +82,68 @@ def heartbeat_ms(session_timeout_ms: int) -> int:
 
 def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> Fate:
     """Return how a member of a classic group left that was gone at `gone_ms`."""
-    session_ms, poll_ms = member.session_timeout_ms, member.rebalance_timeout_ms
-    last_ms = signs.last_ms
-    silent_ms = max(gone_ms - last_ms, 0)
+    session_ms = member.session_timeout_ms
+    silent_ms = max(gone_ms - signs.last_ms, 0)
     kind = "last_commit" if signs.count else "last_join"
     evidence = (Evidence(kind, silent_ms),)
-    if not phase.is_sole:
-        return _unclear(
-            evidence,
-            RemovalReason.LEFT,
-            RemovalReason.SESSION_EXPIRED,
-            RemovalReason.REBALANCE_TIMEOUT,
-        )
     # A heartbeat an interval before the commit may have been the last.
     unsure_ms = heartbeat_ms(session_ms) if signs.in_transaction else 0
     if silent_ms < session_ms - unsure_ms - SLACK_MS:
         if member.instance_id is not None:
             return _unclear(evidence, RemovalReason.LEFT, RemovalReason.REMOVED_BY_ADMIN)
         left_ms = _left_ms(signs, silent_ms)
-        if phase.may_have_timed_out:
-            return Fate(RemovalReason.LEFT, Certainty.LIKELY, left_ms, evidence=evidence)
-        return Fate(RemovalReason.LEFT, Certainty.CERTAIN, left_ms, evidence=evidence)
-    return _silent(signs, silent_ms, session_ms, poll_ms, gone_ms, phase, evidence)
+        # It may have got no assignment since its last join: a member that does not ask for it is
+        # removed after the rebalance timeout.
+        may_have_no_share = not signs.count and silent_ms >= phase.timeouts_ms[0] - SLACK_MS
+        is_likely = phase.may_have_timed_out or may_have_no_share
+        certainty = Certainty.LIKELY if is_likely else Certainty.CERTAIN
+        return Fate(RemovalReason.LEFT, certainty, left_ms, evidence=evidence)
+    if not phase.is_sole:
+        # It may have joined a rebalance that was not stored.
+        return _unclear(
+            evidence,
+            RemovalReason.LEFT,
+            RemovalReason.SESSION_EXPIRED,
+            RemovalReason.REBALANCE_TIMEOUT,
+        )
+    return _silent(member, signs, gone_ms, phase, evidence)
 
 
 def _silent(
+    member: StoredMember,
     signs: Signs,
-    silent_ms: int,
-    session_ms: int,
-    poll_ms: int,
     gone_ms: int,
     phase: Phase,
     evidence: tuple[Evidence, ...],
 ) -> Fate:
     """It had given no sign of life for its session timeout or longer."""
-    heartbeat = heartbeat_ms(session_ms)
-    if not signs.count:
-        return _unclear(evidence, RemovalReason.SESSION_EXPIRED, RemovalReason.LEFT)
-    slack_ms = (signs.usual_ms or 0) + heartbeat + SLACK_MS
-    expired = silent_ms <= session_ms + slack_ms
-    stuck = poll_ms > session_ms and poll_ms - SLACK_MS <= silent_ms <= poll_ms + slack_ms
-    if expired and stuck:
+    session_ms, poll_ms = member.session_timeout_ms, member.rebalance_timeout_ms
+    expired, left, timeout = (
+        RemovalReason.SESSION_EXPIRED,
+        RemovalReason.LEFT,
+        RemovalReason.REBALANCE_TIMEOUT,
+    )
+    if poll_ms > session_ms and phase.has_timed_out and gone_ms == phase.end_ms:
+        return Fate(timeout, Certainty.LIKELY, gone_ms, evidence=evidence)
+    slack_ms = (signs.usual_ms or 0) + heartbeat_ms(session_ms) + SLACK_MS
+    # Another coordinator started the session anew at an unknown time since the last sign of life.
+    began_ms = max(signs.last_ms, signs.restarted_ms)
+    is_over = bool(signs.count or signs.usual_ms) and gone_ms - began_ms >= session_ms - SLACK_MS
+    is_expired = is_over and gone_ms - began_ms <= session_ms + slack_ms
+    stuck_ms = gone_ms - signs.last_ms - poll_ms
+    is_stuck = is_over and poll_ms > session_ms and -SLACK_MS <= stuck_ms <= slack_ms
+    if is_expired and is_stuck:
         # The poll timeout is the larger one, and nearer to the end.
-        unclear = _unclear(evidence, RemovalReason.LEFT, RemovalReason.SESSION_EXPIRED)
-        return unclear._replace(is_poll_timeout=True)
-    if expired:
-        return Fate(
-            RemovalReason.SESSION_EXPIRED,
-            Certainty.LIKELY,
-            min(signs.last_ms + session_ms, gone_ms),
-            evidence=evidence,
-        )
-    if stuck:
-        return Fate(
-            RemovalReason.LEFT,
-            Certainty.LIKELY,
-            min(signs.last_ms + poll_ms, gone_ms),
-            evidence=evidence,
-            detail=POLL_TIMEOUT,
-            is_poll_timeout=True,
-        )
-    if phase.may_have_timed_out:
-        return Fate(
-            RemovalReason.REBALANCE_TIMEOUT, Certainty.LIKELY, phase.end_ms, evidence=evidence
-        )
-    return _unclear(evidence, RemovalReason.SESSION_EXPIRED, RemovalReason.LEFT)
+        return _unclear(evidence, left, expired)._replace(is_poll_timeout=True)
+    if is_expired:
+        at_ms = min(began_ms + session_ms, gone_ms)
+        return Fate(expired, Certainty.LIKELY, at_ms, evidence=evidence)
+    if is_stuck:
+        at_ms = min(signs.last_ms + poll_ms, gone_ms)
+        fate = Fate(left, Certainty.LIKELY, at_ms, evidence=evidence, detail=POLL_TIMEOUT)
+        return fate._replace(is_poll_timeout=True)
+    more = (timeout,) if phase.may_have_timed_out else ()
+    return _unclear(evidence, expired, *more, left)
 
 
 def _unclear(evidence: tuple[Evidence, ...], *candidates: RemovalReason) -> Fate:
@@ -159,35 +167,38 @@ def fate_of_consumer(
     timeouts: Timeouts,
     rebalance_timeout_ms: int,
     *,
-    is_revoking: bool = False,
+    revoking_ms: int = 0,
+    is_classic: bool = False,
     has_left: bool = False,
 ) -> Fate:
     """Return how a member of a consumer group (KIP-848) left at `gone_ms`.
 
-    Only heartbeats extend its session; but a member that commits has sent one an interval ago at
-    most.
+    Only heartbeats extend its session. A member that commits has usually sent one an interval ago
+    at most, but nothing forces it to: its departure is never certain.
 
     Args:
-        is_revoking: whether it had to give up partitions.
+        revoking_ms: for how long it had to give up partitions.
+        is_classic: whether it uses the classic protocol: it is also removed if it does not join
+            again, or sync, in time.
         has_left: whether it was a static member that had left for a restart.
     """
     silent_ms = max(gone_ms - signs.last_ms, 0)
     evidence = (Evidence("last_commit" if signs.count else "last_join", silent_ms),)
     expired, left = RemovalReason.SESSION_EXPIRED, RemovalReason.LEFT
     session_ms, heartbeat, is_known = timeouts
-    if has_left:
-        return Fate(expired, Certainty.CERTAIN, gone_ms, evidence=evidence)
-    if is_revoking and silent_ms >= rebalance_timeout_ms - SLACK_MS:
-        candidates = (RemovalReason.REBALANCE_TIMEOUT, expired, left)
-        return Fate(
-            RemovalReason.REBALANCE_TIMEOUT, Certainty.UNCLEAR, gone_ms, candidates, evidence
-        )
-    if silent_ms < session_ms - heartbeat - SLACK_MS:
-        certainty = Certainty.CERTAIN if is_known else Certainty.LIKELY
-        return Fate(left, certainty, gone_ms, evidence=evidence)
-    if not signs.count:
-        return _unclear(evidence, expired, left)
     slack_ms = (signs.usual_ms or 0) + heartbeat + SLACK_MS
-    if silent_ms <= session_ms + slack_ms:
-        return Fate(expired, Certainty.LIKELY, gone_ms, evidence=evidence)
-    return _unclear(evidence, expired, left)
+    late_ms = gone_ms - max(signs.last_ms, signs.restarted_ms)
+    candidates: tuple[RemovalReason, ...] = (expired, left)
+    if has_left:
+        is_clear = True
+    elif revoking_ms >= rebalance_timeout_ms - SLACK_MS:
+        candidates, is_clear = (RemovalReason.REBALANCE_TIMEOUT, expired, left), False
+    elif silent_ms < session_ms - heartbeat - SLACK_MS:
+        candidates, is_clear = (left, expired), is_known and bool(signs.count or not is_classic)
+    else:
+        stuck_ms = silent_ms - rebalance_timeout_ms
+        is_stuck = rebalance_timeout_ms > session_ms and -SLACK_MS <= stuck_ms <= slack_ms
+        is_clear = bool(signs.count) and late_ms <= session_ms + slack_ms and not is_stuck
+    if is_clear:
+        return Fate(candidates[0], Certainty.LIKELY, gone_ms, evidence=evidence)
+    return Fate(candidates[0], Certainty.UNCLEAR, gone_ms, candidates, evidence)

@@ -42,4 +42,4 @@ class FollowedGroup:
     def restart(self, at_ms: int) -> None:
         """Note that another coordinator took over, which starts all sessions anew."""
         for signs in self._signs.values():
-            signs.prove(at_ms)
+            signs.restarted_ms = at_ms

@@ -16,12 +16,14 @@ from kohort.groups.consumer.records import (
     CurrentRecord,
     CurrentTombstone,
     EpochRecord,
+    OldMetadataTombstone,
     RegexRecord,
     TargetEpochRecord,
 )
 from kohort.groups.events import (
     AT_ONCE,
     CauseAdded,
+    Certainty,
     Event,
     Evidence,
     GroupRestored,
@@ -63,9 +65,11 @@ class ConsumerGroup(FollowedGroup):
     __slots__ = (
         "_current",
         "_epoch",
+        "_hash",
         "_members",
         "_names",
         "_names_version",
+        "_revoking",
         "_stable",
         "_target_epoch",
         "_timeouts_of",
@@ -85,6 +89,10 @@ class ConsumerGroup(FollowedGroup):
         """Number of members that are stable at each epoch, or have left for a restart."""
         self._epoch = 0
         self._target_epoch = 0
+        self._hash: int | None = None
+        """Of the partitions of its topics, as stored with the last epoch."""
+        self._revoking: dict[str, int] = {}
+        """Since when members have to give up partitions."""
         self._upgraded: tuple[MemberRef, ...] | None = None
         """The members of the classic group that the next batch converts."""
 
@@ -132,11 +140,13 @@ class ConsumerGroup(FollowedGroup):
         if epochs and not (self._is_next(epochs[0]) and self._is_complete(batch)):
             # Compaction has removed what was before, or a part of the batch.
             self._apply(batch, at_ms)
+            self._upgraded = None
             yield GroupRestored(self._epoch, CONSUMER, None, {}), now
             return
         state, was_assigned = self._state, self._epoch == self._target_epoch
         ids = {one.member_id for one in batch if isinstance(one, CurrentRecord | CurrentTombstone)}
         before = {key: self._current[key] for key in ids & self._current.keys()}
+        hash_before = self._hash
         causes, events = self._changes(batch, at_ms, log)
         bumped = bool(epochs)
         began = self._started(state, batch) if bumped and was_assigned else None
@@ -144,7 +154,7 @@ class ConsumerGroup(FollowedGroup):
         for event in events:
             yield event, now
         if bumped:
-            first, *rest = causes or [Trigger(TriggerKind.TOPICS_CHANGED)]
+            first, *rest = self._of_epoch(causes, batch, hash_before)
             if began is not None:
                 yield began._replace(trigger=first), now
             else:
@@ -165,10 +175,28 @@ class ConsumerGroup(FollowedGroup):
         if self._state != state or any(isinstance(record, TargetEpochRecord) for record in batch):
             yield from self._ended(state, now)
 
+    def _of_epoch(
+        self, causes: list[Trigger], batch: Sequence[DurableRecord], hash_before: int | None
+    ) -> list[Trigger]:
+        """Return the causes of an epoch. Without any change of members it is that of topics if
+        their hash differs, or what brokers before 4.1 stored in its place.
+        """
+        hashes = [record.metadata_hash for record in batch if isinstance(record, EpochRecord)]
+        if not causes:
+            is_old = any(isinstance(record, OldMetadataTombstone) for record in batch)
+            if is_old or hash_before not in {None, hashes[-1]}:
+                return [Trigger(TriggerKind.TOPICS_CHANGED)]
+            return [Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)]
+        if self._upgraded is None and _is_ambiguous(causes, len(hashes)):
+            return [_at_most_likely(causes[0]), *causes[1:]]
+        return causes
+
     def _is_next(self, epoch: int) -> bool:
         """Whether no epoch before this one is missing. The first member begins with epoch 2, or 1
-        before Kafka 4.1.
+        before Kafka 4.1. A classic group that is converted begins with its generation.
         """
+        if self._upgraded is not None and epoch == self._epoch:
+            return True
         return epoch == self._epoch + 1 or (self._epoch == 0 and epoch <= _FIRST_EPOCH)
 
     def _is_complete(self, batch: Sequence[DurableRecord]) -> bool:
@@ -207,6 +235,7 @@ class ConsumerGroup(FollowedGroup):
             if isinstance(one, ConsumerMemberTombstone) and one.member_id in self._members
         ]
         came_back = {one.instance_id: one for one in written.values() if one.instance_id}
+        is_resolved = any(isinstance(record, RegexRecord) for record in batch)
         causes: list[Trigger] = []
         events: list[Event] = []
         replaced: set[str] = set()
@@ -230,7 +259,7 @@ class ConsumerGroup(FollowedGroup):
         for member in written.values():
             old = self._members.get(member.member_id)
             if old is not None:
-                causes += _restated(old, member)
+                causes += _restated(old, member, is_resolved=is_resolved)
             elif member.member_id not in replaced:
                 kind = TriggerKind.STATIC_ADDED if member.instance_id else TriggerKind.MEMBER_ADDED
                 causes.append(Trigger(kind, ref(member)))
@@ -238,20 +267,21 @@ class ConsumerGroup(FollowedGroup):
             consumers = [one for one in written.values() if one.classic is None]
             who = ref(consumers[0]) if consumers else None
             return [Trigger(TriggerKind.UPGRADED, who)], events
-        if not causes and any(isinstance(record, RegexRecord) for record in batch):
+        if not causes and is_resolved:
             causes.append(Trigger(TriggerKind.REGEX_RESOLVED))
         return causes, events
 
     def _fate(self, member: ConsumerMemberRecord, at_ms: int) -> Fate:
         current = self._current.get(member.member_id)
-        revokes = current is not None and current.state == MemberState.UNREVOKED_PARTITIONS
+        revoking_ms = at_ms - self._revoking.get(member.member_id, at_ms)
         left = current is not None and current.epoch == LEFT_FOR_RESTART
         return fate_of_consumer(
             self._signs[member.member_id],
             at_ms,
             self._timeouts_of(),
             member.rebalance_timeout_ms,
-            is_revoking=revokes,
+            revoking_ms=revoking_ms,
+            is_classic=member.classic is not None,
             has_left=left,
         )
 
@@ -339,10 +369,15 @@ class ConsumerGroup(FollowedGroup):
                     self._signs.pop(record.member_id, None)
                 case CurrentRecord():
                     self._hold(record.member_id, record)
+                    if record.state == MemberState.UNREVOKED_PARTITIONS:
+                        self._revoking.setdefault(record.member_id, at_ms)
+                    else:
+                        self._revoking.pop(record.member_id, None)
                 case CurrentTombstone():
                     self._hold(record.member_id, None)
+                    self._revoking.pop(record.member_id, None)
                 case EpochRecord():
-                    self._epoch = record.epoch
+                    self._epoch, self._hash = record.epoch, record.metadata_hash
                 case TargetEpochRecord():
                     self._target_epoch = record.epoch
 
@@ -381,11 +416,18 @@ class ConsumerGroup(FollowedGroup):
         return super().signs_of(partition)
 
 
-def _restated(old: ConsumerMemberRecord, new: ConsumerMemberRecord) -> Iterator[Trigger]:
-    """Yield the causes in what a member states anew."""
-    topics = (old.topic_names, old.topic_regex or ""), (new.topic_names, new.topic_regex or "")
-    if topics[0] != topics[1]:
+def _restated(
+    old: ConsumerMemberRecord, new: ConsumerMemberRecord, *, is_resolved: bool
+) -> Iterator[Trigger]:
+    """Yield the causes in what a member states anew; an expression alone is none until it has been
+    resolved.
+    """
+    if old.topic_names != new.topic_names:
         yield Trigger(TriggerKind.SUBSCRIPTION_CHANGED, ref(new))
+    elif (old.topic_regex or "") != (new.topic_regex or ""):
+        is_new = is_resolved and new.topic_regex
+        kind = TriggerKind.REGEX_RESOLVED if is_new else TriggerKind.SUBSCRIPTION_CHANGED
+        yield Trigger(kind, ref(new))
     if old.server_assignor != new.server_assignor:
         yield Trigger(
             TriggerKind.ASSIGNOR_CHANGED,
@@ -393,6 +435,18 @@ def _restated(old: ConsumerMemberRecord, new: ConsumerMemberRecord) -> Iterator[
             old_protocols=(old.server_assignor or "",),
             new_protocols=(new.server_assignor or "",),
         )
+
+
+def _is_ambiguous(causes: Sequence[Trigger], epoch_count: int) -> bool:
+    """Whether several steps within a millisecond had different causes, whose order is unknown."""
+    kinds = {trigger.kind for trigger in causes}
+    return epoch_count > 1 and (len(kinds) > 1 or len(causes) < epoch_count)
+
+
+def _at_most_likely(trigger: Trigger) -> Trigger:
+    if trigger.certainty is Certainty.CERTAIN:
+        return trigger._replace(certainty=Certainty.LIKELY)
+    return trigger
 
 
 def _pairs(partitions: Mapping[bytes, Mapping[int, int]]) -> list[tuple[bytes, int]]:

@@ -65,7 +65,7 @@ def causes(
         reason = _stated(JoinReason.SUBSCRIPTION_CHANGE)
         trigger = _rejoin(old, change.member, reason, text)
         causes.append(Cause(trigger, guess_ms))
-    if changes.resubscribed or not changes.same_members:
+    if changes.resubscribed or not changes.same_members or not changes.kept:
         return causes
     leader = _leader_of([member for _, member in changes.kept], old)
     member, reason, certainty = leader, NO_REASON, Certainty.LIKELY
@@ -74,7 +74,7 @@ def causes(
     if changes.losers:
         reason = _stated(JoinReason.PARTITIONS_REVOKED)
         if len(changes.losers) > 1 and leader in changes.losers:
-            candidates = both
+            certainty, candidates = Certainty.UNCLEAR, both
         member = _leader_of(changes.losers, old) or changes.losers[0]
     elif changes.grown_topics or changes.lost_topics:
         reason, candidates = _stated(JoinReason.TOPIC_METADATA_CHANGE), both
@@ -111,24 +111,26 @@ def _of_fate(
     )
     if fate.at_ms is not None:
         return Cause(trigger, fate.at_ms, is_known=True)
-    seen_ms = _first(polls, lambda poll: member.member_id not in poll.member_ids)
+    seen_ms = _first(polls, lambda poll: member.member_id not in poll.member_ids, guess_ms)
     return Cause(trigger, guess_ms if seen_ms is None else seen_ms, is_known=seen_ms is not None)
 
 
 def _of_newcomer(member: StoredMember, guess_ms: int, polls: Sequence[Poll]) -> Cause:
     is_static = member.instance_id is not None
     kind = TriggerKind.STATIC_ADDED if is_static else TriggerKind.MEMBER_ADDED
-    seen_ms = _first(polls, lambda poll: member.member_id in poll.member_ids)
+    seen_ms = _first(polls, lambda poll: member.member_id in poll.member_ids, guess_ms)
     at_ms = guess_ms if seen_ms is None else seen_ms
     return Cause(Trigger(kind, ref(member)), at_ms, is_known=seen_ms is not None)
 
 
-def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool]) -> int | None:
-    """Return the time of the first poll for which `holds`, less half the interval before it."""
+def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool], guess_ms: int) -> int | None:
+    """Return the time of the first poll for which `holds`, less half the interval before it; after
+    the last poll if there is none. None without polls.
+    """
     for index, poll in enumerate(polls):
         if holds(poll):
             return (polls[max(index - 1, 0)].at_ms + poll.at_ms) // 2
-    return None
+    return max(polls[-1].at_ms, guess_ms) if polls else None
 
 
 def _rejoin(
@@ -172,19 +174,18 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
         cause
         for cause in rest
         if cause.trigger.kind is not trigger.kind
-        and (
-            not first.is_known
-            or (cause.is_known and cause.at_ms - first.at_ms <= interval_ms + _APART_MS)
-            # At the end of a join phase, a known departure has rather ended it.
-            or (not cause.is_known and cause.at_ms < first.at_ms)
+        and not (
+            first.is_known
+            and cause.is_known
+            and cause.at_ms - first.at_ms > interval_ms + _APART_MS
         )
     ]
-    if rivals:
+    if rivals or not phase.is_sole:
         certainty = Certainty.UNCLEAR
         candidates = (trigger.kind, *others)
     elif certainty is Certainty.CERTAIN and not (first.stays_certain and not rest):
         certainty = Certainty.LIKELY
-    seen_ms = _seen_ms(polls)
+    seen_ms = phase.seen_ms
     if seen_ms is not None and first.is_known and seen_ms < earlier_ms:
         # It was rebalancing before its first known cause: a member had joined again.
         certainty = Certainty.UNCLEAR
@@ -214,7 +215,11 @@ def _interval_ms(polls: Sequence[Poll]) -> int:
     return max(gaps, default=0)
 
 
-def _seen_ms(polls: Sequence[Poll]) -> int | None:
-    return next(
-        (poll.at_ms for poll in polls if poll.state == ClassicState.PREPARING_REBALANCE.value), None
+def first_seen(polls: Sequence[Poll], since_ms: int) -> int | None:
+    """Return when a poll first showed that joins were collected."""
+    times = (
+        poll.at_ms
+        for poll in polls
+        if poll.at_ms >= since_ms and poll.state == ClassicState.PREPARING_REBALANCE.value
     )
+    return next(times, None)

@@ -44,7 +44,7 @@ from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase
 from kohort.watch.core.followed import Told, ref
 from kohort.watch.core.logged import Logs, Times
-from kohort.watch.core.origin import Cause, beginning, causes
+from kohort.watch.core.origin import Cause, beginning, causes, first_seen
 from kohort.watch.core.polled_view import PolledView
 from kohort.watch.core.seen import Poll
 from kohort.watch.core.view import View
@@ -180,7 +180,7 @@ class PolledGroup:
         brief: tuple[StoredMember, ...],
     ) -> Iterator[Told]:
         self._between_ms = old.at_ms, polls[0].at_ms
-        phase = Phase(old.at_ms, new.at_ms, (0, 0), is_sole=False)
+        phase = Phase(old.at_ms, new.at_ms, (0, 0), seen_ms=first_seen(polls, old.at_ms))
         gone = [
             (member, self._logged(member, _fate(member, polls), old, new))
             for member in changes.gone

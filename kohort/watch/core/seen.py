@@ -16,6 +16,8 @@ class Place(NamedTuple):
     gap_offset: int = -1
     """The last offset before which records of the partition are missing: compaction has removed
     them."""
+    epoch_ms: int = -1
+    """Time of the first record of the partition with this leader epoch."""
 
 
 class Seen(NamedTuple):

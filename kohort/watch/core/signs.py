@@ -28,13 +28,23 @@ _EARLY_MS: Final = 1_000
 class Signs:
     """The commits of one member, since the join phase in which it was last seen alive."""
 
-    __slots__ = ("_times", "commit_ms", "count", "in_transaction", "last_ms", "since_ms")
+    __slots__ = (
+        "_times",
+        "commit_ms",
+        "count",
+        "in_transaction",
+        "last_ms",
+        "restarted_ms",
+        "since_ms",
+    )
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
         """When the join phase ended: all of its members were alive."""
         self.last_ms = since_ms
         """The last sign of life."""
+        self.restarted_ms = since_ms
+        """The first record of the coordinator; it had started the session anew before."""
         self.count = 0
         self.commit_ms = -1
         """Time of the last commit; -1 if it was in a transaction."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from functools import partial
 from sys import intern
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
 from kohort.groups.encoding import decode
@@ -61,6 +61,14 @@ GROUPS_MAX: Final = 100_000
 
 _NOBODY: Final = Signs(0)
 """Takes the commits of partitions without an owner."""
+
+
+class _LeaderEpoch(NamedTuple):
+    """A coordinator of a partition."""
+
+    number: int
+    began_ms: int
+    """Time of its first record."""
 
 
 class GroupWatch:
@@ -152,7 +160,7 @@ class GroupWatch:
             yield from self.flush()
         if place.leader_epoch > self._epoch:
             if self._epoch >= 0 and self._followed is not None:
-                self._followed.restart(at_ms)
+                self._followed.restart(place.epoch_ms)
             self._epoch = place.leader_epoch
 
     def poll(self, poll: Poll) -> None:
@@ -365,8 +373,8 @@ class Watcher:
         self._leaving: dict[str, None] = {}
         """Groups of which something was deleted: they may be gone."""
         self._commits = KnownCommits()
-        self._epochs: dict[int, int] = {}
-        """Leader epochs of the partitions of __consumer_offsets."""
+        self._epochs: dict[int, _LeaderEpoch] = {}
+        """Of the partitions of __consumer_offsets."""
         self.logs = Logs()
         """What the brokers' logs say about the groups."""
         self.changes = Changes()
@@ -389,7 +397,7 @@ class Watcher:
         epoch = self._epochs.get(partition)
         if epoch is None:
             return at
-        return self._commits.skip(batches, at, Limits(epoch, end_offset, prefix))
+        return self._commits.skip(batches, at, Limits(epoch.number, end_offset, prefix))
 
     def take(
         self, records: Iterable[Record], place: Place, prefix: bytes | None = None
@@ -400,10 +408,15 @@ class Watcher:
             place: of the batch.
             prefix: take only keys that have this after the type of the record.
         """
-        if place.leader_epoch != self._epochs.get(place.partition):
-            self._epochs[place.partition] = place.leader_epoch
+        epoch = self._epochs.get(place.partition)
+        if epoch is None or place.leader_epoch != epoch.number:
+            records = list(records)
+            began_ms = records[0].timestamp if records else -1
+            epoch = _LeaderEpoch(place.leader_epoch, began_ms)
+            self._epochs[place.partition] = epoch
             for group in self._groups.values():
                 group.unlink()
+        place = place._replace(epoch_ms=epoch.began_ms)
         for record in records:
             key, value = record.key, record.value
             if key is None or not (prefix is None or key.startswith(prefix, TYPE_BYTES)):

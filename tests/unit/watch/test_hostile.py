@@ -81,7 +81,7 @@ def test_the_last_of_several_first_rebalances_has_no_certain_cause() -> None:
     assert [record["trigger"]["certainty"] for record in history][-1] != "certain"
 
 
-def test_without_the_session_timeout_of_a_consumer_group_no_departure_is_certain() -> None:
+def test_without_the_session_timeout_of_a_consumer_group_no_departure_is_clear() -> None:
     steps: list[list[DurableRecord | Record]] = [
         [consumer("a"), EpochRecord("g", 1, 0), TargetEpochRecord("g", 1, 0)],
         [consumer("b"), EpochRecord("g", 2, 0), TargetEpochRecord("g", 2, 0)],
@@ -91,8 +91,8 @@ def test_without_the_session_timeout_of_a_consumer_group_no_departure_is_certain
     *_, known = watch(*steps)
     *_, unknown = watch(*steps, timeouts=Timeouts(is_known=False))
     assert known["trigger"]["kind"] == unknown["trigger"]["kind"] == "member_left"
-    assert known["trigger"]["certainty"] == "certain"
-    assert unknown["trigger"]["certainty"] == "likely"
+    assert known["trigger"]["certainty"] == "likely"
+    assert unknown["trigger"]["certainty"] == "unclear"
 
 
 @pytest.mark.parametrize("tombstones", [[], [ConsumerMemberTombstone("g", "b")]])
