@@ -52,6 +52,7 @@ SCALES: Final = (
     Scale("--captured-frames", 8_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
     Scale("--transaction-steps", 150, 10_000, "how far each walk through transactions goes"),
+    Scale("--watched-rebalances", 0, 100_000, "how many a watcher explains; 0: some hundred"),
     Scale("--watched-minutes", 0, 20, "how long real consumers live beside a watcher, per Kafka"),
     Scale("--what-if-traces", 2, 120, "how many lives the advisor's predictions are held against"),
 )
@@ -188,3 +189,8 @@ def what_if_traces(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def watched_minutes(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--watched-minutes")
+
+
+@pytest.fixture(scope="session")
+def watched_rebalances(request: pytest.FixtureRequest) -> int:
+    return scale_of(request, "--watched-rebalances")

@@ -16,7 +16,7 @@ from confluent_kafka import ConsumerGroupState, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kafka_server import EarlierKafkaServer, KafkaServer, OldestKafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.clients.confluent_client import admin_client, create_topics
@@ -158,7 +158,15 @@ def stored(directory: Path) -> list[Json]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("kind", [KafkaServer, KohortServer])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        KafkaServer,
+        KohortServer,
+        pytest.param(EarlierKafkaServer, marks=pytest.mark.long),
+        pytest.param(OldestKafkaServer, marks=pytest.mark.long),
+    ],
+)
 def test_it_names_who_joined_who_was_killed_and_who_left(
     kind: type[KafkaServer | KohortServer], tmp_path: Path
 ) -> None:

@@ -36,26 +36,28 @@ def partitions_in(data: bytes) -> list[int]:
     return [number for part in found.assigned_partitions for number in part.partitions]
 
 
-def assign(name: str, metadata: Mapping[str, bytes], turn: int) -> dict[str, list[int]]:
-    """Shares by member id. No two turns of an eager assignor are alike, so that members which mix
-    them up are noticed.
+def assign(
+    name: str, metadata: Mapping[str, bytes], turn: int, count: int = PARTITIONS
+) -> dict[str, list[int]]:
+    """Shares of `count` partitions by member id. No two turns of an eager assignor
+    are alike, so that members which mix them up are noticed.
     """
     if name == COOPERATIVE:
-        return _assign_cooperatively(metadata)
+        return _assign_cooperatively(metadata, count)
     ids = sorted(metadata)
     shares: dict[str, list[int]] = {member_id: [] for member_id in ids}
-    for partition in range(PARTITIONS):
+    for partition in range(count):
         shares[ids[(partition + turn) % len(ids)]].append(partition)
     return shares
 
 
-def _assign_cooperatively(metadata: Mapping[str, bytes]) -> dict[str, list[int]]:
+def _assign_cooperatively(metadata: Mapping[str, bytes], count: int) -> dict[str, list[int]]:
     """A member that has something keeps it up to its fair share. What has to move is given to no
     member yet: its owner gives it up and joins again, and then it is free (KIP-429).
     """
     owner_of = _owners(metadata)
     ids = sorted(metadata)
-    least, more = divmod(PARTITIONS, len(ids))
+    least, more = divmod(count, len(ids))
     kept: dict[str, list[int]] = {member_id: [] for member_id in ids}
     for partition, member_id in sorted(owner_of.items()):
         kept[member_id].append(partition)
@@ -64,7 +66,7 @@ def _assign_cooperatively(metadata: Mapping[str, bytes]) -> dict[str, list[int]]
     quota = {member_id: least + (rank < more) for rank, member_id in enumerate(by_load)}
     for member_id in ids:
         del kept[member_id][quota[member_id] :]
-    free = [partition for partition in range(PARTITIONS) if partition not in owner_of]
+    free = [partition for partition in range(count) if partition not in owner_of]
     for member_id in by_load:
         while free and len(kept[member_id]) < quota[member_id]:
             kept[member_id].append(free.pop(0))

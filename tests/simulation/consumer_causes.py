@@ -58,6 +58,7 @@ Assigned = frozenset[tuple[bytes, int]]
 class Consumer(Process):
     """A process of the consumer protocol."""
 
+    injection: Injection | None = None
     regex: str | None = None
     assignor: str | None = None
     epoch: int = 0
@@ -92,6 +93,8 @@ class Consumer(Process):
     def _beat(self) -> None:
         if self.is_alive:
             self._beat_later()
+            if self.injection is not None:
+                self.injection.commit_later(self)
             if self.call is None:
                 self.beat(self.assigned if self.keeps is None else self.keeps)
 
@@ -108,6 +111,9 @@ class Consumer(Process):
             **fields,  # type: ignore[arg-type]
         )
         self._send(request, 1, self._on_answer)
+
+    def _on_error(self, error: ErrorCode) -> None:
+        """A commit was refused; the next heartbeat says why."""
 
     def _on_answer(self, answer: beating.ConsumerGroupHeartbeatResponse) -> None:
         if answer.error_code:
@@ -140,6 +146,8 @@ class Injection:
     """One world with one group. After `run`, `misses` has what the history got wrong."""
 
     seed: str
+    commits: float = 0.0
+    """After which part of their heartbeats consumers commit."""
     caused: Counter[str] = field(default_factory=Counter)
     recorded: int = 0
     """Causes that the history has named."""
@@ -281,7 +289,25 @@ class Injection:
     def _start(
         self, traits: Traits, topics: tuple[str, ...] = (TOPIC,), *, classic: bool = False
     ) -> Process:
-        return self.world.new_process(traits, Process if classic else Consumer, topics=topics)
+        if classic:
+            return self.world.new_process(traits, topics=topics)
+        return self.world.new_process(traits, Consumer, topics=topics, injection=self)
+
+    def commit_later(self, consumer: Consumer) -> None:
+        """Between two heartbeats, have it commit a position perhaps."""
+        if self.commits and self.chance.random() < self.commits:
+            after_ms = self.chance.randrange(1, HEARTBEAT_MS)
+            self.world.later(after_ms, lambda: self._commit(consumer))
+
+    def _commit(self, consumer: Consumer) -> None:
+        life = self.world.life
+        if life is None or not consumer.is_alive or consumer.call or not consumer.assigned:
+            return
+        topic_id, partition = self.chance.choice(sorted(consumer.assigned))
+        topics = life.broker.services.topics
+        name = next(one for one in TOPICS if topics.get(one).topic_id == topic_id)
+        consumer.generation = consumer.epoch
+        self.world.commit(consumer, name, partition)
 
     async def _somebody_comes(self, *, classic: bool | None = None) -> None:
         """At first a consumer: a classic member would make another group."""

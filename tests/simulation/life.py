@@ -89,6 +89,8 @@ def make_world(
 class GroupLife:
     """Lets things happen in a world."""
 
+    topic_partitions = PARTITIONS
+
     def __init__(self, world: World, climate: Climate) -> None:
         self.world = world
         self.climate = climate
@@ -121,7 +123,7 @@ class GroupLife:
         """So many events, from the first start of the broker to its last stop."""
         world = self.world
         await self._start_broker()
-        await world.create_topic()
+        await world.create_topic(self.topic_partitions)
         world.commit_from_outside("warm-up")
         await world.pass_time(1_000)
         checks = asyncio.ensure_future(world.check_for_ever())
@@ -322,7 +324,8 @@ class GroupLife:
             return False
         shared = sorted(number for process in alive for number in process.owned or ())
         generations = {process.generation for process in alive}
-        return shared == list(range(PARTITIONS)) and generations == {group.data.generation}
+        known = list(range(self.world.partition_count))
+        return shared == known and generations == {group.data.generation}
 
     def describe(self, group_id: str) -> str:
         group = classic_membership(self.world.groups.host, group_id)

@@ -104,6 +104,8 @@ class Surroundings(Protocol):
     commits: float
     """The part of heartbeats in whose place a position is committed."""
     commits_owned: bool
+    partition_count: int
+    """Of the topic."""
 
     @property
     def witness(self) -> Watcher:
@@ -137,6 +139,8 @@ class Process:
     is_alive: bool = True
     is_frozen: bool = False
     """Does nothing for a while: a pause of garbage collection, a suspended machine."""
+    is_busy: bool = False
+    """Its application does not poll: it sends heartbeats, and commits nothing."""
     dies_when_joined: bool = False
     """Between the answer to its next join and its sync."""
     needs_join: bool = True
@@ -273,7 +277,8 @@ class Process:
         if leads:
             assert answer.members
             metadata = {member.member_id: member.metadata for member in answer.members}
-            shares = assign(answer.protocol_name or "", metadata, self.world.next_turn())
+            name, turn = answer.protocol_name or "", self.world.next_turn()
+            shares = assign(name, metadata, turn, self.world.partition_count)
         request = m.SyncGroupRequest(
             group_id=self.traits.group,
             generation_id=self.generation,
@@ -315,8 +320,7 @@ class Process:
             return
         if self.needs_join:
             return
-        may_commit = bool(self.owned) or not self.world.commits_owned
-        if may_commit and not self._is_told and self.world.chance.random() < self.world.commits:
+        if self._may_commit and self.world.chance.random() < self.world.commits:
             self.world.commit_of(self)
             return
         traits = self.traits
@@ -330,6 +334,13 @@ class Process:
         if version < 3:
             request.group_instance_id = None
         self._send(request, version, self._on_beaten)
+
+    @property
+    def _may_commit(self) -> bool:
+        """Consumers commit what they own, also when they give it up."""
+        if self.world.commits_owned:
+            return bool(self.owned) and not self.is_busy
+        return not self._is_told
 
     def _on_beaten(self, answer: m.HeartbeatResponse) -> None:
         error = ErrorCode(answer.error_code)

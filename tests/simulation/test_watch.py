@@ -1,89 +1,83 @@
 """A watcher reads the __consumer_offsets of simulated brokers, whose own history is the truth."""
 
+import multiprocessing
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from kohort.broker.topics.names import CONSUMER_OFFSETS
-from kohort.groups.history.model import HistoryRecord, RebalanceRecord
-from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.partition import OffsetsPartition
-from kohort.watch.core.watcher import Json, Watcher
-from tests.simulation.life import CALM, ROUGH, Climate, GroupLife, make_world
-from tests.simulation.world import OFFSETS_PARTITIONS, Life, World
+from tests.simulation.campaign import process_count
+from tests.simulation.life import CALM, ROUGH
+from tests.simulation.watched import classic_world, compare, consumer_world, watch
 
-WORLDS_SHORT, WORLDS_LONG = 3, 800
-EVENTS = 500
-
-Truth = dict[tuple[str, int, int | None], RebalanceRecord]
-"""By group, and the generations before and after."""
+EVENTS = 250
+"""In the life of one world."""
+CAUSES = 150
+WORLDS_AT_ONCE = 48
+KINDS = ("calm", "rough", "consumers")
 
 
-class WatchedWorld:
-    """A world, and what its brokers recorded about it."""
+def live(number: int) -> Counter[str]:
+    """Let a world live, and count how a watcher's conclusions compare with its own history.
 
-    def __init__(self, seed: str, climate: Climate, commits: float) -> None:
-        self.truth: Truth = {}
-        self.world = make_world(seed, climate)
-        self.world.commits, self.world.commits_owned = commits, True
-        self._start = self.world.start_broker
-        self.world.start_broker = self._start_broker  # type: ignore[method-assign]
-        self.world.run(GroupLife(self.world, climate).run(EVENTS))
-
-    async def _start_broker(self, **settings: str) -> Life:
-        life = await self._start(**settings)
-
-        def hear(record: HistoryRecord) -> None:
-            if isinstance(record, RebalanceRecord) and not life.is_dead:
-                key = record.group, record.previous_generation, record.generation
-                self.truth[key] = record
-
-        life.broker.history.add_listener(hear)
-        return life
-
-
-def watch(world: World) -> Iterator[Json]:
-    """Yield the history that a watcher makes of what is on the disk."""
-    watcher = Watcher({}, lambda group: Timeouts())
-    for index in range(OFFSETS_PARTITIONS):
-        partition = OffsetsPartition(watcher, index)
-        for path in sorted(world.files.paths()):
-            if f"/{CONSUMER_OFFSETS}-{index}/" in path and path.endswith(".log"):
-                yield from partition.take(bytes(world.files.cached(path)), 1 << 62)
-    yield from watcher.flush()
-
-
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("climate", [CALM, ROUGH], ids=["calm", "rough"])
-def test_what_a_watcher_calls_certain_is_in_the_history_of_the_broker(
-    climate: Climate, long_form: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+    Raises AssertionError if one that is certain is wrong.
+    """
+    kind, round_number = KINDS[number % len(KINDS)], number // len(KINDS)
+    seed = f"watch.{kind}.{round_number}"
+    commits = 0.3 + round_number % 3 * 0.3
+    if kind == "consumers":
+        watched = consumer_world(seed, commits, CAUSES)
+    else:
+        climate = CALM if kind == "calm" else ROUGH
+        watched = classic_world(seed, climate, commits, EVENTS)
     seen: Counter[str] = Counter()
-    for number in range(WORLDS_LONG if long_form else WORLDS_SHORT):
-        watched = WatchedWorld(f"watch.test.{number}", climate, commits=0.3 + number % 3 * 0.3)
-        for record in watch(watched.world):
-            if record["kind"] == "rebalance":
-                key = record["group"], record["previous_generation"], record["generation"]
-                truth = watched.truth.get(key)
-                if truth is not None:
-                    seen["rebalances"] += 1
-                    _compare(record, truth, seen)
+    for record in watch(watched, polls=round_number % 2 == 0):
+        try:
+            compare(record, watched.truth, seen)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+    return seen
+
+
+def live_many(rebalances: int) -> Iterator[Counter[str]]:
+    """Let worlds live until so many rebalances were compared."""
+    count, number = 0, 0
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(process_count(), mp_context=context) as pool:
+        while count < rebalances:
+            for seen in pool.map(live, range(number, number + WORLDS_AT_ONCE)):
+                count += seen["rebalances"]
+                yield seen
+            number += WORLDS_AT_ONCE
+
+
+@pytest.mark.timeout(7200)
+def test_what_a_watcher_calls_certain_is_in_the_history_of_the_broker(
+    watched_rebalances: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun_s, seen = time.monotonic(), Counter[str]()
+    worlds = live_many(watched_rebalances) if watched_rebalances else map(live, range(6))
+    for one in worlds:
+        seen += one
     with capsys.disabled():
-        print(f"\n{dict(seen)}")
-    assert seen["certain causes"] > seen["rebalances"] // 30
-    assert seen["certain fates"] > seen["rebalances"] // 60
+        print(f"\n{report(seen)}, {time.monotonic() - begun_s:.0f} s")
+    assert seen["rebalances"] >= max(watched_rebalances, 300)
+    assert seen["causes certain right"] > seen["rebalances"] // 10
+    assert seen["fates certain right"] > seen["rebalances"] // 100
+    assert seen["not in the own history"] <= seen["rebalances"] // 100
 
 
-def _compare(record: Json, truth: RebalanceRecord, seen: Counter[str]) -> None:
-    trigger = record["trigger"]
-    if trigger["certainty"] == "certain":
-        seen["certain causes"] += 1
-        assert truth.trigger.kind.value == trigger["kind"], (record, truth)
-    fates = {member.member_id: member.fate.value for member in truth.members}
-    for member in record["members"]:
-        if member.get("certainty") == "certain":
-            seen["certain fates"] += 1
-            # Both are a LeaveGroup.
-            fate = fates[member["member_id"]].replace("removed_by_admin", "left")
-            assert fate == member["fate"], (record, truth)
+def report(seen: Counter[str]) -> str:
+    """Return the counts as lines."""
+    more = f"{seen['superseded']:,} more were superseded, {seen['avoided']:,} avoided"
+    lines = [f"{seen['rebalances']:,} rebalances; {more}"]
+    for about in ("causes", "fates"):
+        cells = [
+            f"{certainty} {seen[f'{about} {certainty} right']:,} right, "
+            f"{seen[f'{about} {certainty} wrong']:,} wrong"
+            for certainty in ("certain", "likely", "unclear")
+        ]
+        lines.append(f"{about}: {'; '.join(cells)}")
+    return "\n".join(lines)

@@ -116,6 +116,8 @@ class World:
         """The part of heartbeats in whose place a position is committed."""
         self.commits_owned = False
         """Whether members commit only what they own, as consumers do."""
+        self.partition_count = PARTITIONS
+        """How many partitions of the topic the members know."""
         self.failures: list[str] = []
         self.witness = Witness(self.fail)
         self.processes: list[Process] = []
@@ -219,10 +221,10 @@ class World:
             life.task.result()
         return life
 
-    async def create_topic(self) -> None:
+    async def create_topic(self, partition_count: int = PARTITIONS) -> None:
         assert self.life is not None
         topics = self.life.broker.services.topics
-        await topics.changes.create_topic(TOPIC, partition_count=PARTITIONS)
+        await topics.changes.create_topic(TOPIC, partition_count=partition_count)
 
     async def stop_broker(self) -> None:
         """Stop the broker as SIGTERM does."""
@@ -322,6 +324,10 @@ class World:
         if self.commits_owned:
             assert process.owned
             partition = process.owned[partition % len(process.owned)]
+        self.commit(process, TOPIC, partition)
+
+    def commit(self, process: Process, topic: str, partition: int) -> None:
+        """Have a process commit a position of a partition."""
         self._positions += 1
         offset = self._positions
         version = COMMIT_VERSIONS[process.traits.version]
@@ -333,7 +339,7 @@ class World:
             generation_id_or_member_epoch=process.generation,
             member_id=process.member_id,
             group_instance_id=process.traits.instance if version >= 7 else None,
-            topics=[m.OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])],
+            topics=[m.OffsetCommitRequestTopic(name=topic, partitions=[committed])],
         )
 
         def on_answer(answer: m.OffsetCommitResponse) -> None:
@@ -347,6 +353,10 @@ class World:
         """An administrator removes a member, a static one by its instance id alone."""
         identity = m.MemberIdentity(member_id=member_id, group_instance_id=instance)
         _Visitor(self, m.LeaveGroupRequest(group_id=group, members=[identity]), 4)
+
+    def ask(self, request: Any, version: int) -> None:  # noqa: ANN401
+        """An administrator asks for something."""
+        _Visitor(self, request, version)
 
     def commit_from_outside(self, group: str) -> None:
         """What stores positions without being a member makes a group, and the groups' topic."""

@@ -52,14 +52,16 @@ class Ways:
 def ways_of(chance: random.Random, libraries: tuple[str, ...], size: int, **fixed: object) -> Ways:
     """Return a group of chance."""
     session_ms = chance.choice([6_000, 6_000, 10_000, 15_000, 30_000, 45_000])
-    polls = [ms for ms in (8_000, 15_000, 30_000, 60_000, 300_000) if ms >= session_ms]
+    # A poll timeout that equals the session timeout cannot be told from its end.
+    polls = [ms for ms in (8_000, 15_000, 30_000, 60_000, 300_000) if ms > session_ms]
     values: dict[str, object] = {
         "session_ms": session_ms,
         "poll_ms": chance.choice(polls),
         "commit_ms": chance.choice([1_000, 2_000, 5_000]),
         "static_share": chance.choice([0.0, 0.0, 0.5, 1.0]),
         "records_s": 0.4,
-        "pause_s": chance.choice([3.0, 6.0, 12.0]),
+        # Most of what happens meets a group that is at rest, as in life.
+        "pause_s": chance.choice([0.5, 1.0, 1.5]) * session_ms / 1000,
         "cooperative": "aiokafka" not in libraries and chance.random() < 0.4,
     }
     return Ways(libraries=libraries, size=size, **(values | fixed))  # type: ignore[arg-type]
@@ -255,7 +257,7 @@ class GroupLife:
             return
         count = self._partitions[topic] + 1
         self._note(None, f"has {count} partitions of {topic}")
-        with suppress(KafkaException):  # The broker is being restarted.
+        with suppress(KafkaException, TimeoutError):  # The broker is being restarted.
             self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(10)
             self._partitions[topic] = count
 

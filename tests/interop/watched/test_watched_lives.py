@@ -138,18 +138,31 @@ def rows(watched: Watched) -> dict[str, list[Conclusion]]:
     return found
 
 
-def check(found: dict[str, list[Conclusion]], *, with_rates: bool) -> None:
-    """Hold conclusions against the bars."""
-    everything = [one for conclusions in found.values() for one in conclusions]
-    wrong = [one for one in everything if one.certainty == "certain" and not one.is_right]
-    assert not wrong
-    if with_rates:
-        total = score(everything)
-        assert total["likely", False] <= 0.03 * (total["likely", True] + total["likely", False])
-        for about, conclusions in found.items():
-            if "no commits" not in about:
-                unclear = sum(one.certainty == "unclear" for one in conclusions)
-                assert unclear <= 0.25 * len(conclusions), about
+LIKELY_WRONG = {"live": 0.03, "afterwards": 0.06}
+"""Largest part of the likely conclusions that may be wrong."""
+
+
+def check(found: dict[str, list[Conclusion]]) -> None:
+    """Raise AssertionError if anything certain is wrong."""
+    for about, conclusions in found.items():
+        wrong = [one for one in conclusions if one.certainty == "certain" and not one.is_right]
+        assert not wrong, about
+
+
+def check_rates(found: dict[str, list[Conclusion]]) -> None:
+    """Raise AssertionError if too much is wrong, or too little is known by who follows a group."""
+    for name, allowed in LIKELY_WRONG.items():
+        of_name = {about: ones for about, ones in found.items() if name in about}
+        total = score(one for ones in of_name.values() for one in ones)
+        assert total["likely", False] <= allowed * (total["likely", True] + total["likely", False])
+    total = score(
+        one
+        for about, ones in found.items()
+        if "live" in about and "no commits" not in about
+        for one in ones
+    )
+    unclear = total["unclear", True] + total["unclear", False]
+    assert unclear <= 0.25 * total.total()
 
 
 def table(title: str, found: dict[str, list[Conclusion]]) -> str:
@@ -180,16 +193,16 @@ def long_ways(chance: random.Random, protocols: Sequence[str]) -> list[Ways]:
         ways_of(chance, ("librdkafka",), 4),
         ways_of(chance, ("librdkafka", "kohort"), 6),
         ways_of(chance, ("aiokafka",), 4),
-        ways_of(chance, ("librdkafka", "aiokafka"), 12, pause_s=2.5),
-        ways_of(chance, ("java",), 3, pause_s=8.0),
-        ways_of(chance, ("java", "librdkafka"), 4, pause_s=8.0),
+        ways_of(chance, ("librdkafka", "aiokafka"), 12),
+        ways_of(chance, ("java",), 3),
+        ways_of(chance, ("java", "librdkafka"), 4),
         ways_of(chance, ("kohort",), 3, records_s=20.0),
         ways_of(chance, ("librdkafka",), 3, commit_ms=0),
     ]
     if "consumer" in protocols:
         ways += [
-            ways_of(chance, ("librdkafka",), 4, protocol="consumer"),
-            ways_of(chance, ("java",), 3, protocol="consumer", pause_s=8.0),
+            ways_of(chance, ("librdkafka",), 4, protocol="consumer", poll_ms=15_000),
+            ways_of(chance, ("java",), 3, protocol="consumer", poll_ms=30_000),
         ]
     return ways
 
@@ -206,7 +219,7 @@ def test_what_it_calls_certain_of_a_short_life_is_in_the_log_of_kafka(
     found = rows(watched)
     with capsys.disabled():
         print(f"\n{table('Kafka 4.4.0, 20 s', found)}")
-    check(found, with_rates=False)
+    check(found)
     assert sum(map(len, found.values())) >= 10
 
 
@@ -229,7 +242,8 @@ def test_what_it_concludes_of_a_long_life_is_nearly_always_right(
     ways = long_ways(random.Random(seed), protocols)
     with server:
         watched = Watched(server, seed, ways)
-        watched.run(60 * watched_minutes, restarts_s=240)
+        # The early KRaft of 2.8 does not always start again after a kill.
+        watched.run(60 * watched_minutes, restarts_s=0 if version == "2.8.2" else 240)
     found = rows(watched)
     with capsys.disabled():
         print(f"\n{table(f'Kafka {version}, {watched_minutes} min, {seed}', found)}")
@@ -238,4 +252,5 @@ def test_what_it_concludes_of_a_long_life_is_nearly_always_right(
                 if not one.is_right and one.certainty != "unclear":
                     print(f"{about}: {one.certainty} {one.said}, in truth {one.truth}")
                     print(json.dumps(one.record))
-    check(found, with_rates=True)
+    check(found)
+    check_rates(found)

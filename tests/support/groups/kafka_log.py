@@ -62,13 +62,17 @@ class KafkaLog:
                 beginning = Beginning(at_ms, cause.kind, cause.member_id)
                 self._beginnings[fact.group, fact.generation].append(beginning)
 
-    def how_it_went(self, group: str, member_id: str, at_ms: int) -> str | None:
-        """Return how a member went at about this time; None if the log does not say."""
-        times = self._departures.get((group, member_id), ())
+    def how_it_went(self, record: Json, member: Json) -> str | None:
+        """Return how a member went in a rebalance; None if the log does not say."""
+        times = self._departures.get((record["group"], member["member_id"]), ())
+        if record["group_type"] == "classic":
+            # It goes only once, but if its coordinator is killed before that is stored.
+            over_ms = _over_ms(record) + _NEAR_MS
+            return max((one for one in times if one[0] <= over_ms), default=(0, None))[1]
+        at_ms = record["started_at_ms"] + (member["fate_ms"] or 0)
         near = [(abs(time_ms - at_ms), kind) for time_ms, kind in times]
         distance_ms, kind = min(near, default=(_NEAR_MS, None))
-        # A classic member goes only once.
-        return kind if distance_ms < _NEAR_MS or len(near) == 1 else None
+        return kind if distance_ms < _NEAR_MS else None
 
     def what_began(self, record: Json) -> Beginning | None:
         """Return what began a rebalance; None if the log does not say.
@@ -117,8 +121,7 @@ def fates(history: Iterable[Json], log: KafkaLog) -> list[Conclusion]:
         for member in record.get("members", ()):
             if "certainty" not in member:
                 continue
-            at_ms = record["started_at_ms"] + (member["fate_ms"] or 0)
-            truth = log.how_it_went(record["group"], member["member_id"], at_ms)
+            truth = log.how_it_went(record, member)
             if truth is not None:
                 said, member_id = member["fate"], member["member_id"]
                 conclusions.append(Conclusion(member["certainty"], said, truth, member_id, record))
