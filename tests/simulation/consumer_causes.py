@@ -304,8 +304,8 @@ class Injection:
         if life is None or not consumer.is_alive or consumer.call or not consumer.assigned:
             return
         topic_id, partition = self.chance.choice(sorted(consumer.assigned))
-        topics = life.broker.services.topics
-        name = next(one for one in TOPICS if topics.get(one).topic_id == topic_id)
+        topics = {name: life.broker.services.topics.get(name) for name in TOPICS}
+        name = next(name for name, topic in topics.items() if topic and topic.topic_id == topic_id)
         consumer.generation = consumer.epoch
         self.world.commit(consumer, name, partition)
 

@@ -172,7 +172,7 @@ def test_a_converted_group_is_upgraded_once() -> None:
     watched = Watched()
     watched.store(0, generation(1, 0, A))
     first = EpochRecord("g", 1, 0), TargetEpochRecord("g", 1, 0)
-    batch = consumer("a", classic=True), *first, consumer("b"), *epoch_of(2)
+    batch: list[DurableRecord] = [consumer("a", classic=True), *first, consumer("b"), *epoch_of(2)]
     watched.store(5, GroupTombstone("g"), *batch, current("a", 1), current("b", 2))
     watched.store(9, consumer("c"), *epoch_of(3))
     watched.store(12, consumer("d"), *epoch_of(4))
