@@ -261,7 +261,7 @@ def _lines(answers: list[Json], history: History) -> Iterator[str]:
         yield f"{counted(history.unread_count, 'record')} could not be decoded"
 
 
-# As they happen.
+# The rebalances, as they happen.
 
 
 _HIDDEN: Final = frozenset(

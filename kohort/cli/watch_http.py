@@ -45,7 +45,7 @@ def _listen(text: str) -> Listen | None:
 
 
 class NotServed:
-    """Stands for a service if there is no port."""
+    """Takes the place of a `WatchService` if no port is to be opened."""
 
     def add(self, record: Json) -> None:
         """Ignore a record."""

@@ -28,7 +28,7 @@ from kohort.watch.seen import WatchedGroups, WatchedRebalances
 GROUP_PARTITIONS_MAX: Final = 10_000
 
 _RUNNING: Final = frozenset(map(family_name, (rebalances.RUNNING, rebalances.GROUP_WAITING_SINCE)))
-"""These are not known by the events of a group: polls show a rebalance before it is stored."""
+"""Metrics that events do not update: polls show a rebalance before it is stored."""
 
 _SHOWN: Final = frozenset(map(family_name, catalogue.OF_BROKER)) - _RUNNING
 

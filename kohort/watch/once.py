@@ -12,7 +12,7 @@ class History(NamedTuple):
     """What the topic tells."""
 
     records: list[Json]
-    """By group, oldest first."""
+    """Records of all groups, group by group, the oldest of each first."""
     since_ms: dict[str, int]
     """How far back the history of each group reaches."""
     unread_count: int

@@ -182,7 +182,9 @@ class _Configs:
         """By group: when they were requested, and the response."""
 
     def timeouts_of(self, group: str) -> Timeouts:
-        """Return the last known ones if no broker answers, and Kafka's defaults if none are."""
+        """Return the timeouts: if no broker answers, the last known ones; if none are known,
+        Kafka's defaults.
+        """
         now_s = monotonic()
         requested_s, timeouts = self._known.get(group, (-inf, Timeouts(is_known=False)))
         if now_s < requested_s + CONFIGS_S:

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 
 RECORDS_MAX: Final = 100
-"""Of each group."""
+"""Maximum number of records of each group."""
 
 MEMORY_BYTES: Final = 32 << 20
-"""Of all records; the oldest ones are dropped."""
+"""Maximum memory of all records; the oldest ones are dropped."""
 
 RETENTION_MS: Final = 30 * 86_400_000
 """How long the records of a removed group are kept."""
@@ -73,13 +73,13 @@ class News(NamedTuple):
     records: Sequence[NewRecord]
     """New records of the history."""
     counted: Sequence[HistoryRecord]
-    """Those of them that are not of the past."""
+    """Those of these records that are counted: rebalances since the watcher has read the past."""
     views: Mapping[str, View | None]
     """The groups that have changed; None: removed, or nothing is known any more."""
     running: Mapping[str, bytes | None]
     """Records of rebalances in progress; None: it is over, or there was none."""
     events: Sequence[GroupEvent]
-    """What happened, without the past."""
+    """Events of the groups since the watcher has read the past."""
     removed: Collection[str]
     """Groups that were removed."""
 

@@ -41,7 +41,8 @@ from kohort.watch.core.signs import Signs
 from kohort.watch.core.view import ClassicView
 
 _SUPERSEDED_MAX: Final = 100
-"""Stored generations further apart are not a series of superseded rebalances."""
+"""Maximum number of generations missing between two stored ones that count as superseded
+rebalances."""
 
 _POLLS_KEPT: Final = 1_000
 _ON_TIME_MS: Final = 1_000
@@ -75,11 +76,11 @@ class ClassicGroup(FollowedGroup):
         self._rested: deque[int] = deque(maxlen=_RESTS_KEPT)
         """When polls showed that it was not rebalancing."""
         self.waited: WaitedFor | None = None
-        """The members whose expiry ended its join phase."""
+        """The expired members for which the join phase waited."""
         self.began_between_ms: tuple[int, int] | None = None
         """The bounds of the beginning of the last rebalance, if that is a guess."""
         self.settings: Mapping[str, MemberSettings] = {}
-        """Of the members before and after the last rebalance, by id."""
+        """Settings by id, of the members before and after the last rebalance."""
 
     @property
     def value(self) -> GroupRecord | None:
@@ -97,7 +98,9 @@ class ClassicGroup(FollowedGroup):
         return ClassicView(self._value, polls[0].at_ms, polls[-1])
 
     def downgrade(self, record: GroupRecord, who: MemberRef | None, seen: Seen) -> None:
-        """Begin as a consumer group that was converted, because its last consumer left."""
+        """Start from the state of a consumer group that became this classic group because its last
+        consumer left.
+        """
         self._keep(record, seen, is_new=True)
         trigger = Trigger(TriggerKind.DOWNGRADED, who)
         self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
@@ -276,13 +279,13 @@ class ClassicGroup(FollowedGroup):
         return [Poll(rested[-1], ClassicState.STABLE.value, ids), *self._polls]
 
     def _rests_before(self, end_ms: int) -> list[int]:
-        """Return when it was seen at rest before a join phase. A poll shortly before the end may in
-        truth have been after it, as clocks differ.
+        """Return the times at which polls showed no rebalance before a join phase. A poll that
+        seems to be shortly before its end may have been after it, because clocks differ.
         """
         return [at_ms for at_ms in self._rested if at_ms <= end_ms - _UNSURE_MS]
 
     def _gone_ms(self, member: StoredMember, end_ms: int) -> int:
-        """Return the earliest time at which it is known to have been gone."""
+        """Return the earliest time at which the member is known to have been gone."""
         for poll in self._polls:
             if member.member_id not in poll.member_ids:
                 return min(poll.at_ms, end_ms)
@@ -371,7 +374,9 @@ def _initial(first: Cause) -> Cause:
 
 
 def _sole(cause: Cause, fate: Fate) -> Cause:
-    """The last member was the only one that can have begun it."""
+    """Return the cause, as certain as `fate`: the last member was the only one that can have begun
+    the rebalance.
+    """
     return replace(cause, trigger=cause.trigger._replace(certainty=fate.certainty))
 
 

@@ -3,11 +3,14 @@
 from typing import Final
 
 _COMPARED_MIN: Final = 20
-"""Batches of which at least one was probably read soon after it was written."""
+"""Minimum number of batches to compare: at least one of them was probably read soon after it was
+written."""
 
 
 class ClockDifference:
-    """Compares the timestamps of records that are read as they are written with the own clock."""
+    """Compares this machine's clock with the timestamps of records that are read soon after they
+    were written.
+    """
 
     __slots__ = ("_ahead_ms", "_count")
 

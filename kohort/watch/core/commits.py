@@ -41,9 +41,9 @@ class Reached(NamedTuple):
     """How far consecutive batches have been read."""
 
     position: int
-    """Of the next batch in the buffer."""
+    """Position of the next batch in the buffer."""
     offset: int
-    """Of the next record."""
+    """Offset of the next record."""
     batch_count: int = 0
     last_ms: int = -1
     """A time of the last batch."""
@@ -53,7 +53,7 @@ class Limits(NamedTuple):
     """Which batches and records to read."""
 
     leader_epoch: int
-    """Of the batches."""
+    """Leader epoch of the batches."""
     end_offset: int
     prefix: bytes | None
     """Ignore keys that do not have this after the type of the record."""
@@ -70,12 +70,12 @@ class Commit:
         self.group_id = group_id
         self.partition = partition
         self.topic_id = topic_id
-        """As the value ends with it, in its tag; empty before Kafka 4."""
+        """The topic id with its tag, as at the end of the value; empty before Kafka 4."""
         self.value = value
         """As stored; contains the committed offset."""
         self.signs: Signs | None = None
-        """Those of its owner; None if the next commit is more than a sign of life, because it may
-        complete something."""
+        """The signs of life of the partition's owner; None if the next commit may also complete a
+        record of the history."""
 
 
 def committed(value: bytes) -> CommittedOffset | None:

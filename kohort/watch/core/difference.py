@@ -46,7 +46,7 @@ class Difference:
     gone: tuple[StoredMember, ...]
     new: tuple[StoredMember, ...]
     kept: tuple[tuple[StoredMember, StoredMember], ...]
-    """Each as before and after."""
+    """Members of both generations, each as it was before and as it is after."""
     resubscribed: tuple[Resubscription, ...]
     losers: tuple[StoredMember, ...]
     """Members from which the old generation took partitions that they owned; in a cooperative

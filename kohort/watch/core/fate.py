@@ -7,7 +7,7 @@ from kohort.groups.records import StoredMember
 from kohort.watch.core.signs import Signs
 
 SLACK_MS: Final = 300
-"""Timers of a loaded coordinator are late by this much."""
+"""Maximum delay of timers of a loaded coordinator."""
 
 _POLLS_APART_MS: Final = 1_500
 """A phase may have begun so long before the first poll that shows it."""
@@ -51,7 +51,7 @@ class Phase(NamedTuple):
     """The join phase during or before which a member left."""
 
     earliest_ms: int
-    """It did not begin before."""
+    """The earliest time at which it may have begun."""
     end_ms: int
     timeouts_ms: tuple[int, int]
     """The smallest and the largest rebalance timeout of its members: it lasted for the largest of
@@ -81,7 +81,7 @@ def heartbeat_ms(session_timeout_ms: int) -> int:
 
 
 def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> Fate:
-    """Return how a member of a classic group left that was gone at `gone_ms`."""
+    """Return how a member of a classic group left that was no longer a member at `gone_ms`."""
     session_ms = member.session_timeout_ms
     silent_ms = max(gone_ms - signs.last_ms, 0)
     kind = "last_commit" if signs.count else "last_join"
@@ -116,7 +116,7 @@ def _silent(
     phase: Phase,
     evidence: tuple[Evidence, ...],
 ) -> Fate:
-    """It had given no sign of life for its session timeout or longer."""
+    """Return the fate of a member without a sign of life for its session timeout or longer."""
     session_ms, poll_ms = member.session_timeout_ms, member.rebalance_timeout_ms
     expired, left, timeout = (
         RemovalReason.SESSION_EXPIRED,

@@ -28,7 +28,7 @@ class FollowedGroup:
         self._owners: dict[TopicPartition, str] = {}
         """Member ids by partition."""
         self._signs: dict[str, Signs] = {}
-        """Of each member, by id."""
+        """Signs of life by member id."""
         self.fates: dict[str, Fate] = {}
         """How members left, by id: those of rebalances that have no record yet."""
 
@@ -40,6 +40,6 @@ class FollowedGroup:
         return None if owner is None else self._signs.get(owner)
 
     def restart(self, at_ms: int) -> None:
-        """Note that another coordinator took over, which starts all sessions anew."""
+        """Record that another coordinator took over, which restarts all sessions."""
         for signs in self._signs.values():
             signs.restarted_ms = at_ms

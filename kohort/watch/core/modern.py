@@ -81,7 +81,7 @@ class ConsumerGroup(FollowedGroup):
         super().__init__()
         self._names = names
         self._names_version = names.version
-        """That of the names in `_owners`."""
+        """Version of the topic names in `_owners`."""
         self._timeouts_of = timeouts_of
         self._members: dict[str, ConsumerMemberRecord] = {}
         self._current: dict[str, CurrentRecord] = {}
@@ -97,7 +97,7 @@ class ConsumerGroup(FollowedGroup):
         """The members of the classic group that the next batch converts."""
 
     def upgrade(self, members: tuple[MemberRef, ...], generation: int) -> None:
-        """Begin as the classic group that the next batch converts."""
+        """Start from the members of the classic group that the next batch converts."""
         self._upgraded = members
         self._epoch = self._target_epoch = generation
 
@@ -127,7 +127,9 @@ class ConsumerGroup(FollowedGroup):
         )
 
     def last_consumer(self, record: GroupRecord) -> MemberRef | None:
-        """Return the member that is missing in the classic group that this one becomes."""
+        """Return the last consumer: the member that is missing in the classic group that this one
+        becomes.
+        """
         left = self._members.keys() - {member.member_id for member in record.members}
         return ref(self._members[min(left)]) if left else None
 
@@ -382,7 +384,7 @@ class ConsumerGroup(FollowedGroup):
                     self._target_epoch = record.epoch
 
     def _count(self, member_id: str, step: int) -> None:
-        """Add a member to those that are stable, or subtract it, if it is."""
+        """Add `step` to the number of stable members at the member's epoch, if it is stable."""
         current = self._current.get(member_id)
         if current is None or member_id not in self._members:
             return

@@ -22,7 +22,7 @@ from kohort.watch.core.followed import ref
 from kohort.watch.core.seen import Poll
 
 GUESS_MS: Final = 1_500
-"""A join phase takes about half a heartbeat interval."""
+"""Assumed duration of a join phase: about half a heartbeat interval."""
 
 _APART_MS: Final = 200
 _EARLIER_MS: Final = 600
@@ -35,7 +35,7 @@ class Cause:
     trigger: Trigger
     at_ms: int
     is_known: bool = False
-    """Whether the time is known, not guessed."""
+    """Whether its time is known rather than estimated."""
     stays_certain: bool = False
     """Whether nothing else can have begun the rebalance, if it is the only cause."""
 

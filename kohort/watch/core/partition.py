@@ -36,10 +36,10 @@ class OffsetsPartition:
         self.batch_count = 0
         """Number of batches that were taken last."""
         self.last_ms = -1
-        """A time of the last one."""
+        """A timestamp in the last of these batches."""
 
     def pass_over(self, end_offset: int) -> None:
-        """Continue behind records that no longer exist."""
+        """Skip records that no longer exist."""
         self.next_offset = self._gap_offset = end_offset
 
     def take(self, batches: bytes, end_offset: int) -> Iterator[Json]:

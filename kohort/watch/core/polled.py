@@ -59,7 +59,7 @@ _SKEW_MS: Final = 600_000
 
 _POLLS_KEPT: Final = 1_000
 _BRIEF_KEPT: Final = 100
-"""Members that came and went during one rebalance."""
+"""Maximum number of members listed that came and went during one rebalance."""
 
 _AT_REST: Final = frozenset({ClassicState.STABLE.value, EMPTY})
 """The states of both kinds of groups in which no rebalance is in progress."""
@@ -96,7 +96,7 @@ class PolledGroup:
         self._rest: Snapshot | None = None
         """When it was last at rest."""
         self._polls: list[Poll] = []
-        """Those since then."""
+        """The polls since then."""
         self._met: dict[str, StoredMember] = {}
         """The members that these polls showed first, without those at rest."""
         self._fates: dict[str, Fate] = {}
@@ -234,7 +234,7 @@ class PolledGroup:
             yield self._completed(_placed(as_json(record), now.ms), new)
 
     def _completed(self, data: Json, new: Snapshot) -> Json:
-        """Null what polls do not show."""
+        """Return the record with null for what polls do not show."""
         if self._logs.of(self._group).is_used:
             data["observed"]["by"].append("log")
         assert data["kind"] == REBALANCE

@@ -59,7 +59,7 @@ class Signs:
         self.commit_ms = -1
 
     def prove(self, at_ms: int) -> None:
-        """Note that it was alive at `at_ms`, without a commit."""
+        """Record that the member was alive at `at_ms`, without a commit."""
         self.last_ms = max(self.last_ms, at_ms)
 
     def commit(self, at_ms: int, *, in_transaction: bool = False) -> None:

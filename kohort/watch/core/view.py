@@ -136,7 +136,7 @@ class ClassicView:
 class ConsumerMemberView(NamedTuple):
     member: ConsumerMemberRecord
     current: CurrentRecord | None
-    """What it has; None if this is not stored."""
+    """Its epoch and partitions; None if these are not stored."""
 
 
 @dataclass(frozen=True, slots=True)

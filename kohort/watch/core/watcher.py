@@ -51,7 +51,7 @@ COMMITS_MAX: Final = 1_000_000
 _OFFSET_TYPE_MAX: Final = 1
 
 _DEPARTURES: Final = frozenset({reason.value for reason in RemovalReason})
-"""Fates of members that are none any more."""
+"""Fates of members that are no longer in the group."""
 
 MEMBERS_OF_RUNNING: Final = 100
 """Members in the record of a rebalance in progress, which is made again every second."""
@@ -60,7 +60,7 @@ GROUPS_MAX: Final = 100_000
 """Groups beyond this number are not followed."""
 
 _NOBODY: Final = Signs(0)
-"""Takes the commits of partitions without an owner."""
+"""Stands for the member, for commits of partitions without an owner."""
 
 
 class _LeaderEpoch(NamedTuple):
@@ -110,8 +110,8 @@ class GroupWatch:
         """Whether commits are linked to the signs of life of the partitions' owners."""
 
     def take(self, seen: Seen) -> Iterator[Json]:
-        """Take the next record of the group, but no offset; yield the records of the history that
-        the ones before complete.
+        """Take the next record of the group that is not an offset; yield the records of the history
+        that the earlier ones complete.
         """
         yield from self._advance(seen.at_ms, seen.place)
         self.unlink()
@@ -119,8 +119,8 @@ class GroupWatch:
             self._batch.append(seen)
 
     def unread(self, at_ms: int, place: Place) -> Iterator[Json]:
-        """Note a record that could not be decoded: nothing is concluded from it and what is
-        next; yields as `take`.
+        """Note a record that could not be decoded: nothing is concluded across it. Yields as
+        `take`.
         """
         yield from self._advance(at_ms, place)
         self.unlink()
@@ -138,7 +138,7 @@ class GroupWatch:
         followed = self._followed
         signs = None if followed is None else followed.signs_of(commit.partition)
         if signs is None:
-            # An unknown name may be all that hides the owner in a consumer group.
+            # In a consumer group, the owner may be unknown only because the topic's name is.
             signs = None if isinstance(followed, ConsumerGroup) else _NOBODY
         if signs is not None:
             signs.commit(at_ms, in_transaction=place.in_transaction)
@@ -147,8 +147,8 @@ class GroupWatch:
             self._is_linked = True
 
     def unlink(self) -> None:
-        """Take the next commit of each partition by `commit`, because the records before it, or
-        another coordinator, change what it means.
+        """Have the next commit of each partition passed to `commit`, because earlier records or
+        another coordinator have changed its meaning.
         """
         if self._is_linked:
             self._is_linked = False
@@ -384,7 +384,7 @@ class Watcher:
         self.unread_count = 0
         """Number of records that could not be decoded."""
         self.since_ms: dict[str, int] = {}
-        """Time of the first record of each group, commits apart."""
+        """Time of the first record of each group that is not a commit."""
 
     def positions(self) -> Sequence[Commit]:
         """Return the last commits of all partitions; for any thread."""
