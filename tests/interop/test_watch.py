@@ -175,7 +175,7 @@ def test_it_names_who_joined_who_was_killed_and_who_left(
         with lab.member("a"):
             lab.wait_for(1)
             # A Kohort has its own history in the topic.
-            topic = "topic" if kind is KafkaServer else "topic:watched"
+            topic = "topic:watched" if kind is KohortServer else "topic"
             with lab.watcher(tmp_path / "whole"), lab.watcher(topic):
                 with lab.watcher(tmp_path / "cut"), lab.member("b") as doomed:
                     lab.wait_for(2)
