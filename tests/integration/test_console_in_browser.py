@@ -290,7 +290,7 @@ def check_can_be_read(browser: Browser, width: int, theme: str) -> None:
 
 @pytest.mark.parametrize(
     ("page", "width", "theme"),
-    [("groups", 1024, "light"), ("group", 390, "dark"), ("timeline", 390, "light")],
+    [("groups", 1024, "light"), ("hostile", 320, "dark"), ("timeline", 390, "light")],
 )
 def test_pages_fit_and_can_be_read(
     broker: BrokerThread, browser: Browser, page: str, width: int, theme: str

@@ -83,7 +83,7 @@ function last({ group: id, last: record }) {
     { "aria-labelledby": "last" },
     h("h2", { id: "last" }, record.outcome === "running" ? "The running rebalance" : "The last rebalance"),
     h("p", { class: "headline" }, `It ${record.sentence}.`, " ", h("span", { class: "muted" }, "(times in UTC)")),
-    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", null, line)))),
+    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
     h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Which members waited, and for which")),
   );
 }
