@@ -137,7 +137,7 @@ def test_a_transaction_that_takes_too_long(
     pair: Pair, transaction_topic: Topic, end_version: int, *, commit: bool
 ) -> None:
     one = producer(pair)
-    one.timeout_ms = 50
+    one.timeout_ms = 1_000
     one.init()
     one.add({transaction_topic: [0, 1]})
     one.send(transaction_topic)
@@ -152,7 +152,7 @@ def test_a_transaction_that_takes_too_long(
 def test_a_producer_goes_on_after_a_timeout(pair: Pair, transaction_topic: Topic) -> None:
     for version in (3, 4, 5):
         one = producer(pair)
-        one.timeout_ms = 50
+        one.timeout_ms = 2_000
         one.init()
         one.begun(transaction_topic)
         one.wait_state("CompleteAbort")

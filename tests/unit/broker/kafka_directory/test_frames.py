@@ -186,7 +186,7 @@ def test_a_delegation_token_is_noticed() -> None:
         (b"", "varint"),
         (bytes((0, 2, 0)), "a frame of version 0"),
         (bytes((1, 99, 0)), "type 99"),
-        (bytes((1, 2, 9)), "TopicRecord of version 9"),
+        (bytes((1, 2, 9)), "TopicRecord of the unknown version 9"),
         (encode_record(TopicRecord(name="a", topic_id=ORDERS)) + b"\0", "1 bytes after"),
     ],
 )
