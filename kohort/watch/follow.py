@@ -84,12 +84,11 @@ class Follower:
             try:
                 yield from self._step()
                 self.trouble = None
-            except DisconnectedError as error:
-                self.trouble = str(error)
-            except RefusedError as error:
-                if not ErrorCode(error.error).retriable:
+            except (DisconnectedError, RefusedError) as error:
+                if isinstance(error, RefusedError) and not ErrorCode(error.error).retriable:
                     raise
                 self.trouble = str(error)
+                self._reader.watcher.forget_polls()
             yield None
             pause_s = self._poll_s or POLL_S
             is_busy = self._poller.is_busy or self._reader.watcher.is_pending

@@ -92,6 +92,8 @@ class Poller:
         self.is_busy = bool(busy)
         if is_complete:
             watcher.rest(began_ms, NotAtRest(busy, self._visible))
+        else:
+            watcher.forget_polls()
 
     def _list_visible(self, brokers: Sequence[BlockingConnection]) -> None:
         """List the groups that the user may see: ListGroups leaves the others out."""

@@ -157,7 +157,9 @@ def test_a_resolver_that_hangs_delays_no_fetch_and_gets_few_threads(
         for number in range(6):
             begun_s = time.monotonic()
             # The timers of the look-up and of the whole fetch end together.
-            with pytest.raises(OSError, match=r"(is not complete|was not resolved) in time|was not looked up"):
+            with pytest.raises(
+                OSError, match=r"(is not complete|was not resolved) in time|was not looked up"
+            ):
                 fetch_keys("https://issuer.example.com/keys", 0.2)
             assert time.monotonic() - begun_s < 0.2 + 20
             assert look_ups() == min(number + 1, 4)

@@ -218,6 +218,7 @@ class _Follower:
 
     def __init__(self) -> None:
         self.watcher = Watcher({}, lambda group: Timeouts(SESSION_MS, HEARTBEAT_MS))
+        self._looked_ms = 0
         self._partitions = [
             OffsetsPartition(self.watcher, index) for index in range(OFFSETS_PARTITIONS)
         ]
@@ -228,6 +229,9 @@ class _Follower:
 
     def step(self, look: Look, batches: Sequence[Batch]) -> Iterator[Json]:
         """Take a poll, and what was written before it."""
+        if look.at_ms > self._looked_ms + POLL_MS:
+            self.watcher.forget_polls()
+        self._looked_ms = look.at_ms
         for group_id, poll in look.groups.items():
             self.watcher.poll(group_id, poll)
         self.watcher.rest(look.at_ms, look.groups)

@@ -108,6 +108,12 @@ class ClassicGroup(FollowedGroup):
     def restart(self, at_ms: int) -> None:
         """See the base class. Members that were gone may be there again."""
         super().restart(at_ms)
+        self.forget_polls()
+
+    def forget_polls(self) -> None:
+        """Draw no conclusions from the polls so far: the rebalance that they showed may have come
+        to nothing.
+        """
         self._polls = []
 
     def poll(self, poll: Poll) -> None:

@@ -137,6 +137,11 @@ class GroupWatch:
         if isinstance(self._followed, ClassicGroup):
             self._followed.poll(poll)
 
+    def forget_polls(self) -> None:
+        """See `ClassicGroup.forget_polls`."""
+        if isinstance(self._followed, ClassicGroup):
+            self._followed.forget_polls()
+
     def rest(self, at_ms: int) -> None:
         """Note that a poll showed no rebalance of this group."""
         self._has_polls = True

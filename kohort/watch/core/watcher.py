@@ -231,6 +231,11 @@ class Watcher:
             if group_id not in busy:
                 group.rest(at_ms)
 
+    def forget_polls(self) -> None:
+        """Note that a poll has failed, so that coordinators may have restarted since the last."""
+        for group in self._groups.values():
+            group.forget_polls()
+
     def view(self, group_id: str) -> View | None:
         """Return the present state of a group; None if it is unknown or was removed."""
         group = self._groups.get(group_id)
