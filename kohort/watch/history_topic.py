@@ -17,7 +17,8 @@ from kohort.admin.offsets import END, START, checked_offsets
 from kohort.admin.producing import Producer
 from kohort.admin.topics import create_topic
 from kohort.client.net.errors import DisconnectedError
-from kohort.groups.history.names import REBALANCE, SCHEMA
+from kohort.groups.history.entry import Entry, record_of
+from kohort.groups.history.names import REBALANCE
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.record import Record
@@ -176,20 +177,12 @@ def _ensure(cluster: Cluster, topic: str) -> None:
 
 
 def _encoded(record: Json) -> Record:
-    """Return the record as the history's topic has it: see `kohort.broker.history.topic`."""
-    kind, generation = record["kind"], record.get("generation")
+    """Return the record as a broker stores its own."""
+    kind = record["kind"]
     if kind == REBALANCE:
         at_ms = record["started_at_ms"] + (record["timeline"]["finished_ms"] or 0)
     else:
         at_ms = record["at_ms"]
-    return Record(
-        json.dumps(record, separators=(",", ":")).encode(),
-        key=record["group"].encode("utf-8", "surrogatepass"),
-        headers=(
-            ("schema", b"%d" % SCHEMA),
-            ("kind", kind.encode()),
-            ("sequence", b"%d" % record["sequence"]),
-            *([] if generation is None else [("generation", b"%d" % generation)]),
-        ),
-        timestamp=at_ms,
-    )
+    text = json.dumps(record, separators=(",", ":")).encode()
+    group, sequence, generation = record["group"], record["sequence"], record.get("generation")
+    return record_of(Entry(group, kind, sequence, text, at_ms, generation))

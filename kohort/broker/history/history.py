@@ -18,11 +18,12 @@ from kohort.broker.history.closing_queue import ClosingQueue, Waiting
 from kohort.broker.history.restoring import RecordedGenerations, restore
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.store import Packed, StoredRecord
-from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
+from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, HistoryLog
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.slices import RoundRobin, Slice, run
 from kohort.groups.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
+from kohort.groups.history.entry import Entry
 from kohort.groups.history.facts import RebalanceFacts, copy_of, remains_of
 from kohort.groups.history.fold import BEGINNINGS, SETTLE_MS, GroupFold
 from kohort.groups.history.names import AVOIDED, REBALANCE

@@ -15,9 +15,10 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from kohort.broker.history.rings import Rings, pack
-from kohort.broker.history.topic import RUNNING, Entry, HistoryLog
+from kohort.broker.history.topic import RUNNING, HistoryLog
 from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.groups.classic.stored_cause import StoredCause, decode_cause
+from kohort.groups.history.entry import Entry
 from kohort.groups.history.names import AVOIDED, REBALANCE
 from kohort.groups.records import Generation
 from kohort.protocol.errors import KafkaError

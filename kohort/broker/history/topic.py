@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.topics.manager import TopicManager
@@ -18,11 +18,10 @@ from kohort.broker.topics.names import REBALANCE_HISTORY, internal_topic_configs
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.records import read_records
 from kohort.broker.topics.topic import Topic
-from kohort.groups.history.names import SCHEMA
+from kohort.groups.history.entry import Entry, entry_of, record_of
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record
 
 logger = logging.getLogger(__name__)
 
@@ -42,16 +41,6 @@ RETRY_CREATION_MS: Final = 10_000
 """The delay before the next attempt, after the topic could not be created."""
 
 RUNNING: Final = "running"
-
-
-class Entry(NamedTuple):
-    group_id: str
-    kind: str
-    sequence: int
-    text: bytes
-    wall_ms: int
-    generation: int | None = None
-    """The generation of a rebalance; None if it ended without one."""
 
 
 class HistoryLog(Protocol):
@@ -128,7 +117,7 @@ class TopicHistoryLog:
         if topic is None or not self._topics.is_on_disk(REBALANCE_HISTORY, 0):
             return
         partition = topic.partitions[0]
-        yield from filter(None, map(_entry_of, read_records(partition, _tail_offset(partition))))
+        yield from filter(None, map(entry_of, read_records(partition, _tail_offset(partition))))
 
     def is_whole(self) -> bool:
         topic = self._topics.get(REBALANCE_HISTORY)
@@ -152,41 +141,10 @@ def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 
 def _encode(entries: Sequence[Entry]) -> bytes:
     is_large = sum(len(entry.text) for entry in entries) >= COMPRESSED_FROM_BYTES
-    records = [
-        Record(
-            entry.text,
-            key=entry.group_id.encode("utf-8", "surrogatepass"),
-            headers=(
-                ("schema", b"%d" % SCHEMA),
-                ("kind", entry.kind.encode()),
-                ("sequence", b"%d" % entry.sequence),
-                *([] if entry.generation is None else [("generation", b"%d" % entry.generation)]),
-            ),
-            timestamp=entry.wall_ms,
-        )
-        for entry in entries
-    ]
+    records = list(map(record_of, entries))
     # gzip is supported by every client.
     codec, level = (CompressionType.GZIP, 1) if is_large else (CompressionType.NONE, None)
     return encode_batch(records, codec=codec, level=level)
-
-
-def _entry_of(record: Record) -> Entry | None:
-    """Return the entry, None for a record of another version or writer."""
-    headers = dict(record.headers)
-    try:
-        if record.key is None or record.value is None or int(headers["schema"] or 0) != SCHEMA:
-            return None
-        return Entry(
-            group_id=record.key.decode("utf-8", "surrogatepass"),
-            kind=(headers["kind"] or b"").decode(),
-            sequence=int(headers["sequence"] or 0),
-            text=bytes(record.value),
-            wall_ms=record.timestamp,
-            generation=int(generation) if (generation := headers.get("generation")) else None,
-        )
-    except (KeyError, ValueError):
-        return None
 
 
 def _tail_offset(partition: Partition) -> int:

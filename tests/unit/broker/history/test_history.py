@@ -9,7 +9,7 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.history import closing_queue
 from kohort.broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
-from kohort.broker.history.topic import RUNNING, Entry
+from kohort.broker.history.topic import RUNNING
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import (
     CauseAdded,
@@ -27,6 +27,7 @@ from kohort.groups.events import (
     Trigger,
     TriggerKind,
 )
+from kohort.groups.history.entry import Entry
 from kohort.groups.history.fold import SETTLE_MS, GroupFold
 from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from kohort.groups.history.text import parse_text

@@ -9,11 +9,11 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.restoring import RecordedGenerations
-from kohort.broker.history.topic import Entry
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.stored_cause import CHARS, StoredCause, decode_cause, encode_cause
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import MemberRef, Trigger, TriggerKind
+from kohort.groups.history.entry import Entry
 from kohort.groups.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.groups.records import GroupRecord, StoredMember

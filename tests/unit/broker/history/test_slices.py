@@ -7,9 +7,10 @@ import pytest
 from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, RebalanceHistory
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
-from kohort.broker.history.topic import RUNNING, Entry
+from kohort.broker.history.topic import RUNNING
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS, Slice
 from kohort.groups.events import JoinReceived
+from kohort.groups.history.entry import Entry
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import Now
 from kohort.groups.steps import FEW

@@ -10,10 +10,11 @@ import pytest
 from kohort.broker.history import topic as history_topic
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
-from kohort.broker.history.topic import RUNNING, Entry, TopicHistoryLog
+from kohort.broker.history.topic import RUNNING, TopicHistoryLog
 from kohort.broker.topics import names
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY
+from kohort.groups.history.entry import Entry
 from kohort.groups.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
 from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.steps import at_once

@@ -1,0 +1,49 @@
+"""The records of the topic __rebalance_history, which brokers and watchers write."""
+
+from typing import NamedTuple
+
+from kohort.groups.history.names import SCHEMA
+from kohort.protocol.records.record import Record
+
+
+class Entry(NamedTuple):
+    group_id: str
+    kind: str
+    sequence: int
+    text: bytes
+    wall_ms: int
+    generation: int | None = None
+    """The generation of a rebalance; None if it ended without one."""
+
+
+def record_of(entry: Entry) -> Record:
+    """Encode an entry: the key is the group id, headers allow sorting without parsing the text."""
+    return Record(
+        entry.text,
+        key=entry.group_id.encode("utf-8", "surrogatepass"),
+        headers=(
+            ("schema", b"%d" % SCHEMA),
+            ("kind", entry.kind.encode()),
+            ("sequence", b"%d" % entry.sequence),
+            *([] if entry.generation is None else [("generation", b"%d" % entry.generation)]),
+        ),
+        timestamp=entry.wall_ms,
+    )
+
+
+def entry_of(record: Record) -> Entry | None:
+    """Return the entry, None for a record of another version or writer."""
+    headers = dict(record.headers)
+    try:
+        if record.key is None or record.value is None or int(headers["schema"] or 0) != SCHEMA:
+            return None
+        return Entry(
+            group_id=record.key.decode("utf-8", "surrogatepass"),
+            kind=(headers["kind"] or b"").decode(),
+            sequence=int(headers["sequence"] or 0),
+            text=bytes(record.value),
+            wall_ms=record.timestamp,
+            generation=int(generation) if (generation := headers.get("generation")) else None,
+        )
+    except (KeyError, ValueError):
+        return None
