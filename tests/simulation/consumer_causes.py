@@ -471,7 +471,7 @@ class Injection:
         """The group becomes a classic one, and one of consumers when the next of them comes."""
         if not self.classics:
             return
-        # Sessions begin anew when the group becomes another.
+        # All sessions restart when the group is converted.
         await self._wait_for_timers()
         await self._settle()
         for process in self.consumers[1:]:

@@ -65,7 +65,7 @@ class Truth:
             self.avoided[record.group, record.trigger.member_id].append(record)
 
     def of(self, record: Json) -> RebalanceRecord | None:
-        """Return the own record of a rebalance. A group that was deleted begins anew."""
+        """Return the broker's own record of a rebalance. Generations of a deleted group restart."""
         key = record["group"], record["generation"]
         begun_ms = record["started_at_ms"]
         return min(
@@ -123,7 +123,7 @@ class WatchedWorld:
 
 
 class _NoWitness(Witness):
-    """Groups that are deleted begin anew, and offsets are lost."""
+    """Checks no committed offsets, because they are deleted with their groups."""
 
     def __init__(self) -> None:
         super().__init__(lambda _: None)

@@ -13,14 +13,14 @@ ObservedKey: TypeAlias = tuple[object, ...]
 
 
 def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
-    """Return what all records of a group have in common that are about the same rebalance; None
-    if the record is a broker's own.
+    """Return the identity of a watched rebalance, the same in the records of all watchers; None if
+    a broker made the record.
     """
     observed = record.get("observed")
     if not isinstance(observed, Mapping):
         return None
-    # One stored generation may complete several records: those of superseded rebalances, by the
-    # generation before them, and those of avoided ones, by member.
+    # One stored generation may complete several records: superseded rebalances differ by the
+    # generation before them, avoided ones by their member.
     apart: tuple[object, ...]
     if record.get("kind") == AVOIDED:
         apart = (AVOIDED, (record.get("trigger") or {}).get("member_id"))

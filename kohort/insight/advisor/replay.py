@@ -156,7 +156,7 @@ class Replay(ABC, Generic[P]):
 
     @abstractmethod
     def _renew_session(self, member: P) -> None:
-        """Let the session begin anew at the member's last heartbeat, unless it has since."""
+        """Restart the session at the member's last heartbeat, unless it was restarted since."""
 
     @abstractmethod
     def _rejoin(self, rejoin: Rejoin) -> None:

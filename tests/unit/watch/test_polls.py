@@ -85,7 +85,7 @@ def test_who_is_likely_to_have_begun_a_rebalance_did() -> None:
     assert len(likely) >= 20
     for record in likely:
         trigger = record["trigger"]
-        # Of several that were first seen together, none is named.
+        # If several members were first seen in the same poll, the cause names none of them.
         members = {
             member_id
             for group, kind, member_id in rebalance_starts()
