@@ -28,10 +28,11 @@ from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.progress import Progress
 from kohort.cli.watch_http import NotServed, add_http, serving
 from kohort.cli.watch_rights import Right, how_to_grant, right_to_describe
-from kohort.cli.watch_store import HISTORY_TOPIC, Store, say, stored
+from kohort.cli.watch_store import HISTORY_TOPIC, Store, stored
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.record_text import record_sentence
+from kohort.insight.output import announce
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut
@@ -210,7 +211,7 @@ def _print_past(
     ]
     if refusals:
         right = how_to_grant(right_to_describe(refusals[0].error), options.bootstrap_server)
-        say(f"{refusals[0]}, so that its present state is unknown. {right}")
+        announce(f"{refusals[0]}, so that its present state is unknown. {right}")
     if options.group is not None and not answers:
         raise NotFoundError(
             f"{TOPIC} has no records of a group {options.group!r};"
@@ -283,7 +284,7 @@ def _read_or_poll(
                 raise
             if error.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED or has_groups:
                 right = how_to_grant(Right.READ_OFFSETS, options.bootstrap_server)
-                say(
+                announce(
                     f"{error}. Polling the groups instead: that shows who came and went, but not"
                     f" how. {right}"
                 )
@@ -306,7 +307,7 @@ def _wait_for_group(cluster: Cluster, options: argparse.Namespace) -> None:
     """
     with serving(options, NoGroups(), cluster) as service:
         service.go_live()
-        say(f"{options.bootstrap_server} has no topic {TOPIC} yet: the first group creates it")
+        announce(f"{options.bootstrap_server} has no topic {TOPIC} yet: the first group creates it")
         while _has_no_topic(cluster) and not _has_groups(cluster):
             sleep(POLL_S)
 
@@ -347,11 +348,11 @@ def _follow(
     for news in follower.follow():
         if follower.trouble != trouble:
             trouble = follower.trouble
-            say(trouble or "connected again")
+            announce(trouble or "connected again")
         for text in _missing_rights(follower, options.bootstrap_server):
             if text not in said:
                 said.add(text)
-                say(text)
+                announce(text)
         if news is None:
             service.publish()
             # Nothing more is read before this is stored.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kohort.admin.cluster import Cluster
 from kohort.cli.errors import UsageError
+from kohort.insight.output import announce
 from kohort.watch.follow import Follower
 from kohort.watch.listen import Listen, parse_listen
 from kohort.watch.poll_only import NoGroups, PollFollower
@@ -76,7 +77,7 @@ def serving(
         if listen.is_given:
             text = f"{reason}; choose another port, 0 for any free port, or {NONE} for no port"
             raise UsageError(text) from error
-        print(f"kohort: {reason}; continuing without it", file=sys.stderr)
+        announce(f"{reason}; continuing without it")
         yield NotServed()
         return
     with service:

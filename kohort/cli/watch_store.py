@@ -14,21 +14,17 @@ from kohort.admin.history import TOPIC as HISTORY_TOPIC
 from kohort.cli.errors import CommandError, RefusedCommandError, UnavailableError, UsageError
 from kohort.cli.options import consumer_settings
 from kohort.cli.watch_rights import how_to_grant_topic
+from kohort.insight.output import announce
 from kohort.watch.follow import POLL_S
 from kohort.watch.history_directory import HistoryDirectory
 from kohort.watch.store import HistoryStore, StoreDeniedError, StoreError, StoreOutageError
 
-__all__ = ["HISTORY_TOPIC", "Store", "say", "stored"]
+__all__ = ["HISTORY_TOPIC", "Store", "stored"]
 
 Json: TypeAlias = dict[str, Any]
 
 ADDED_MAX: Final = 500
 """Records that are written together."""
-
-
-def say(text: str) -> None:
-    """Print a message about the command itself."""
-    print(f"kohort: {text}", file=sys.stderr)
 
 
 class Store:
@@ -67,7 +63,7 @@ class Store:
             raise _refusal(error, self._options) from error
         if trouble != self._trouble:
             self._trouble = trouble
-            say(trouble or "the history is stored again")
+            announce(trouble or "the history is stored again")
         return is_done
 
 

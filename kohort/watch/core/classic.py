@@ -9,7 +9,6 @@ from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import (
     CauseAdded,
     Certainty,
-    Event,
     Evidence,
     GroupRestored,
     JoinPhaseEnd,
@@ -29,10 +28,9 @@ from kohort.groups.history.model import WaitedFor
 from kohort.groups.history.shares import parse_share
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
-from kohort.groups.requests import Now
 from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase, fate_of
-from kohort.watch.core.followed import FollowedGroup, Told, ref
+from kohort.watch.core.followed import FollowedGroup, TimedEvent, at, ref
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times, begun_by
 from kohort.watch.core.origin import Cause, beginning, causes, first_seen
 from kohort.watch.core.seen import Poll, Seen
@@ -111,8 +109,8 @@ class ClassicGroup(FollowedGroup):
         self.forget_polls()
 
     def forget_polls(self) -> None:
-        """Draw no conclusions from the polls so far: the rebalance that they showed may have come
-        to nothing.
+        """Draw no conclusions from the polls so far: the coordinator may have restarted before the
+        rebalance that they showed was stored.
         """
         self._polls = []
 
@@ -129,7 +127,9 @@ class ClassicGroup(FollowedGroup):
         if not self._rested or at_ms >= self._rested[-1] + _RESTS_APART_MS:
             self._rested.append(at_ms)
 
-    def store(self, seen: Seen, record: GroupRecord, log: GroupLog = NO_LINES) -> Iterator[Told]:
+    def store(
+        self, seen: Seen, record: GroupRecord, log: GroupLog = NO_LINES
+    ) -> Iterator[TimedEvent]:
         """Take the next stored generation; yield the events that led to it.
 
         A generation is skipped if the next rebalance began before it was stored, or because
@@ -151,7 +151,7 @@ class ClassicGroup(FollowedGroup):
         if is_known:
             yield from self._rebalanced(old, record, seen, log)
         else:
-            yield _at(_restored(record), seen.at_ms)
+            yield at(_restored(record), seen.at_ms)
         self._keep(record, seen, is_new=True)
 
     def _keep(self, record: GroupRecord, seen: Seen, *, is_new: bool) -> None:
@@ -175,7 +175,9 @@ class ClassicGroup(FollowedGroup):
 
     # A static member that came back.
 
-    def _same_generation(self, old: GroupRecord, record: GroupRecord, seen: Seen) -> Iterator[Told]:
+    def _same_generation(
+        self, old: GroupRecord, record: GroupRecord, seen: Seen
+    ) -> Iterator[TimedEvent]:
         before = {one.instance_id: one for one in old.members}
         for member in record.members:
             was = before.get(member.instance_id)
@@ -188,19 +190,19 @@ class ClassicGroup(FollowedGroup):
                 was_leader=was.member_id == old.leader_id,
                 evidence=(Evidence("last_commit", silent_ms),),
             )
-            yield _at(MemberReplaced(was.member_id, ref(member)), seen.at_ms)
-            yield _at(RebalanceAvoided(trigger), seen.at_ms)
+            yield at(MemberReplaced(was.member_id, ref(member)), seen.at_ms)
+            yield at(RebalanceAvoided(trigger), seen.at_ms)
 
     # A rebalance.
 
     def _rebalanced(
         self, old: GroupRecord, record: GroupRecord, seen: Seen, log: GroupLog
-    ) -> Iterator[Told]:
+    ) -> Iterator[TimedEvent]:
         times = Times(self._at_ms, seen.at_ms)
         end_ms = _end_ms(record, seen)
         changes = difference(old, record)
         phase = self._phase(old, record, end_ms, changes)
-        # The others are of a rebalance that came to nothing: its coordinator was killed.
+        # Earlier ones showed a rebalance that was lost when its coordinator was killed.
         self._polls = [poll for poll in self._polls if poll.at_ms >= phase.earliest_ms]
         fates = []
         for member in changes.gone:
@@ -303,29 +305,25 @@ class ClassicGroup(FollowedGroup):
         generation: int,
         fates: list[tuple[StoredMember, Fate]],
         order: tuple[Cause, ...],
-    ) -> Iterator[Told]:
+    ) -> Iterator[TimedEvent]:
         first = order[0]
         for member, fate in fates:
             at_ms = first.at_ms if fate.at_ms is None else max(fate.at_ms, first.at_ms)
-            yield _at(MemberRemoved(ref(member), fate.reason, fate.text), at_ms)
-        yield _at(_started(old, first.trigger, generation), first.at_ms)
+            yield at(MemberRemoved(ref(member), fate.reason, fate.text), at_ms)
+        yield at(_started(old, first.trigger, generation), first.at_ms)
         for cause in order[1:]:
-            yield _at(CauseAdded(cause.trigger), max(cause.at_ms, first.at_ms))
+            yield at(CauseAdded(cause.trigger), max(cause.at_ms, first.at_ms))
 
 
 def _skipped_rebalances(
     old: GroupRecord, record: GroupRecord, began_ms: int, log: GroupLog, times: Times
-) -> Iterator[Told]:
+) -> Iterator[TimedEvent]:
     """Rebalances that were superseded before they were stored; without the log, only their number
     is known.
     """
     for generation in range(old.generation, record.generation - 1):
         cause = log.origin(old, record, generation, times) or _unknown(began_ms)
-        yield _at(_started(old, cause.trigger, generation), min(cause.at_ms, began_ms))
-
-
-def _at(event: Event, at_ms: int) -> Told:
-    return event, Now(at_ms, at_ms)
+        yield at(_started(old, cause.trigger, generation), min(cause.at_ms, began_ms))
 
 
 def _end_ms(record: GroupRecord, seen: Seen) -> int:
@@ -401,9 +399,9 @@ def _waited(fates: list[tuple[StoredMember, Fate]], began_ms: int, end_ms: int) 
 
 def _end(
     old: GroupRecord, record: GroupRecord, phase: Phase, began_ms: int, end_ms: int, stored_ms: int
-) -> Iterator[Told]:
+) -> Iterator[TimedEvent]:
     if not record.members:
-        yield _at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), end_ms)
+        yield at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), end_ms)
         return
     end = JoinPhaseEnd.ALL_JOINED
     if not old.members:
@@ -420,6 +418,6 @@ def _end(
         (),
         record.protocol_type,
     )
-    yield _at(joined, end_ms)
+    yield at(joined, end_ms)
     assignments = {member.member_id: member.assignment for member in record.members}
-    yield _at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), stored_ms)
+    yield at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), stored_ms)

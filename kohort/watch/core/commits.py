@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kohort.groups.history.shares import TopicPartition
 from kohort.groups.requests import CommittedOffset
+from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import (
     CRC_START,
     HEADER_BYTES,
@@ -19,6 +20,7 @@ from kohort.protocol.records.batch import (
     MAGIC,
 )
 from kohort.protocol.records.crc import crc32c
+from kohort.protocol.varints import read_uvarint
 from kohort.watch.core.signs import Signs
 
 TYPE_BYTES: Final = 2
@@ -26,7 +28,6 @@ TYPE_BYTES: Final = 2
 
 _BATCH: Final = Struct(">qiibIhiq22xi")
 """A header without maximum timestamp and producer."""
-
 
 _OFFSET: Final = Struct(">hq")
 _EPOCH: Final = Struct(">i")
@@ -46,7 +47,7 @@ class Reached(NamedTuple):
     """Offset of the next record."""
     batch_count: int = 0
     last_ms: int = -1
-    """A time of the last batch."""
+    """A timestamp in the last batch."""
 
 
 class Limits(NamedTuple):
@@ -89,26 +90,15 @@ def committed(value: bytes) -> CommittedOffset | None:
             (epoch,) = _EPOCH.unpack_from(value, cursor)
             cursor += _EPOCH.size
         if version >= _COMPACT_SINCE:
-            length, cursor = _compact_length(value, cursor)
+            length, cursor = read_uvarint(value, cursor)
+            length -= 1
         else:
             (length,) = _LENGTH.unpack_from(value, cursor)
             cursor += _LENGTH.size
         (at_ms,) = _TIME.unpack_from(value, cursor + max(length, 0))
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, DecodeError):
         return None
     return CommittedOffset(offset, epoch, "", at_ms)
-
-
-def _compact_length(value: bytes, cursor: int) -> tuple[int, int]:
-    """Decode the length of a compact string; return it, and where the string begins."""
-    length = shift = 0
-    while True:
-        byte = value[cursor]
-        cursor += 1
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return length - 1, cursor
-        shift += 7
 
 
 class KnownCommits:

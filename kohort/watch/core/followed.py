@@ -10,8 +10,13 @@ from kohort.groups.requests import Now
 from kohort.watch.core.fate import Fate
 from kohort.watch.core.signs import Signs
 
-Told: TypeAlias = tuple[Event, Now]
+TimedEvent: TypeAlias = tuple[Event, Now]
 """An event of the history, and its time by the coordinator's clock."""
+
+
+def at(event: Event, at_ms: int) -> TimedEvent:
+    """Return an event at a time by the coordinator's clock."""
+    return event, Now(at_ms, at_ms)
 
 
 def ref(member: StoredMember | ConsumerMemberRecord) -> MemberRef:

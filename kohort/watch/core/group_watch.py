@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
 from kohort.groups.events import GroupRemoved, GroupRestored, MemberRef, RemovalReason
-from kohort.groups.history.build import build_avoided, build_steps
-from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.build import build_steps
+from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.names import REBALANCE
@@ -17,9 +17,10 @@ from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.classic import ClassicGroup
+from kohort.watch.core.closing import closed_records
 from kohort.watch.core.commits import Commit
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.followed import Told, ref
+from kohort.watch.core.followed import TimedEvent, at, ref
 from kohort.watch.core.logged import Logs
 from kohort.watch.core.modern import ConsumerGroup
 from kohort.watch.core.seen import Place, Poll, Seen
@@ -71,7 +72,7 @@ class GroupWatch:
         self._place: Place | None = None
         """Place of the last of them."""
         self._since = "", -1
-        """The last viewed state of a consumer group, and since when it is in this state."""
+        """State of a consumer group when it was last viewed, and when it entered that state."""
         self.commits: dict[bytes, Commit] = {}
         """The last commits of the group by the keys of their records."""
         self._is_linked = False
@@ -211,7 +212,7 @@ class GroupWatch:
         )
         return self._observed(as_json(record), place)
 
-    def _events(self, batch: list[Seen]) -> Iterator[Told]:
+    def _events(self, batch: list[Seen]) -> Iterator[TimedEvent]:
         records = [seen.record for seen in batch]
         stored = [seen for seen in batch if isinstance(seen.record, GroupRecord)]
         is_removed = any(isinstance(one, GroupTombstone | EpochTombstone) for one in records)
@@ -221,7 +222,7 @@ class GroupWatch:
             self._downgrade(stored[-1])
         elif is_removed and not any(isinstance(one, ConsumerMemberRecord) for one in others):
             self._followed = None
-            yield GroupRemoved(expired=False), Now(at_ms, at_ms)
+            yield at(GroupRemoved(expired=False), at_ms)
             # A later group of this name has nothing in common with it but the history.
             self._fold = GroupFold(self._fold.sequence)
             self._taken = NONE_TAKEN
@@ -231,14 +232,14 @@ class GroupWatch:
         else:
             yield from self._store_batch(others, at_ms)
 
-    def _store(self, seen: Seen) -> Iterator[Told]:
+    def _store(self, seen: Seen) -> Iterator[TimedEvent]:
         assert isinstance(seen.record, GroupRecord)
         if not isinstance(self._followed, ClassicGroup):
             self._followed = ClassicGroup()
         log = self._logs.of(self.group_id)
         yield from self._followed.store(seen, seen.record, log)
 
-    def _store_batch(self, records: list[DurableRecord], at_ms: int) -> Iterator[Told]:
+    def _store_batch(self, records: list[DurableRecord], at_ms: int) -> Iterator[TimedEvent]:
         followed = self._followed
         if not isinstance(followed, ConsumerGroup):
             self._followed = ConsumerGroup(self._names, partial(self._timeouts_of, self.group_id))
@@ -259,15 +260,10 @@ class GroupWatch:
     # Records of the history.
 
     def _closed(self, place: Place, now: Now) -> Iterator[Json]:
-        closed, self._fold.closed = self._fold.closed, []
-        for facts in closed:
-            if isinstance(facts, AvoidedFacts):
-                yield self._observed(as_json(build_avoided(self.group_id, facts)), place)
-                continue
-            steps = build_steps(self.group_id, facts, until_ms=now.ms, taken=self._taken)
-            record, self._taken = at_once(steps)
-            yield self._observed(as_json(record), place)
-        if closed and self._fold.open is None and self._followed is not None:
+        records, self._taken = closed_records(self._fold, self.group_id, self._taken, now.ms)
+        for record in records:
+            yield self._observed(record, place)
+        if records and self._fold.open is None and self._followed is not None:
             self._followed.fates.clear()
 
     def _observed(self, data: Json, place: Place) -> Json:

@@ -45,7 +45,7 @@ from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import CONSUMER, Now
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_consumer
-from kohort.watch.core.followed import FollowedGroup, Told, ref
+from kohort.watch.core.followed import FollowedGroup, TimedEvent, ref
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times
 from kohort.watch.core.origin import TRIGGERS
 from kohort.watch.core.signs import Signs
@@ -135,7 +135,7 @@ class ConsumerGroup(FollowedGroup):
 
     def store(
         self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog = NO_LINES
-    ) -> Iterator[Told]:
+    ) -> Iterator[TimedEvent]:
         """Take the records that were written together; yield the events that led to them."""
         now = Now(at_ms, at_ms)
         epochs = [record.epoch for record in batch if isinstance(record, EpochRecord)]
@@ -209,7 +209,7 @@ class ConsumerGroup(FollowedGroup):
         gone = {one.member_id for one in batch if isinstance(one, ConsumerMemberTombstone)}
         return bool(self._members or written) and gone <= self._members.keys() | written
 
-    def _ended(self, previous: str, now: Now) -> Iterator[Told]:
+    def _ended(self, previous: str, now: Now) -> Iterator[TimedEvent]:
         state = self._state
         if state == EMPTY and previous != EMPTY:
             yield RebalanceEnded(RebalanceEnd.EMPTY, self._epoch, {}), now

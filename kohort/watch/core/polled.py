@@ -14,7 +14,6 @@ from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import (
     CauseAdded,
     Certainty,
-    Event,
     GroupRemoved,
     GroupRestored,
     JoinPhaseEnd,
@@ -29,20 +28,19 @@ from kohort.groups.events import (
     Trigger,
     TriggerKind,
 )
-from kohort.groups.history.build import build_avoided, build_steps
-from kohort.groups.history.fold import AvoidedFacts, GroupFold
-from kohort.groups.history.json_form import as_json, fields_of
+from kohort.groups.history.fold import GroupFold
+from kohort.groups.history.json_form import fields_of
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.names import REBALANCE
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import Now
-from kohort.groups.steps import at_once
 from kohort.watch.core.changes import Changes
+from kohort.watch.core.closing import closed_records
 from kohort.watch.core.commits import Commit
 from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase
-from kohort.watch.core.followed import Told, ref
+from kohort.watch.core.followed import TimedEvent, at, ref
 from kohort.watch.core.logged import Logs, Times
 from kohort.watch.core.origin import Cause, beginning, causes, first_seen
 from kohort.watch.core.polled_view import PolledView
@@ -158,9 +156,9 @@ class PolledGroup:
         new: Snapshot,
         polls: list[Poll],
         brief: tuple[StoredMember, ...],
-    ) -> Iterator[Told]:
+    ) -> Iterator[TimedEvent]:
         if old is None:
-            yield _at(_restored(new), new.at_ms)
+            yield at(_restored(new), new.at_ms)
             return
         is_quiet = len(polls) == 1 and not brief and old.kind is new.kind
         if is_quiet and _is_same(old.record, new.record):
@@ -178,7 +176,7 @@ class PolledGroup:
         changes: Difference,
         polls: list[Poll],
         brief: tuple[StoredMember, ...],
-    ) -> Iterator[Told]:
+    ) -> Iterator[TimedEvent]:
         self._between_ms = old.at_ms, polls[0].at_ms
         phase = Phase(old.at_ms, new.at_ms, (0, 0), seen_ms=first_seen(polls, old.at_ms))
         gone = [
@@ -195,10 +193,10 @@ class PolledGroup:
         triggers[0] = _likely(triggers[0])
         at_ms = max(min(order[0].at_ms, polls[0].at_ms), old.at_ms)
         for member, fate in gone:
-            yield _at(MemberRemoved(ref(member), fate.reason), at_ms)
+            yield at(MemberRemoved(ref(member), fate.reason), at_ms)
         removed = triggers[0].removed
         before = [ref(one) for one in old.record.members if one.member_id not in removed]
-        yield _at(
+        yield at(
             RebalanceStarted(
                 triggers[0],
                 ClassicState.STABLE.value if old.record.members else EMPTY,
@@ -209,7 +207,7 @@ class PolledGroup:
             at_ms,
         )
         for cause, trigger in zip(order[1:], triggers[1:], strict=True):
-            yield _at(CauseAdded(trigger), max(cause.at_ms, at_ms))
+            yield at(CauseAdded(trigger), max(cause.at_ms, at_ms))
         yield from _end(new)
 
     def _logged(self, member: StoredMember, fate: Fate, old: Snapshot, new: Snapshot) -> Fate:
@@ -224,20 +222,15 @@ class PolledGroup:
     # Records of the history.
 
     def _closed(self, new: Snapshot, now: Now) -> Iterator[Json]:
-        closed, self._fold.closed = self._fold.closed, []
-        for facts in closed:
-            if isinstance(facts, AvoidedFacts):
-                yield _placed(as_json(build_avoided(self._group, facts)), now.ms)
-                continue
-            steps = build_steps(self._group, facts, until_ms=now.ms, taken=self._taken)
-            record, self._taken = at_once(steps)
-            yield self._completed(_placed(as_json(record), now.ms), new)
+        records, self._taken = closed_records(self._fold, self._group, self._taken, now.ms)
+        for record in records:
+            data = _placed(record, now.ms)
+            yield self._completed(data, new) if data["kind"] == REBALANCE else data
 
     def _completed(self, data: Json, new: Snapshot) -> Json:
         """Return the record with null for what polls do not show."""
         if self._logs.of(self._group).is_used:
             data["observed"]["by"].append("log")
-        assert data["kind"] == REBALANCE
         data["group_type"] = new.kind.value
         if new.kind is GroupKind.CLASSIC:
             data["generation"] = None
@@ -259,10 +252,6 @@ def _placed(data: Json, at_ms: int) -> Json:
     """State where the record comes from: of no offset, but of a time."""
     data["observed"] = {"by": ["polls"], "partition": -1, "offset": at_ms}
     return data
-
-
-def _at(event: Event, at_ms: int) -> Told:
-    return event, Now(at_ms, at_ms)
 
 
 def _ids(record: GroupRecord) -> set[str]:
@@ -289,13 +278,13 @@ def _is_static_return(changes: Difference) -> bool:
     return bool(new) and None not in new and gone == new and same
 
 
-def _avoided(changes: Difference, at_ms: int) -> Iterator[Told]:
+def _avoided(changes: Difference, at_ms: int) -> Iterator[TimedEvent]:
     before = {member.instance_id: member for member in changes.gone}
     for member in changes.new:
         trigger = Trigger(TriggerKind.STATIC_REPLACED, ref(member), certainty=Certainty.UNCLEAR)
         old_id = before[member.instance_id].member_id
-        yield _at(MemberReplaced(old_id, ref(member)), at_ms)
-        yield _at(RebalanceAvoided(trigger), at_ms)
+        yield at(MemberReplaced(old_id, ref(member)), at_ms)
+        yield at(RebalanceAvoided(trigger), at_ms)
 
 
 def _fate(member: StoredMember, polls: list[Poll]) -> Fate:
@@ -348,10 +337,10 @@ def _likely(trigger: Trigger) -> Trigger:
     return trigger
 
 
-def _end(new: Snapshot) -> Iterator[Told]:
+def _end(new: Snapshot) -> Iterator[TimedEvent]:
     record = new.record
     if not record.members:
-        yield _at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), new.at_ms)
+        yield at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), new.at_ms)
         return
     members = tuple([ref(member) for member in record.members])
     joined = JoinPhaseEnded(
@@ -364,9 +353,9 @@ def _end(new: Snapshot) -> Iterator[Told]:
         (),
         record.protocol_type,
     )
-    yield _at(joined, new.at_ms)
+    yield at(joined, new.at_ms)
     assignments = {member.member_id: member.assignment for member in record.members}
-    yield _at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), new.at_ms)
+    yield at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), new.at_ms)
 
 
 class PolledGroups:

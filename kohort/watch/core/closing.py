@@ -1,0 +1,37 @@
+"""Makes the records of rebalances that are over."""
+
+from typing import Any, TypeAlias
+
+from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.json_form import as_json
+from kohort.groups.history.moves import TakenPartitions
+from kohort.groups.steps import at_once
+
+Json: TypeAlias = dict[str, Any]
+
+
+def closed_records(
+    fold: GroupFold, group_id: str, taken: TakenPartitions, until_ms: int
+) -> tuple[list[Json], TakenPartitions]:
+    """Take the facts that a fold has closed.
+
+    Args:
+        fold: the events of the group.
+        group_id: the group.
+        taken: the result of the previous call.
+        until_ms: the time of the last event.
+
+    Returns:
+        The records, and the partitions that changed hands with them.
+    """
+    closed, fold.closed = fold.closed, []
+    records = []
+    for facts in closed:
+        if isinstance(facts, AvoidedFacts):
+            records.append(as_json(build_avoided(group_id, facts)))
+        else:
+            steps = build_steps(group_id, facts, until_ms=until_ms, taken=taken)
+            record, taken = at_once(steps)
+            records.append(as_json(record))
+    return records, taken
