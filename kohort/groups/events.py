@@ -26,6 +26,10 @@ class MemberRef(NamedTuple):
     instance_id: str | None
     client_id: str
     client_host: str
+    client_software: str = ""
+    """Name and version that the client states (KIP-511), separated by a space; each is "unknown" if
+    it states none. Empty until the member joins again after the broker's restart, because they are
+    not stored with the group."""
 
 
 class TriggerKind(Enum):

@@ -54,6 +54,8 @@ class JoinRequest(NamedTuple):
     can_skip_assignment: bool = True
     """v9+: the response can tell a returning leader to skip the assignment (KIP-814)."""
     reason: StatedReason = NO_REASON
+    client_software: str = ""
+    """See `MemberRef.client_software`."""
 
 
 JoinedMember: TypeAlias = JoinGroupResponseMember

@@ -5,14 +5,16 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
+from kohort import Consumer
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.topics.names import REBALANCE_HISTORY
@@ -131,6 +133,8 @@ async def test_what_a_group_went_through_can_be_asked_and_read_from_the_topic(
     assert joined.partitions.known
     assert (joined.partitions.kept, joined.partitions.moved) == (2, 2)
     assert [member.fate for member in joined.members] == [MemberFate.KEPT, MemberFate.NEW]
+    # aiokafka states no software.
+    assert {member.client_software_name for member in joined.members} == {"unknown"}
     assert (left.partitions.moved, left.partitions.given_up) == (2, 2)
     assert emptied.outcome is RebalanceOutcome.EMPTY
     assert [record.sequence for record in (first, joined, left, emptied)] == [1, 2, 3, 4]
@@ -139,6 +143,23 @@ async def test_what_a_group_went_through_can_be_asked_and_read_from_the_topic(
     assert {group for group, _, _ in texts} == {"readers"}
     said = {"schema": b"1", "kind": b"rebalance", "sequence": b"2", "generation": b"2"}
     assert texts[1][1] == said
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_members_are_recorded_with_the_software_that_their_clients_state(
+    tmp_path: Path, protocol: Literal["classic", "consumer"]
+) -> None:
+    async with running(tmp_path) as broker:
+        await create_topic(broker)
+        consumer = Consumer(
+            "t", bootstrap_servers=address(broker), group_id="readers", group_protocol=protocol
+        )
+        async with consumer:
+            polling = asyncio.create_task(consumer.getone())
+            (own,) = (await until_closed(broker, 1))[0].members
+            polling.cancel()
+    assert own.client_software_name == "kohort-python"
+    assert own.client_software_version == version("kohort")
 
 
 async def test_the_history_outlives_a_restart_and_goes_on_with_its_numbers(tmp_path: Path) -> None:

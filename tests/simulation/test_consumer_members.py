@@ -181,7 +181,9 @@ class Life(World):
         return {name: topic.topic_id for name, topic in self.topics.by_name.items()}
 
     def answer(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        asked = core_request(request, request.member_id, client_id="", client_host="")
+        asked = core_request(
+            request, request.member_id, client_id="", client_host="", client_software=""
+        )
         return response_for(self.heartbeat(asked))
 
     def live(self) -> None:

@@ -104,7 +104,9 @@ class PlannedLife(ConsumerGroup):
         if not self.setting.states_reasons:
             request.join_reason, request.reason = 0, None
         name = request.member_id.partition("/")[2].partition(".")[0]
-        asked = core_request(request, request.member_id, client_id=name, client_host=f"/{name}")
+        asked = core_request(
+            request, request.member_id, client_id=name, client_host=f"/{name}", client_software=""
+        )
         return response_for(self.heartbeat(asked))
 
     def live(self) -> list[dict[str, Any]]:

@@ -261,14 +261,13 @@ class Responder:
         """
         self._log.mention(
             "extra_bytes",
-            "Ignored %d bytes after %s v%d of %s at %s (%s %s)",
+            "Ignored %d bytes after %s v%d of %s at %s (%s)",
             byte_count,
             route.api.name,
             route.version,
             client_text(header),
             connection.peer_host,
-            connection.client_software_name,
-            connection.client_software_version,
+            connection.client_software,
         )
 
 

@@ -27,6 +27,8 @@ EXPECTED_NODE_SINCE: Final = 5
 NO_FEATURES_EPOCH: Final = -1
 FEATURES_EPOCH: Final = 1
 """Feature levels never change, and clients only require a number that is not -1."""
+SOFTWARE_CHARS: Final = 50
+"""Maximum length of a name or version that is remembered; a client may send 32 kB."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511's pattern for names and versions of client software."""
 
@@ -41,8 +43,9 @@ def api_versions(
         name, software_version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-        ctx.connection.client_software_name = name
-        ctx.connection.client_software_version = software_version
+        ctx.connection.client_software = (
+            f"{name[:SOFTWARE_CHARS]} {software_version[:SOFTWARE_CHARS]}"
+        )
     if version >= EXPECTED_NODE_SINCE and (error := _check_expected_node(ctx, request)):
         return ApiVersionsResponse(error_code=error, api_keys=[])
     known = ctx.broker.api_versions.get(version)

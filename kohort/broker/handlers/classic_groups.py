@@ -82,6 +82,7 @@ def join_group(
             requires_known_id=version >= MEMBER_ID_REQUIRED_SINCE,
             can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
             reason=state_reason(request.join_reason, request.reason),
+            client_software=ctx.connection.client_software,
         ),
     )
     return ticket.map(RESPONDERS[version])

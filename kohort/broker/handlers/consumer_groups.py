@@ -78,6 +78,7 @@ def consumer_group_heartbeat(
             member_id,
             client_id=ctx.header.client_id or "",
             client_host=ctx.connection.peer_host,
+            client_software=ctx.connection.client_software,
         ),
         lambda name: ctx.sees(Operation.DESCRIBE, ResourceType.TOPIC, name),
     )
@@ -85,7 +86,12 @@ def consumer_group_heartbeat(
 
 
 def core_request(
-    request: ConsumerGroupHeartbeatRequest, member_id: str, *, client_id: str, client_host: str
+    request: ConsumerGroupHeartbeatRequest,
+    member_id: str,
+    *,
+    client_id: str,
+    client_host: str,
+    client_software: str,
 ) -> HeartbeatRequest:
     """Convert the request; `member_id` is the client's, or was created for it."""
     names, owned = request.subscribed_topic_names, request.topic_partitions
@@ -106,6 +112,7 @@ def core_request(
         client_id=client_id,
         client_host=client_host,
         reason=state_reason(request.join_reason, request.reason),
+        client_software=client_software,
     )
 
 

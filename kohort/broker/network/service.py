@@ -75,9 +75,8 @@ class ConnectionInfo:
     """The client's principal and listener; replaced as a whole."""
     authentication: Authentication | None = None
     """The authentication in progress; None if the listener requires none."""
-    client_software_name: str = "unknown"
-    client_software_version: str = "unknown"
-    """Name and version as sent with ApiVersions v3 and later (KIP-511)."""
+    client_software: str = "unknown unknown"
+    """Name and version as sent with ApiVersions v3 and later (KIP-511), separated by a space."""
     active_as: str | None = None
     """Client id, set by the service when a request counts as activity, and reset by the periodic
     checks; see `Activity`."""

@@ -154,7 +154,9 @@ def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now:
     found = group.find_member(request.member_id, request.instance_id)
     if isinstance(found, ErrorCode):
         _fail(group, request, ticket, found)
-    elif group.state is ClassicState.PREPARING_REBALANCE:
+        return
+    found.set_software(request.client_software)
+    if group.state is ClassicState.PREPARING_REBALANCE:
         _update(group, found, request)
         rebalance.park(group, found, ticket)
         rebalance.try_complete(group, now)
@@ -182,6 +184,7 @@ def _add_member(
         protocols=request.protocols,
         is_new=True,
         reason=request.reason,
+        client_software=request.client_software,
     )
     is_static = member.is_static
     trigger = Trigger(

@@ -44,6 +44,8 @@ class Member:
     """Whether it got a REBALANCE_IN_PROGRESS since the rebalance began."""
     reason: StatedReason = field(default=NO_REASON)
     """The reason in its last join."""
+    client_software: str = ""
+    """See `MemberRef.client_software`; changed only by `set_software`."""
     _ref: MemberRef | None = None
     _session_key: TimerKey | None = None
 
@@ -76,9 +78,18 @@ class Member:
         ref = self._ref
         if ref is None:
             ref = self._ref = MemberRef(
-                self.member_id, self.instance_id, self.client_id, self.client_host
+                self.member_id,
+                self.instance_id,
+                self.client_id,
+                self.client_host,
+                self.client_software,
             )
         return ref
+
+    def set_software(self, software: str) -> None:
+        if software != self.client_software:
+            self.client_software = software
+            self._ref = None
 
     @property
     def session_key(self) -> TimerKey:

@@ -39,6 +39,7 @@ def join(group: ClassicData, old: Member, request: JoinRequest, ticket: Ticket, 
         rebalance_timeout_ms=max(request.rebalance_timeout_ms, 0),
         protocols=request.protocols,
         reason=request.reason,
+        client_software=request.client_software,
     )
     trigger = Trigger(
         TriggerKind.STATIC_REPLACED,

@@ -72,6 +72,7 @@ def join_steps(
         topic_names=topic_names,
         topic_regex="",
         classic=ClassicPart(request.session_timeout_ms, request.protocols),
+        client_software=request.client_software,
     )
     check_memory(draft, old, member)
     draft.put(member)

@@ -169,6 +169,7 @@ def _stated(sender: Sender, request: HeartbeatRequest) -> Member:
         topic_regex=member.topic_regex if regex is None else regex,
         server_assignor=request.server_assignor or member.server_assignor,
         classic=None,
+        client_software=request.client_software,
     )
 
 

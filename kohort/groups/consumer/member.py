@@ -73,10 +73,18 @@ class Member(NamedTuple):
     assigned: Owned = NOTHING
     pending: Owned = NOTHING
     """Partitions that it has to revoke, and has not revoked yet."""
+    client_software: str = ""
+    """See `MemberRef.client_software`. Not part of any record."""
 
     @property
     def ref(self) -> MemberRef:
-        return MemberRef(self.member_id, self.instance_id, self.client_id, self.client_host)
+        return MemberRef(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.client_software,
+        )
 
     @property
     def size(self) -> int:
@@ -113,7 +121,7 @@ class Member(NamedTuple):
 
     def has_same(self, other: "Member") -> bool:
         """Whether its `current_record` equals that of `other`, which has the same id."""
-        return self[_STATED_COUNT:] == other[_STATED_COUNT:]
+        return self[_STATED_COUNT:-1] == other[_STATED_COUNT:-1]
 
     def member_record(self, group_id: str) -> ConsumerMemberRecord:
         return ConsumerMemberRecord(
@@ -167,7 +175,8 @@ class Member(NamedTuple):
 
 
 _STATED_COUNT: Final = Member._fields.index("epoch")
-"""Number of fields that the member states; the others are its epoch, state and partitions."""
+"""Number of fields that the member states; the others are its epoch, state and partitions, and the
+last its software."""
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:

@@ -66,6 +66,7 @@ def upgrade(data: ConsumerData, classic: ClassicMembership) -> tuple[DurableReco
                 epoch=data.epoch,
                 previous_epoch=data.epoch,
                 assigned=dict.fromkeys(assigned, data.epoch),
+                client_software=old.client_software,
             )
         )
         data.set_target(old.member_id, assigned)
@@ -183,5 +184,6 @@ def downgraded(
         if member is not None and member.classic is not None:
             present = classic.roster.get(member.member_id)
             if present is not None:
+                present.set_software(member.client_software)
                 classic.roster.set_protocols(present, member.classic.protocols)
     return classic, record

@@ -24,6 +24,8 @@ class HeartbeatRequest(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     reason: StatedReason = NO_REASON
+    client_software: str = ""
+    """See `MemberRef.client_software`."""
 
     @property
     def is_full(self) -> bool:

@@ -387,12 +387,15 @@ class _Builder:
             told_ms = None if progress is None else progress.told_ms
             partitions = consumer_waits.partitions(progress)
             stated |= consumer_waits.member_fields(facts, member_id, progress)
+        software_name, _, software_version = row.member.client_software.partition(" ")
         is_answered = join is not None and facts.join_phase is not None and self._is_in(row)
         return MemberTimeline(
             member_id=cut_id(member_id),
             instance_id=cut_or_none(row.member.instance_id),
             client_id=cut_id(row.member.client_id),
             host=cut_id(row.member.client_host),
+            client_software_name=software_name or None,
+            client_software_version=software_version or None,
             role=self._role_of(row),
             told_ms=self._after(told_ms),
             join_received_ms=self._after(joined_ms),

@@ -25,6 +25,8 @@ def member_text(member: MemberTimeline) -> str:
         f',"instance_id":{_text(member.instance_id)}'
         f',"client_id":{_text(member.client_id)}'
         f',"host":{_text(member.host)}'
+        f',"client_software_name":{_text(member.client_software_name)}'
+        f',"client_software_version":{_text(member.client_software_version)}'
         f',"type":{_text(member.type)}'
         f',"role":{_text(member.role)}'
         f',"told_ms":{_number(member.told_ms)}'

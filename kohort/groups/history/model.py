@@ -176,6 +176,10 @@ class MemberTimeline:
     instance_id: str | None = None
     client_id: str = ""
     host: str = ""
+    client_software_name: str | None = None
+    """Name that the client states in ApiVersions (KIP-511), "unknown" if it states none. None if it
+    has not joined since the broker started, and in histories of `kohort watch`."""
+    client_software_version: str | None = None
     type: str = GroupKind.CLASSIC.value
     """The protocol that it uses: classic or consumer."""
     role: str | None = None

@@ -193,6 +193,13 @@ MEMBERS: Final = Table(
         Column("instance_id", TEXT, "group.instance.id; null for a dynamic member."),
         Column("client_id", TEXT, "client.id."),
         Column("host", TEXT, "Address."),
+        Column(
+            "client_software_name",
+            TEXT,
+            "Name that its client states (KIP-511), `unknown` if it states none; null if it has "
+            "not joined since the broker started.",
+        ),
+        Column("client_software_version", TEXT, "Version that its client states."),
         Column("owner", TEXT, "instance_id, or member_id without one."),
         Column("type", TEXT, "Protocol that it uses: `classic` or `consumer`."),
         Column("role", TEXT, "`leader` or `follower` of the new generation, or null."),

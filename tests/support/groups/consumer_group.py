@@ -82,6 +82,7 @@ class Client:
     regex: str | None = None
     has_lied: bool = False
     client_id: str = ""
+    client_software: str = ""
 
     def request(self, *, states_owned: bool) -> HeartbeatRequest:
         if self.epoch == 0 or self.is_unsure:
@@ -94,6 +95,7 @@ class Client:
                 topic_regex=self.regex,
                 owned=frozenset(self.hands),
                 client_id=self.client_id,
+                client_software=self.client_software,
             )
         owned = frozenset(self.hands) if states_owned else None
         return HeartbeatRequest(

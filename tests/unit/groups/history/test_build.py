@@ -13,6 +13,30 @@ from tests.support.groups.chronicle import Chronicle, owning, share
 from tests.support.groups.scenario import MINUTE, SECOND
 
 
+def test_the_software_of_a_static_member_is_that_of_its_present_process() -> None:
+    s = Chronicle()
+    ids = s.stable_static("one", "two", client_software="unknown unknown")
+    assert {member.client_software_name for member in s.last.members} == {"unknown"}
+    second = s.join(instance="two", client_software="apache-kafka-java 4.4.0").answer.member_id
+    s.leave(LeaveEntry(ids["one"], "one"))
+    s.join(second, instance="two", client_software="apache-kafka-java 4.4.0")
+    s.assign({second: (0, 1)})
+    member = s.member(second)
+    assert member.client_software_name == "apache-kafka-java"
+    assert member.client_software_version == "4.4.0"
+
+
+def test_software_is_unknown_after_a_restart_until_the_member_joins() -> None:
+    s = Chronicle()
+    leader, follower = s.eager((0,), (1,))
+    s.restart()
+    s.join(leader, client_software="librdkafka 2.17.0")
+    s.leave(follower)
+    assert s.member(follower, s.running()).client_software_name is None
+    s.assign({leader: (0, 1)})
+    assert s.member(leader).client_software_version == "2.17.0"
+
+
 class TestWaiting:
     def test_the_last_to_join_is_waited_for_since_the_one_before_it(self) -> None:
         s = Chronicle()

@@ -207,6 +207,22 @@ def test_classic_members_of_a_consumer_group_are_told_apart() -> None:
     }
 
 
+def test_the_software_of_members_is_in_the_record_and_changes_no_stored_value() -> None:
+    world, (first,) = group_of("a")
+    first.is_unsure, first.client_software = True, "librdkafka 2.16.1"
+    stored = dict(world.log)
+    beat(world, first)
+    assert world.log == stored
+    second = Client("b", None, ("t",), client_software="unknown unknown")
+    for client in (second, first, first, second):
+        beat(world, client)
+    (record,) = world.rebalances
+    assert {
+        member.member_id: (member.client_software_name, member.client_software_version)
+        for member in record.members
+    } == {"a": ("librdkafka", "2.16.1"), "b": ("unknown", "unknown")}
+
+
 def test_the_sentence_speaks_of_partitions_and_not_of_members_that_stop() -> None:
     world, (first,) = group_of("a")
     second = Client("b", None, ("t",), client_id="app-2")
