@@ -13,6 +13,7 @@ from kohort.cli.options import print_result
 from kohort.cli.table import Cell, table
 from kohort.formats.text import counted, duration, shown
 from kohort.insight.advisor.advice import Advice
+from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.config_lines import ConfigLines, config_lines
 from kohort.insight.advisor.prediction import Prediction
@@ -126,7 +127,9 @@ def _to_set(advice: Advice, best: Prediction) -> Iterator[str]:
 
 
 def _config(advice: Advice, prediction: Prediction) -> ConfigLines:
-    return config_lines(advice.recorded.setting, prediction.setting, advice.trace.assignor)
+    trace = advice.trace
+    libraries = libraries_of(trace.software)
+    return config_lines(trace.recorded, prediction.setting, trace.assignor, libraries)
 
 
 def _as_json(group: str, advice: Advice | None) -> Json:

@@ -14,6 +14,7 @@ from math import log1p
 from typing import Final, TypeAlias
 
 from kohort.formats.text import counted
+from kohort.insight.advisor.client_software import impossible
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.text import TOO_FAR, check, describe, nothing_better
@@ -61,7 +62,7 @@ class Advice:
     is_off: bool
     """Whether that replay differs too much from the history."""
     unranked: tuple[str, ...]
-    """One line for each reason why settings were not ranked."""
+    """One line for each reason why settings were not tried or not ranked."""
     quicker: Prediction | None
     """The prediction if the slowest member were as fast as the others."""
     both: Prediction | None = None
@@ -108,7 +109,10 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
         best=best,
         check=_checked(trace, recorded, is_off=is_off),
         is_off=is_off,
-        unranked=tuple(_unranked(why for _, why in doubted if why is not None)),
+        unranked=(
+            *impossible(trace.software, trace.recorded),
+            *_unranked(why for _, why in doubted if why is not None),
+        ),
         quicker=quicker,
         both=None if best is None or quicker is None else quick.get(best.setting),
     )

@@ -1,9 +1,10 @@
 """Formats a recommended setting as configuration lines for each client library and the broker."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from kohort.insight.advisor.client_software import AIOKAFKA, JAVA, KOHORT, LIBRDKAFKA
 from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 
 INSTANCE: Final = "<a stable name, unique to each process>"
@@ -73,8 +74,8 @@ _ARGUMENTS: Final = _Client(
 )
 
 CLIENTS: Final[Mapping[str, _Client]] = {
-    "java": _PROPERTIES,
-    "librdkafka": replace(
+    JAVA: _PROPERTIES,
+    LIBRDKAFKA: replace(
         _PROPERTIES,
         cooperative=(
             "# all members are stopped first: eager and cooperative ones do not mix",
@@ -82,7 +83,7 @@ CLIENTS: Final[Mapping[str, _Client]] = {
         ),
         eager=(f"{_STRATEGY}range,roundrobin",),
     ),
-    "aiokafka": replace(
+    AIOKAFKA: replace(
         _ARGUMENTS,
         rebalance="rebalance_timeout_ms",
         cooperative=("# not possible: aiokafka has no cooperative assignor",),
@@ -90,18 +91,26 @@ CLIENTS: Final[Mapping[str, _Client]] = {
         reasons=_PROPERTIES.reasons,
         consumer="# not possible: aiokafka has no consumer protocol",
     ),
-    "kohort": _ARGUMENTS,
+    KOHORT: _ARGUMENTS,
 }
 
 
-def config_lines(recorded: Setting, setting: Setting, assignor: str | None = None) -> ConfigLines:
+def config_lines(
+    recorded: Setting,
+    setting: Setting,
+    assignor: str | None = None,
+    libraries: Sequence[str] = (),
+) -> ConfigLines:
     """Return the lines that change `recorded` to `setting`, for targets with changes only.
 
     Args:
         assignor: protocol name of the current assignor; None if it is unknown.
+        libraries: the libraries of the group's clients, whose lines come first.
     """
+    names = [name for name in libraries if name in CLIENTS]
     lines_by_target = {
-        name: tuple(_lines(client, recorded, setting, assignor)) for name, client in CLIENTS.items()
+        name: tuple(_lines(CLIENTS[name], recorded, setting, assignor))
+        for name in dict.fromkeys((*names, *CLIENTS))
     }
     if setting.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms:
         delay_ms = setting.initial_rebalance_delay_ms

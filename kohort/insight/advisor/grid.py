@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from kohort.insight.advisor.client_software import is_possible
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
 
@@ -30,15 +31,15 @@ def grid(trace: Trace) -> list[Setting]:
     """Return the candidate settings for a group: the recorded one first, then all combinations.
 
     The recorded values are in the grid, so that there are candidates that change a single setting.
-    Settings that cannot affect this trace are not varied. The broker's initial rebalance delay is
+    Settings that cannot affect this trace are not varied, and those that a member's client lacks
+    are omitted. The broker's initial rebalance delay is
     not in the grid: see `other_delays`.
     """
     recorded = trace.recorded
-    tried = dict.fromkeys([recorded])
     combinations = _of_consumers if recorded.consumer else _combinations
-    for setting in combinations(trace):
-        tried[setting] = None
-    return list(tried)
+    tried = dict.fromkeys((recorded, *combinations(trace)))
+    software = trace.software
+    return [setting for setting in tried if is_possible(software, recorded, setting)]
 
 
 def other_delays(setting: Setting) -> list[Setting]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from kohort.insight.advisor.client_software import UNKNOWN, Software, software_of
+
 Json: TypeAlias = Mapping[str, Any]
 
 ARRIVALS: Final = frozenset({"member_added", "static_added", "static_replaced"})
@@ -69,6 +71,7 @@ class MemberLifetime:
     """Time of the response to its last join."""
     revokes_since_ms: int | None = None
     """Time at which it was assigned fewer partitions, until it joins again."""
+    software: Software = UNKNOWN
 
 
 @dataclass(slots=True)
@@ -124,6 +127,10 @@ class MemberLifetimes:
         if not is_known and member.get("fate") == "new" and joined is not None:
             lifetime.start_ms, lifetime.reason = started_ms + joined, member.get("reason")
         lifetime.session_ms = _number(member.get("session_timeout_ms")) or lifetime.session_ms
+        if member.get("client_software_name"):
+            lifetime.software = software_of(
+                member["client_software_name"], member.get("client_software_version")
+            )
         self._add_delays(lifetime, member, record, started_ms)
         self._add_revocation(lifetime, member, started_ms)
         fate = member.get("fate")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kohort.insight.advisor.client_software import UNKNOWN
 from kohort.insight.advisor.member_lifetimes import MemberLifetime
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Delays, End, Pause, Run, Slot
@@ -181,6 +182,9 @@ def _slot(
         client_id=first.client_id,
         host=first.host,
         instance_id=first.instance_id,
+        software=next(
+            (life.software for life in reversed(place.lifetimes) if life.software.library), UNKNOWN
+        ),
         runs=tuple(runs),
         pauses=tuple(pauses),
         join=Delays.from_samples(join),

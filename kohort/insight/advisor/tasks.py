@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any, Final
 
 from kohort.insight.advisor.advice import advise
+from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.computation import predict_beyond_grid, recent_records
 from kohort.insight.advisor.grid import grid
 from kohort.insight.advisor.prediction import Prediction, predict
@@ -131,6 +132,7 @@ def _rows(
                 "last_sequence": group_trace.last_sequence,
                 "unknown": list(trace.unknown),
                 "unranked": list(advice.unranked),
+                "libraries": list(libraries_of(trace.software)),
                 "quicker_member": prediction.quicker,
                 "stopped_spread_ms": prediction.stopped_spread_ms,
             }

@@ -9,6 +9,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
+from kohort.insight.advisor.client_software import UNKNOWN, Software
 from kohort.insight.advisor.heartbeat_times import LOOK_MS
 from kohort.insight.advisor.setting import Setting
 from kohort.protocol.join_reason import JoinReason
@@ -128,6 +129,8 @@ class Slot:
     revoke: Delays = field(default_factory=Delays)
     """As cooperative member: delays from an assignment that revokes partitions to the join that
     confirms the revocation."""
+    software: Software = UNKNOWN
+    """The client library of its last process of which that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +211,9 @@ class Trace:
     """Sentences about the facts missing from the history."""
     doubts: tuple[Uncertainty, ...] = ()
     """The missing facts on which some settings depend."""
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """The software of the members at the end of the history; of all, if none was left."""
+        present = [slot for slot in self.slots if slot.runs and slot.runs[-1].end_ms is None]
+        return tuple([slot.software for slot in present or self.slots])

@@ -175,7 +175,10 @@ def _blocks(summary: FirstScreen, recorded: Row, row: Row) -> list[tuple[str, Ma
     return [
         (_FOR.get(target, target), element("pre", element("code", _lines(lines)), tabindex=0))
         for target, lines in config_lines(
-            setting_of(recorded), setting_of(row), summary.assignor
+            setting_of(recorded),
+            setting_of(row),
+            summary.assignor,
+            recorded.get("libraries") or (),
         ).items()
     ]
 

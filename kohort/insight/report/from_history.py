@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from kohort.groups.history.record_text import record_sentence
 from kohort.insight.advisor.advice import Advice
+from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.text import describe
 from kohort.insight.analysis.finder import Thresholds, compute_findings
@@ -239,5 +240,6 @@ def _row(advice: Advice, prediction: Prediction, ordinal: int) -> Row:
         "text": describe(advice.recorded, prediction) if ordinal else advice.check,
         "unknown": list(advice.unknown),
         "unranked": list(advice.unranked),
+        "libraries": libraries_of(advice.trace.software),
         "quicker_member": prediction.quicker,
     }

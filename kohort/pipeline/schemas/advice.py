@@ -76,12 +76,13 @@ ADVICE: Final = Table(
             "How far one run may deviate from stopped_ms by chance, in ms: twice the standard "
             "deviation of the replays.",
         ),
-        Column("unranked", TEXTS, "Settings that were not ranked, and why."),
+        Column("unranked", TEXTS, "Settings that were not tried or not ranked, and why."),
         Column(
             "quicker_member",
             TEXT,
             "The process that was replayed as quick as the others, under the recorded or "
             "recommended settings; null in rows of settings.",
         ),
+        Column("libraries", TEXTS, "Client libraries of the members, as far as they are known."),
     ),
 )

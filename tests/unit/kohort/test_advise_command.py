@@ -112,6 +112,18 @@ def test_programs_get_the_same_as_json_from_standard_input_too(
     assert told["unknown"]
 
 
+def test_the_lines_of_the_groups_own_clients_come_first(
+    advise: Advise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = deploys("billing")
+    for record in records:
+        member = {"member_id": record["trigger"]["member_id"], "fate": "kept"}
+        record["members"] = [member | {"client_software_name": "librdkafka"}]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(as_lines(records)))
+    told = json.loads(advise("billing", "--from", "-", "--json", *SESSION).out)
+    assert all(next(iter(one["config"])) == "librdkafka" for one in told["choices"])
+
+
 def test_what_rests_on_a_session_that_the_history_does_not_have_is_not_ranked(
     advise: Advise, history: Path
 ) -> None:

@@ -49,6 +49,14 @@ def test_each_of_the_two_steps_is_one_that_our_consumer_takes() -> None:
     assert modes == [RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE]
 
 
+def test_the_lines_for_clients_of_the_group_come_first() -> None:
+    one = replace(EAGER, session_timeout_ms=30_000)
+    assert list(config_lines(EAGER, one)) == ["java", "librdkafka", "aiokafka", "kohort"]
+    found = config_lines(EAGER, one, None, ("sarama", "aiokafka", "librdkafka"))
+    assert list(found) == ["aiokafka", "librdkafka", "java", "kohort"]
+    assert found == config_lines(EAGER, one)
+
+
 def test_no_steps_where_the_assignor_stays_or_the_client_has_no_two() -> None:
     one = replace(EAGER, session_timeout_ms=30_000)
     assert config_lines(EAGER, one)["java"] == ("session.timeout.ms=30000",)

@@ -385,6 +385,12 @@ def test_a_period_names_what_its_ends_do_not_share(until_s: int, said: str, shor
     assert days(*ends) == shortly
 
 
+def test_the_lines_of_the_groups_own_clients_are_the_open_ones() -> None:
+    rows = [row | {"libraries": ["aiokafka"]} for row in advice()]
+    text = html(page(advice=rows))
+    assert text.index("aiokafka (arguments)") < text.index("Java (properties)")
+
+
 def test_a_small_screen_begins_with_the_answers_and_the_lines_to_paste() -> None:
     said, short = words(in_short()), in_short()
     assert "Why: 10 deploys: 115 of 141 rebalances" in said
