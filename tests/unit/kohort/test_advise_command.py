@@ -119,7 +119,7 @@ def test_the_lines_of_the_groups_own_clients_come_first(
     for record in records:
         member = {"member_id": record["trigger"]["member_id"], "fate": "kept"}
         record["members"] = [member | {"client_software_name": "librdkafka"}]
-    monkeypatch.setattr(sys, "stdin", io.StringIO(as_lines(records)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(as_lines(records).encode())))
     told = json.loads(advise("billing", "--from", "-", "--json", *SESSION).out)
     assert all(next(iter(one["config"])) == "librdkafka" for one in told["choices"])
 
