@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.groups.history.model import WaitedFor
+from kohort.insight.analysis.acts import Act, Moves, acts
 from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.analysis.flapping import Flapping, OwnershipIntervals
 from kohort.insight.analysis.ownership import Interval, Unavailability
 from kohort.insight.analysis.rows import by_sequence
-from kohort.insight.analysis.storms import Storm, moved_by_sequence, storms
+from kohort.insight.analysis.storms import Storm, storms
 from kohort.insight.analysis.summaries import (
-    Cause,
     GroupRow,
     NeedlessRebalance,
     SequenceGap,
-    causes,
     needless,
     sequence_gaps,
 )
@@ -141,31 +140,25 @@ def waiting(name: str) -> WaitTimes:
     return WaitTimes().add(HISTORIES[name].rebalances, members_of(name))
 
 
-def test_storms_and_who_began_them() -> None:
+def test_storms_are_periods_with_many_rebalances() -> None:
     found = {
         name: storm
         for name, history in HISTORIES.items()
-        for storm in storms(
-            history.rebalances, moved_by_sequence(members_of(name)), quiet_ms=60_000, size=3
+        for storm in storms(history.rebalances, quiet_ms=60_000, size=3)
+    }
+    assert {
+        name: (
+            storm.first_sequence,
+            storm.rebalance_count,
+            storm.follow_up_count,
+            storm.member_count,
         )
-    }
-    assert {
-        name: (storm.first_sequence, storm.rebalance_count, storm.started_by)
         for name, storm in found.items()
     } == {
-        "deploy": (1, 6, "deploy"),
-        "follow-ups": (1, 3, "several"),
-        "one member": (1, 4, "member"),
-        "scale out": (1, 3, "scale_out"),
-    }
-    assert {
-        name: (storm.left_count, storm.new_count, storm.follow_up_count, storm.member_count)
-        for name, storm in found.items()
-    } == {
-        "deploy": (3, 3, 0, 6),
-        "follow-ups": (0, 0, 2, 3),
-        "one member": (2, 2, 0, 1),
-        "scale out": (0, 3, 0, 3),
+        "deploy": (1, 6, 0, 6),
+        "follow-ups": (1, 3, 2, 3),
+        "one member": (1, 4, 0, 1),
+        "scale out": (1, 3, 0, 3),
     }
     storm = found["one member"]
     assert (storm.main_client_id, storm.main_client_count) == ("app", 4)
@@ -225,12 +218,18 @@ def test_a_percentile_is_the_smallest_value_that_the_share_is_not_above(
     assert percentile([], share) is None
 
 
-def test_causes_count_what_happened_and_what_did_not() -> None:
-    history = HISTORIES["needless"]
-    assert sorted(causes(history.rebalances, history.avoided)) == [
-        ("leader_rejoined", 1, 1, 1, 30, 30, 500, at(100), 0, 0),
-        ("member_added", 1, 0, 0, 50, 50, 500, at(300), 0, 0),
-    ]
+def test_acts_have_the_rebalances_that_they_caused() -> None:
+    def found(name: str) -> list[tuple[str, int, int, int]]:
+        moves = Moves()
+        moves.add(members_of(name))
+        return [
+            (act.kind, act.process_count, act.rebalance_count, act.needless_count)
+            for act in acts(HISTORIES[name].rebalances, HISTORIES[name].avoided, moves)
+        ]
+
+    assert found("needless") == [("rejoined", 0, 1, 1), ("scale_out", 0, 1, 0)]
+    assert found("scale out") == [("scale_out", 3, 3, 0)]
+    assert found("one member") == [("restart", 1, 2, 1), ("restart", 1, 2, 1)]
 
 
 def test_needless_rebalances_are_listed() -> None:
@@ -261,7 +260,7 @@ def test_only_the_last_days_are_looked_at() -> None:
     found = compute_findings(history, Thresholds(days=30))
     (group,) = found["groups"]
     assert (group[2], group[6]) == (3, 3)
-    assert [row[1] for row in found["causes"]] == [2]
+    assert [row[Act._fields.index("rebalance_count")] for row in found["acts"]] == [1, 1]
     assert [row[0] for row in found["needless"]] == [2, 3]
 
 
@@ -277,7 +276,7 @@ def test_the_rows_are_in_the_order_of_the_columns_of_their_tables(name: str) -> 
         ("flapping", Flapping),
         ("slow_members", SlowMember),
         ("heartbeat_gaps", HeartbeatGap),
-        ("causes", Cause),
+        ("acts", Act),
         ("needless", NeedlessRebalance),
         ("sequence_gaps", SequenceGap),
         ("groups", GroupRow),

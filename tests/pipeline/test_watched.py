@@ -57,9 +57,9 @@ def test_the_tables_have_the_records_of_two_watchers_once_and_how_certain_they_a
         for member in record["members"]
     )
     Findings(lake, Thresholds(days=100 * 366)).renew()
-    causes = lake.read("causes").collect()
+    acts = lake.read("acts").collect()
     for certainty in ("likely", "unclear"):
-        assert sum(row[f"{certainty}_count"] for row in causes) == sum(
+        assert sum(row[f"{certainty}_count"] for row in acts) == sum(
             record["trigger"]["certainty"] == certainty for record in rebalances
         )
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from kohort.insight.analysis.acts import Moves, acts
 from kohort.insight.analysis.flapping import OwnershipIntervals
 from kohort.insight.analysis.ownership import Idle, Ownership
 from kohort.insight.analysis.rows import GroupHistory, Member, by_sequence, longest
-from kohort.insight.analysis.storms import Moved, moved_by_sequence, storms
-from kohort.insight.analysis.summaries import causes, group, needless, sequence_gaps
+from kohort.insight.analysis.storms import storms
+from kohort.insight.analysis.summaries import group, needless, sequence_gaps
 from kohort.insight.analysis.wait_times import WaitTimes
 
 DAY_MS: Final = 24 * 3600 * 1000
@@ -45,7 +46,7 @@ class Finder:
         self._recent = [row for row in rebalances if self._is_recent(row.started_at)]
         self._ownership = Ownership({row.sequence: row for row in rebalances}, self._since)
         self._idle, self._intervals, self._wait_times = Idle(), OwnershipIntervals(), WaitTimes()
-        self._moved: dict[int, list[Moved]] = {}
+        self._moves = Moves()
         self._next = 0
         """Index of the first recent rebalance whose members have not been added yet."""
 
@@ -62,7 +63,7 @@ class Finder:
             while end < len(self._recent) and self._recent[end].sequence <= last:
                 end += 1
         self._wait_times.add(self._recent[self._next : end], recent_members)
-        self._moved |= moved_by_sequence(recent_members)
+        self._moves.add(recent_members)
         self._next = end
         return owned
 
@@ -71,7 +72,7 @@ class Finder:
         limits, history, recent = self._limits, self._history, self._recent
         recent_avoided = [row for row in history.avoided if self._is_recent(row.at)]
         idle = self._idle.rows()
-        bursts = storms(recent, self._moved, quiet_ms=limits.storm_quiet_ms, size=limits.storm_size)
+        bursts = storms(recent, quiet_ms=limits.storm_quiet_ms, size=limits.storm_size)
         return {
             "unavailability": idle,
             "storms": bursts,
@@ -80,7 +81,7 @@ class Finder:
             ),
             "slow_members": self._wait_times.slow_members(),
             "heartbeat_gaps": self._wait_times.heartbeat_gaps(),
-            "causes": causes(recent, recent_avoided),
+            "acts": acts(recent, recent_avoided, self._moves),
             "needless": needless(recent),
             "sequence_gaps": sequence_gaps(history.rebalances, history.avoided, history.running),
             "groups": group(history.rebalances, history.avoided, idle, bursts),

@@ -4,9 +4,9 @@ Times are milliseconds since 1970, None if the table has null.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.insight import event_rows
 from kohort.insight.event_rows import AVOIDED, WHOLE_MAX, Event, is_running
@@ -28,16 +28,23 @@ class Rebalance(NamedTuple):
     sequence: int
     started_at: int | None
     ended_at: int | None
+    initial: bool | None
+    outcome: str | None
     follows: int | None
     needless: bool | None
     trigger_kind: str | None
+    trigger_at: int | None
     trigger_member_id: str | None
+    trigger_instance_id: str | None
     trigger_client_id: str | None
     trigger_host: str | None
     trigger_reason: str | None
-    trigger_reason_source: str | None
+    trigger_reason_text: str | None
     trigger_session_timeout_ms: int | None
+    trigger_unfetched_ms: int | None
+    trigger_grown_topics: list[str | None] | None
     trigger_certainty: str | None
+    further_causes: list[dict[str, Any]] | None
     stopped_total_ms: int | None
     stopped_longest_ms: int | None
     duration_ms: int | None
@@ -82,6 +89,12 @@ class Avoided(NamedTuple):
     sequence: int
     at: int | None
     trigger_kind: str | None
+    trigger_member_id: str | None
+    trigger_instance_id: str | None
+    trigger_client_id: str | None
+    trigger_host: str | None
+    trigger_reason: str | None
+    trigger_silent_ms: int | None
 
 
 class Running(NamedTuple):
@@ -134,6 +147,28 @@ def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistor
     for history in histories:
         history.sort()
     return histories
+
+
+ID_CHARS: Final = 4
+"""Characters of a member id that distinguish processes with the same client id."""
+
+
+def process_name(member: Mapping[str, Any], shared: Collection[str] = ()) -> str:
+    """Return the name of a member's process: its instance id or its client id, which has the first
+    characters of the member id if other processes share it.
+
+    Args:
+        member: `instance_id`, `client_id` and `member_id`.
+        shared: client ids that several members have.
+    """
+    if member.get("instance_id") is not None:
+        return str(member["instance_id"])
+    member_id, client_id = str(member.get("member_id")), member.get("client_id")
+    if not client_id:
+        return member_id
+    if client_id not in shared:
+        return str(client_id)
+    return f"{client_id}-{member_id.removeprefix(f'{client_id}-')[:ID_CHARS]}"
 
 
 def by_sequence(members: Sequence[Member]) -> dict[int, list[Member]]:

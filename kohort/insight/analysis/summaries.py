@@ -1,6 +1,5 @@
-"""Summarizes a group: causes, needless rebalances, missing events, and one row of totals."""
+"""Summarizes a group: needless rebalances, missing events, and one row of totals."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -8,22 +7,6 @@ from typing import NamedTuple
 from kohort.insight.analysis.ownership import Unavailability
 from kohort.insight.analysis.rows import Avoided, Rebalance, Running, longest, total
 from kohort.insight.analysis.storms import Storm
-from kohort.insight.analysis.wait_times import percentile
-
-
-class Cause(NamedTuple):
-    """A row of the table `causes`, without its group."""
-
-    trigger_kind: str | None
-    rebalance_count: int
-    avoided_count: int
-    needless_count: int
-    stopped_total_ms: int
-    stopped_longest_ms: int
-    duration_p50_ms: int | None
-    last_at: int | None
-    likely_count: int
-    unclear_count: int
 
 
 class NeedlessRebalance(NamedTuple):
@@ -69,36 +52,6 @@ class GroupRow(NamedTuple):
     stopped_longest_ms: int
     unavailable_total_ms: int
     storm_count: int
-
-
-def causes(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]) -> list[Cause]:
-    """Return one row for each kind of trigger."""
-    happened, not_happened = defaultdict(list), defaultdict(list)
-    for row in rebalances:
-        happened[row.trigger_kind].append(row)
-    for avoided_row in avoided:
-        not_happened[avoided_row.trigger_kind].append(avoided_row)
-    cause_rows = []
-    for kind in dict.fromkeys([*happened, *not_happened]):
-        rows, others = happened.get(kind, []), not_happened.get(kind, [])
-        durations = sorted(row.duration_ms for row in rows if row.duration_ms is not None)
-        cause_rows.append(
-            Cause(
-                kind,
-                len(rows),
-                len(others),
-                sum(row.needless is True for row in rows),
-                total([row.stopped_total_ms for row in rows]) or 0,
-                longest([row.stopped_longest_ms for row in rows]) or 0,
-                percentile(durations, 0.5),
-                longest(
-                    [*(row.started_at for row in rows), *(avoided_row.at for avoided_row in others)]
-                ),
-                sum(row.trigger_certainty == "likely" for row in rows),
-                sum(row.trigger_certainty == "unclear" for row in rows),
-            )
-        )
-    return cause_rows
 
 
 def needless(rebalances: Sequence[Rebalance]) -> list[NeedlessRebalance]:

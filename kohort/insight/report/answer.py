@@ -8,37 +8,44 @@ from typing import Final
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.output import counted
 from kohort.insight.report.contents import GroupPage, Row
-from kohort.insight.report.text import doubts, duration, name, percent, storms_of
+from kohort.insight.report.text import clock, doubts, duration, name, percent
 
 CAUSES_FIRST: Final = 3
 MEMBERS_FIRST: Final = 3
 WHO_FIRST: Final = 3
-STORMS_LEAST: Final = 0.2
-"""Storms are mentioned if they contain at least this share of the rebalances."""
+NEWEST_FIRST: Final = 3
+HOUR_MS: Final = 3_600_000
+_START: Final = "start"
 WAITED_LEAST: Final = 0.02
 """Waiting for a member is mentioned if it is at least this share of the longest wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of the most expensive causes."""
+    """The acts of one kind."""
 
     kind: str
+    times: int
     rebalances: int
     stopped_ms: int
     share: str
     """Share of the group's stopped time, or of its rebalances if no stopped time is known."""
     who: str
-    """The processes that caused it, with counts; empty if unknown."""
+    """The processes, with numbers of acts if they differ; empty if unknown."""
+    last_ms: int | None
+    avoided: int
     doubt: str = ""
-    """How many are not certain, if any."""
+    """How many rebalances may have another cause, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
     causes: Sequence[Cause]
-    storms: str
-    """A sentence on the storms with the most rebalances; empty if there are few."""
+    """The most expensive ones, and the rarest one at the end if it is not among them."""
+    rarest: Cause | None
+    """The cause with the fewest acts; None if there is only one."""
+    newest: Sequence[Row]
+    """Acts of the last hour of the history, the newest first; at least the newest one."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
@@ -60,12 +67,17 @@ class FirstScreen:
 def answer(page: GroupPage) -> FirstScreen:
     """Make the summary from the rows of a group."""
     recorded = next((row for row in page.advice if row["is_recorded"]), None)
+    causes = [_cause(page, row) for row in page.causes]
+    costly = [cause for cause in causes if cause.rebalances][:CAUSES_FIRST]
+    rare = [cause for cause in causes if cause.kind != _START]
+    rarest = min(rare, key=lambda cause: cause.times) if len(rare) > 1 else None
     choices = numbered(page.advice)
     best = next((row for row in choices if row["is_best"]), None)
     waited = list(_waited(page))
     return FirstScreen(
-        causes=[_cause(page, row) for row in page.causes[:CAUSES_FIRST] if row["rebalance_count"]],
-        storms=_storms(page),
+        causes=costly if rarest is None or rarest in costly else [*costly, rarest],
+        rarest=rarest,
+        newest=_newest(page.acts.rows),
         waited=waited[:MEMBERS_FIRST],
         others_join_ms=_others(page, {row["process"] for row in waited[:1]}),
         also=list(_also(page)),
@@ -110,11 +122,14 @@ def _cause(page: GroupPage, row: Row) -> Cause:
     else:
         share = percent(row["rebalance_count"], _sum(page, "rebalance_count"))
     return Cause(
-        row["trigger_kind"],
+        row["kind"],
+        row["act_count"],
         row["rebalance_count"],
         row["stopped_total_ms"],
         share,
-        _who(page, row),
+        _who(row),
+        row["last_at_ms"],
+        row["avoided_count"],
         doubts(row),
     )
 
@@ -124,36 +139,23 @@ def _sum(page: GroupPage, column: str) -> int:
     return sum(int(row[column]) for row in page.causes)
 
 
-def _who(page: GroupPage, row: Row) -> str:
-    """Name the processes that caused most rebalances, with counts."""
-    culprits = [
-        culprit for culprit in page.culprits if culprit["trigger_kind"] == row["trigger_kind"]
-    ]
-    first = culprits[:WHO_FIRST]
-    left = culprits[0]["processes"] - len(first) if culprits else 0
-    if len(first) == 1 and not left:
-        return f"by {name(first[0]['process'])}"
-    counts = [f"{culprit['rebalance_count']:,} by {name(culprit['process'])}" for culprit in first]
-    if left > 0:
-        others = row["rebalance_count"] - sum(culprit["rebalance_count"] for culprit in first)
-        counts.append(f"{max(others, left):,} by {counted(left, 'other')}")
-    return ", ".join(counts)
+def who(names: Sequence[str], count: int) -> str:
+    """Name the first of `count` processes: ``a, b, c and 3 others``."""
+    first = [name(value) for value in names[:WHO_FIRST]]
+    left = count - len(first)
+    return ", ".join(first) + (f" and {counted(left, 'other')}" if left > 0 else "")
 
 
-def _storms(page: GroupPage) -> str:
-    if not page.started_by:
-        return ""
-    first, rebalances = page.started_by[0], _sum(page, "rebalance_count")
-    if first["rebalance_count"] < STORMS_LEAST * rebalances:
-        return ""
-    text = (
-        f"{storms_of(first['started_by'], first['storm_count'])}: "
-        f"{first['rebalance_count']:,} of the {counted(rebalances, 'rebalance')}"
-    )
-    if stopped_ms := _sum(page, "stopped_total_ms"):
-        share = percent(first["stopped_total_ms"], stopped_ms)
-        text += f" and {share} of the stopped time"
-    return f"{text[:1].upper()}{text[1:]}."
+def _who(row: Row) -> str:
+    counts = row["process_counts"]
+    if len({count for _, count in counts}) == 1:
+        return who([process for process, _ in counts], len(counts))
+    return who([f"{process} ({count:,})" for process, count in counts], len(counts))
+
+
+def _newest(acts: Sequence[Row]) -> Sequence[Row]:
+    since_ms = (acts[0]["ended_at_ms"] if acts else 0) - HOUR_MS
+    return [act for place, act in enumerate(acts) if not place or act["ended_at_ms"] >= since_ms]
 
 
 def _waited(page: GroupPage) -> Iterator[Row]:
@@ -173,6 +175,12 @@ def _others(page: GroupPage, slowest: set[str]) -> int | None:
 
 
 def _also(page: GroupPage) -> Iterator[str]:
+    busiest = page.busiest
+    if busiest is not None and busiest["duration_ms"]:
+        yield (
+            f"Busiest period: {counted(busiest['rebalance_count'], 'rebalance')} in "
+            f"{duration(busiest['duration_ms'])} from {clock(busiest['started_at_ms'])}."
+        )
     if page.needless.total:
         stopped_ms = sum(row["stopped_total_ms"] or 0 for row in page.needless.rows)
         least = "at least " if page.needless.left_out else ""

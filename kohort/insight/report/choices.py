@@ -10,8 +10,8 @@ from kohort.insight.report.answer import FirstScreen, setting_of
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import NBSP, Markup, element, join, text
 from kohort.insight.report.settings_plot import front
-from kohort.insight.report.tables import Cells, folded, number, table
-from kohort.insight.report.text import duration, name, seconds
+from kohort.insight.report.tables import folded, number, table
+from kohort.insight.report.text import duration, name, seconds, unit_of
 
 TRIED_MAX: Final = 100
 _FOR: Final = {
@@ -54,13 +54,26 @@ def compared(summary: FirstScreen) -> Markup:
     recorded = summary.recorded
     assert recorded is not None
     now = element("small", _now(recorded), class_="now")
-    rows: list[Cells] = [_short_line(join(("As recorded: ", now)), recorded)]
-    rows += [
-        _short_line(_named(place, recorded, row), row)
-        for place, row in enumerate(summary.choices, start=1)
+    shown = [(join(("As recorded: ", now)), recorded)]
+    shown += [
+        (_named(place, recorded, row), row) for place, row in enumerate(summary.choices, start=1)
     ]
     if summary.quicker is not None:
-        rows.append(_short_line(changed(recorded, summary.quicker), summary.quicker))
+        shown.append((text(changed(recorded, summary.quicker)), summary.quicker))
+    stopped, unread, noticed = (
+        unit_of([row[column] for _, row in shown])
+        for column in ("stopped_ms", "unread_ms", "notice_ms")
+    )
+    rows = [
+        (
+            title,
+            number(row["rebalances"]),
+            stopped.text(row["stopped_ms"], _spread_ms(row)),
+            unread.text(row["unread_ms"]),
+            noticed.text(row["notice_ms"]),
+        )
+        for title, row in shown
+    ]
     return table(_SHORT_TITLES, rows, class_="compared")
 
 
@@ -82,8 +95,9 @@ def legend(page: GroupPage) -> Markup:
     if figures["stopped_total_ms"]:
         history += f", {duration(figures['stopped_total_ms'])} stopped"
     sentence = (
-        "Stopped: sum over all members. No reader: sum over all partitions. "
-        "Crash noticed: the delay until detection. "
+        "Stopped: sum over all members, each from its join to its assignment; the time in which a "
+        "member gives up its partitions before is not counted here, but in No reader. "
+        "No reader: sum over all partitions. Crash noticed: the delay until detection. "
         f"All lines are replays; the history has {history}."
     )
     return element("p", sentence, class_="muted")
@@ -143,31 +157,10 @@ def _named(number: int, recorded: Row, row: Row) -> Markup:
     return join((f"{number}. ", star, " ", sentence))
 
 
-def _line(title: Markup | str, row: Row) -> Cells:
-    by_chance = f" ± {seconds(row['stopped_spread_ms'])}" if _is_by_chance(row) else ""
-    return (
-        title,
-        number(row["rebalances"]),
-        seconds(row["stopped_ms"]) + by_chance,
-        seconds(row["unread_ms"]),
-        duration(row["notice_ms"]),
-    )
-
-
-def _short_line(title: Markup | str, row: Row) -> Cells:
-    by_chance = f" ± {duration(row['stopped_spread_ms'])}" if _is_by_chance(row) else ""
-    return (
-        title,
-        number(row["rebalances"]),
-        duration(row["stopped_ms"]) + by_chance,
-        duration(row["unread_ms"]),
-        duration(row["notice_ms"]),
-    )
-
-
-def _is_by_chance(row: Row) -> bool:
-    """Whether the spread is at least a tenth, so that it is shown."""
-    return bool((row.get("stopped_spread_ms") or 0) > max(row["stopped_ms"] / 10, 1_000))
+def _spread_ms(row: Row) -> int:
+    """Return the spread if it is at least a tenth; otherwise it is not shown."""
+    spread_ms: int = row.get("stopped_spread_ms") or 0
+    return spread_ms if spread_ms > max(row["stopped_ms"] / 10, 1_000) else 0
 
 
 def _blocks(summary: FirstScreen, recorded: Row, row: Row) -> list[tuple[str, Markup]]:
@@ -248,5 +241,16 @@ def _tried(page: GroupPage, recorded: Row) -> Markup:
     note = (
         f"The {len(shown)} with the least stopped time; {left:,} more were tried." if left else ""
     )
-    rows = [_line(changed(recorded, row), row) for row in shown]
+    unit = unit_of([row["notice_ms"] for row in shown])
+    rows = [
+        (
+            changed(recorded, row),
+            number(row["rebalances"]),
+            seconds(row["stopped_ms"])
+            + (f" ± {seconds(spread)}" if (spread := _spread_ms(row)) else ""),
+            seconds(row["unread_ms"]),
+            unit.text(row["notice_ms"]),
+        )
+        for row in shown
+    ]
     return join((element("p", note, class_="muted") if note else None, table(_TITLES, rows)))

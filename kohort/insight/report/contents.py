@@ -16,7 +16,8 @@ GROUPS_LISTED: Final = 200
 """Maximum number of groups in the first table."""
 ROWS_SHOWN: Final = 20
 """Maximum number of rows in a table of members or partitions."""
-STORMS_SHOWN: Final = 40
+ACTS_SHOWN: Final = 200
+"""Maximum number of acts of a group that are listed; the newest ones are."""
 SHOWN_MAX: Final = 200
 """Maximum number of rebalances of one group described by a sentence."""
 SENTENCES_LEAST: Final = 40
@@ -72,25 +73,26 @@ class GroupPage:
     """Columns of `groups`: first_at_ms, last_at_ms, rebalance_count, avoided_count, needless_count,
     stopped_total_ms, stopped_longest_ms, missing_count."""
     causes: Sequence[Row] = ()
-    """Rows of `causes`, the most expensive first."""
-    culprits: Sequence[Row] = ()
-    """The processes that caused rebalances, those with the most first: trigger_kind, process,
-    rebalance_count, and processes, the number of processes."""
+    """The acts by kind, the most expensive first: kind, act_count, the sums of the columns of
+    `acts`, last_at_ms, and process_counts, a list of names and numbers of acts."""
+    acts: Listed = field(default_factory=Listed)
+    """Rows of `acts`, the newest first."""
+    late: Row | None = None
+    """late_count, late_longest_ms, late_session_timeout_ms and processes of all acts; None if no
+    static member was late several times."""
     slow_members: Listed = field(default_factory=Listed)
     heartbeat_gaps: Listed = field(default_factory=Listed)
     unavailability: Listed = field(default_factory=Listed)
     flapping: Listed = field(default_factory=Listed)
     needless: Listed = field(default_factory=Listed)
     """Rows of `rebalances`."""
-    storms: Listed = field(default_factory=Listed)
-    started_by: Sequence[Row] = ()
-    """started_by, storm_count, rebalance_count and stopped_total_ms of all storms, the most
-    expensive first."""
+    busiest: Row | None = None
+    """The row of `storms` with the most rebalances."""
     bin_ms: int = 1
     by_time: Sequence[Row] = ()
     """at_ms, rebalance_count, stopped_total_ms of each `bin_ms` with a rebalance."""
     marks: Listed = field(default_factory=Listed)
-    """sequence, started_at_ms, trigger_kind and stopped_total_ms, in chronological order."""
+    """sequence, started_at_ms, act (its kind) and stopped_total_ms, in chronological order."""
     sentences: Listed = field(default_factory=Listed)
     """The columns of `marks` and `sentence`, in chronological order."""
     ownership: Ownership = field(default_factory=Ownership)

@@ -8,9 +8,6 @@ from kohort.insight.analysis.rows import GroupHistory, read_histories
 from kohort.insight.event_rows import AVOIDED, REBALANCE, SCHEMA_VERSION, begun_ms, is_running
 from kohort.insight.report.contents import Row
 
-_NAMES: Final = ("instance_id", "client_id", "member_id")
-"""Identifiers of a process, those most stable across restarts first."""
-
 
 class History:
     """The complete events of one group, and the rows from which findings are computed."""
@@ -38,10 +35,8 @@ class History:
             {
                 "sequence": event["sequence"],
                 "started_at_ms": event["started_at_ms"],
-                "trigger_kind": event["trigger"]["kind"],
                 "trigger_certainty": event["trigger"].get("certainty"),
                 "stopped_total_ms": (event.get("stopped") or {}).get("total_ms"),
-                "process": process_of(event["trigger"]),
                 "protocol": event.get("protocol"),
                 "group_type": event.get("group_type"),
                 "event": event,
@@ -67,29 +62,51 @@ def is_event(record: object) -> bool:
     )
 
 
-def process_of(trigger: Mapping[str, Any]) -> str | None:
-    """Return the process that caused a rebalance; None if no single member did."""
-    if trigger.get("member_id") is None:
-        return None
-    return next(str(trigger[name]) for name in _NAMES if trigger.get(name) is not None)
+_SUMMED: Final = (
+    *("rebalance_count", "second_half_count", "avoided_count", "needless_count"),
+    *("stopped_total_ms", "likely_count", "unclear_count"),
+)
+LATE_MS: Final = 60_000
+"""A static member that came back later after its session expired was not merely slow."""
+LATE_LEAST: Final = 2
 
 
-def culprits(rebalances: Sequence[Row]) -> list[Row]:
-    """Count the rebalances by cause and process; `processes` have this cause."""
-    caused: Counter[tuple[str, str]] = Counter(
-        (row["trigger_kind"], row["process"]) for row in rebalances if row["process"] is not None
-    )
-    processes = Counter(kind for kind, _ in caused)
-    rows = [
-        {
-            "trigger_kind": kind,
-            "process": name,
-            "processes": processes[kind],
-            "rebalance_count": count,
+def causes(acts: Sequence[Row]) -> list[Row]:
+    """Sum up the acts by kind."""
+    by_kind: dict[str, list[Row]] = defaultdict(list)
+    for act in acts:
+        by_kind[act["kind"]].append(act)
+    return [
+        {name: sum(act[name] or 0 for act in of_kind) for name in _SUMMED}
+        | {
+            "kind": kind,
+            "act_count": len(of_kind),
+            "stopped_longest_ms": max(act["stopped_longest_ms"] for act in of_kind),
+            "last_at_ms": of_kind[-1]["started_at_ms"],
+            "process_counts": sorted(
+                Counter(name for act in of_kind for name in act["processes"]).items(),
+                key=lambda counted: (-counted[1], counted[0]),
+            ),
         }
-        for (kind, name), count in caused.items()
+        for kind, of_kind in by_kind.items()
     ]
-    return sorted(rows, key=lambda row: (-int(str(row["rebalance_count"])), str(row["process"])))
+
+
+def late_returns(acts: Sequence[Row]) -> Row | None:
+    """Return what is known of static members that came back soon after their session expired; None
+    if that happened once or never.
+    """
+    late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
+    count = sum(act["late_count"] for act in late)
+    sessions_ms = [act["late_session_timeout_ms"] for act in late]
+    if count < LATE_LEAST or None in sessions_ms:
+        return None
+    return {
+        "late_count": count,
+        "late_longest_ms": max(act["late_longest_ms"] for act in late),
+        "late_session_timeout_ms": max(sessions_ms),
+        "processes": sorted({name for act in late for name in act["processes"]}),
+    }
 
 
 def by_time(rebalances: Sequence[Row], bin_ms: int) -> list[Row]:

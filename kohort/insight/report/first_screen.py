@@ -5,19 +5,23 @@ from typing import Final
 from kohort.insight.advisor.text import TOO_FAR, nothing_better
 from kohort.insight.advisor.weighing import GAIN_LEAST
 from kohort.insight.output import counted
-from kohort.insight.report.answer import Cause, FirstScreen
+from kohort.insight.report.answer import NEWEST_FIRST, Cause, FirstScreen, who
 from kohort.insight.report.choices import changed, compared, legend, to_paste, to_set
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import NBSP, Child, Markup, element, join, text
 from kohort.insight.report.text import (
     NOTHING,
-    cause,
+    Unit,
+    act,
+    clock,
     days,
     doubts,
     duration,
     family,
+    minute,
     name,
     percent,
+    unit_of,
 )
 
 _SLOW_MS: Final = 1_000
@@ -28,8 +32,8 @@ _SLOW: Final = (
 )
 _APART: Final = "they are independent; the combination was not replayed."
 _OFF: Final = "no recommendation, because the replay does not match the history"
-_RESTART: Final = {"member_left", "member_added"}
-_HALVES: Final = "; each restart counts as a member that left and one that joined"
+_SESSIONS_S: Final = (10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
+_SPARE: Final = 1.25
 
 
 def headline(page: GroupPage) -> str:
@@ -58,7 +62,10 @@ def headline(page: GroupPage) -> str:
 
 def in_short(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
     """Render the answers in a line each and the lines to paste, for small screens."""
-    answers = [("Why", mostly(page, summary)), ("Waited for", slowest(page, summary))]
+    answers: list[tuple[str, Markup | str]] = []
+    if summary.newest:
+        answers.append(("Last hour", _newest_briefly(summary)))
+    answers += [("Why", mostly(page, summary)), ("Waited for", slowest(page, summary))]
     if summary.recorded is not None:
         to_change = change(summary)
         if summary.best is not None:
@@ -80,23 +87,29 @@ def in_short(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
 
 
 def mostly(page: GroupPage, summary: FirstScreen) -> str:
-    """Describe the main cause briefly."""
+    """Describe the costliest and the rarest cause briefly."""
     if not summary.causes:
         return NOTHING
-    if summary.storms and page.started_by[0]["started_by"] == "deploy":
-        storms = page.started_by[0]
-        return (
-            f"{counted(storms['storm_count'], 'deploy')}: {storms['rebalance_count']:,} of "
-            f"{counted(page.figures['rebalance_count'], 'rebalance')}"
-        )
-    most = summary.causes[0]
+    most, rarest = summary.causes[0], summary.rarest
     sentence = (
-        f"{cause(most.kind)}: {most.rebalances:,} of "
+        f"{_times(most)}: {most.rebalances:,} of "
         f"{counted(page.figures['rebalance_count'], 'rebalance')}"
     )
     if most.doubt:
         sentence += f" ({most.doubt})"
-    return f"{sentence}, {most.share} of the stopped time" if most.stopped_ms else sentence
+    if most.stopped_ms:
+        sentence += f", {most.share} of the stopped time"
+    return sentence if rarest in {None, most} else f"{sentence}. Rarest: {_rarest(rarest)}"
+
+
+def _times(cause: Cause) -> str:
+    return f"{act(cause.kind)}, {'once' if cause.times == 1 else f'{cause.times:,} times'}"
+
+
+def _rarest(cause: Cause) -> str:
+    of = f" ({cause.who})" if cause.who else ""
+    at = f", {last}" if (last := _last(cause)) else ""
+    return f"{_times(cause)}{of}{at}"
 
 
 def slowest(page: GroupPage, summary: FirstScreen) -> Markup | str:
@@ -175,11 +188,12 @@ def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
     also = [element("li", sentence) for sentence in summary.also]
     return element(
         "div",
-        _answer("Why", _why(page, summary)),
+        _answer(_hour(summary), _newest(summary), class_="newest") if summary.newest else None,
+        _answer("Why, by stopped time", _why(page, summary)),
         _answer("Members that the others waited for", _waited(page, summary)),
         _answer(
             "What to change",
-            _change(page, summary, anchor),
+            [_late(page), _change(page, summary, anchor)],
             class_="change",
             id_=f"{anchor}-change",
         ),
@@ -195,48 +209,110 @@ def _answer(
 
 
 def _why(page: GroupPage, summary: FirstScreen) -> Child:
-    most_ms = max((cause_row.stopped_ms for cause_row in summary.causes), default=0)
-    items = [_cause(cause_row, most_ms) for cause_row in summary.causes]
-    storms = element("p", summary.storms) if summary.storms else None
-    kinds = element("p", _kinds(page, summary), class_="muted") if storms else None
-    left = len([row for row in page.causes if row["rebalance_count"]]) - len(items)
+    unit = unit_of([cause.stopped_ms for cause in summary.causes])
+    most_ms = max((cause.stopped_ms for cause in summary.causes), default=0)
+    items = [
+        _cause(cause, unit, most_ms, is_rarest=cause is summary.rarest) for cause in summary.causes
+    ]
+    left = len(page.causes) - len(items)
     more = element("p", f"{counted(left, 'further cause')} below.", class_="muted")
-    return [storms, kinds, element("ol", items, class_="causes"), more if left > 0 else None]
+    return [element("ol", items, class_="causes"), more if left > 0 else None]
 
 
-def _kinds(page: GroupPage, summary: FirstScreen) -> str:
-    """Explain how the counts by cause relate to those of storms."""
-    shown = {cause_row.kind for cause_row in summary.causes}
-    halves = _HALVES if shown >= _RESTART else ""
-    return f"All {page.figures['rebalance_count']:,} by cause{halves}."
-
-
-def _cause(cause_row: Cause, most_ms: int) -> Markup:
-    stopped = (
-        f", {duration(cause_row.stopped_ms)} stopped ({cause_row.share})"
-        if cause_row.stopped_ms
-        else None
+def _cause(cause: Cause, unit: Unit, most_ms: int, *, is_rarest: bool) -> Markup:
+    count = counted(cause.rebalances, "rebalance")
+    if not cause.rebalances and cause.avoided:
+        count = f"{counted(cause.avoided, 'rebalance')} avoided"
+    amount = f"{unit.text(cause.stopped_ms)}, {cause.share}" if cause.stopped_ms else None
+    bar = element(
+        "span",
+        class_=f"bar of-{family(cause.kind)}",
+        style=f"width:{100 * cause.stopped_ms / max(most_ms, 1):.0f}%",
+        aria_hidden="true",
     )
-    bar = (
-        element(
-            "span",
-            class_=f"bar of-{family(cause_row.kind)}",
-            style=f"width:{100 * cause_row.stopped_ms / most_ms:.0f}%",
-            aria_hidden="true",
-        )
-        if cause_row.stopped_ms
-        else None
-    )
-    who = element("small", cause_row.who) if cause_row.who else None
+    notes = ("rarest" if is_rarest else "", cause.who, _last(cause))
     return element(
         "li",
-        element("strong", cause(cause_row.kind)),
-        f": {counted(cause_row.rebalances, 'rebalance')}",
-        f" ({cause_row.doubt})" if cause_row.doubt else None,
-        stopped,
-        " ",
-        who,
-        bar,
+        element(
+            "span",
+            element("span", element("strong", _times(cause)), f": {count}"),
+            f" ({cause.doubt})" if cause.doubt else None,
+            element("span", amount, class_="amount") if amount else None,
+            class_="line",
+        ),
+        bar if cause.stopped_ms else None,
+        element("small", "; ".join(note for note in notes if note)),
+    )
+
+
+def _last(cause: Cause) -> str:
+    if cause.last_ms is None:
+        return ""
+    return minute(cause.last_ms) if cause.times == 1 else f"last {minute(cause.last_ms)}"
+
+
+def _hour(summary: FirstScreen) -> str:
+    return f"The last hour, until {minute(summary.newest[0]['ended_at_ms'])}"
+
+
+def _newest(summary: FirstScreen) -> Child:
+    shown = summary.newest[:NEWEST_FIRST]
+    left = len(summary.newest) - len(shown)
+    more = (
+        element("li", f"{counted(left, 'earlier cause')} below", class_="muted") if left else None
+    )
+    return element("ul", [element("li", act_line(row)) for row in shown], more)
+
+
+def _newest_briefly(summary: FirstScreen) -> str:
+    row, more = summary.newest[0], len(summary.newest) - 1
+    before = f", and {counted(more, 'earlier cause')}" if more else ""
+    return f"{_act_of(row)}, {minute(row['started_at_ms'])}{before}"
+
+
+def _act_of(row: Row) -> str:
+    names, count = who(row["processes"], row["process_count"]), row["process_count"]
+    if not count:
+        return act(row["kind"])
+    return f"{act(row['kind'])} of " + (names if count == 1 else f"{count:,} ({names})")
+
+
+def act_line(row: Row) -> str:
+    """Describe an act: ``Fri 9 Jan 15:30:01: Deploy of 3 (a, b, c), 6 rebalances``."""
+    parts = [f"{clock(row['started_at_ms'])}: {_act_of(row)}"]
+    if row["away_longest_ms"]:
+        most = "at most " if row["process_count"] > 1 else ""
+        parts.append(f"away for {most}{duration(row['away_longest_ms'])}")
+    if row["rebalance_count"]:
+        parts.append(counted(row["rebalance_count"], "rebalance"))
+    if row["avoided_count"]:
+        parts.append(f"{counted(row['avoided_count'], 'rebalance')} avoided")
+    if not row["rebalance_count"] and not row["avoided_count"]:
+        parts.append("during another rebalance")
+    if row["stopped_total_ms"]:
+        parts.append(f"{duration(row['stopped_total_ms'])} stopped")
+    if doubt := doubts(row):
+        parts.append(doubt)
+    return ", ".join(parts)
+
+
+def _late(page: GroupPage) -> Markup | None:
+    """Say that a session is shorter than restarts: the history shows it without a replay."""
+    late = page.late
+    if late is None:
+        return None
+    session_ms, late_ms = late["late_session_timeout_ms"], late["late_longest_ms"]
+    needed_s = _SPARE * (session_ms + late_ms) / 1_000
+    enough_s = next((value for value in _SESSIONS_S if value >= needed_s), _SESSIONS_S[-1])
+    later = duration(enough_s * 1_000 - session_ms)
+    return element(
+        "p",
+        element("strong", f"session.timeout.ms={enough_s * 1_000}"),
+        f": {late['late_count']:,} times a static member "
+        f"({who(late['processes'], len(late['processes']))}) was back after its session of "
+        f"{duration(session_ms)} had expired, at most {duration(late_ms)} late. In a longer "
+        "session its partitions would have waited for it, without a rebalance: the history shows "
+        f"this without a replay. A crash would be noticed {later} later.",
     )
 
 

@@ -1,6 +1,5 @@
 """Makes the page of one group from its history, without Spark."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,11 +9,12 @@ from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.text import describe
 from kohort.insight.analysis.finder import Thresholds, compute_findings
+from kohort.insight.analysis.rows import ID_CHARS
 from kohort.insight.report.contents import (
+    ACTS_SHOWN,
     MARKS_MAX,
     OWNED_PARTITIONS_MAX,
     OWNED_TIMES_MAX,
-    STORMS_SHOWN,
     GroupPage,
     Listed,
     Ownership,
@@ -23,12 +23,14 @@ from kohort.insight.report.contents import (
     costliest,
     sentences_max,
 )
-from kohort.insight.report.events import History, by_time, culprits
+from kohort.insight.report.events import History, by_time, causes, late_returns
 from kohort.insight.report.text import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
+_RANDOM_LEAST: Final = 20
+"""Minimum length of the random part of a member id."""
 _AROUND: Final = 0.05
-"""The time drawn before and after a storm, as a share of its length."""
+"""The time drawn before and after an act, as a share of its length."""
 
 
 def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str = "") -> GroupPage:
@@ -51,7 +53,7 @@ def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str 
     page.sentences = Listed(
         [with_sentence(row, row["event"]) for row in costliest_rows], len(rebalances)
     )
-    page.ownership = _ownership(tables["partitions"], page.figures, page.storms.rows)
+    page.ownership = _ownership(tables["partitions"], page.figures, tables["acts"])
     page.advice = advice
     return page
 
@@ -70,14 +72,17 @@ def page_of(
     """
     (totals,) = tables["groups"]
     bin_ms = bin_of(totals["last_at_ms"] - totals["first_at_ms"])
-    bursts = _ranked(tables["storms"], "stopped_total_ms", "first_sequence")
+    kinds = {number: act["kind"] for act in tables["acts"] for number in act["sequences"]}
+    rebalances = [row | {"act": kinds.get(row["sequence"])} for row in rebalances]
+    storms = _ranked(tables["storms"], "rebalance_count", "first_sequence")
     partition = ("topic", "partition", "cause")
     return GroupPage(
         cluster_id=cluster_id,
         group=group,
         figures=totals,
-        causes=_ranked(tables["causes"], "stopped_total_ms", "trigger_kind"),
-        culprits=culprits(rebalances),
+        causes=_ranked(causes(tables["acts"]), "stopped_total_ms", "kind"),
+        acts=Listed.first(tables["acts"][::-1], ACTS_SHOWN),
+        late=late_returns(tables["acts"]),
         slow_members=Listed.first(
             _ranked(tables["slow_members"], "waited_for_total_ms", "process")
         ),
@@ -87,8 +92,7 @@ def page_of(
         unavailability=Listed.first(_ranked(tables["unavailability"], "total_ms", *partition)),
         flapping=Listed.first(_ranked(tables["flapping"], "moves", *partition[:2])),
         needless=Listed.first(tables["needless"]),
-        storms=Listed.first(bursts, STORMS_SHOWN),
-        started_by=started_by(bursts),
+        busiest=storms[0] if storms else None,
         bin_ms=bin_ms,
         by_time=by_time(rebalances, bin_ms),
         marks=Listed(costliest(rebalances, MARKS_MAX), len(rebalances)),
@@ -129,52 +133,48 @@ def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
 
 def with_sentence(row: Row, event: Mapping[str, Any]) -> Row:
     """Return the row of a rebalance with its sentence, as the broker writes it."""
-    names = ("sequence", "started_at_ms", "trigger_kind", "stopped_total_ms")
-    return {**{name: row[name] for name in names}, "sentence": record_sentence(event, clock)}
+    names = ("sequence", "started_at_ms", "stopped_total_ms")
+    sentence = _with_short_ids(record_sentence(event, clock), event)
+    return {**{name: row[name] for name in names}, "sentence": sentence}
 
 
-def started_by(bursts: Sequence[Row]) -> list[Row]:
-    """Return the origins of storms, the most expensive first."""
-    by_origin: dict[str, list[Row]] = defaultdict(list)
-    for row in bursts:
-        by_origin[row["started_by"]].append(row)
-    rows = [
-        {
-            "started_by": origin,
-            "storm_count": len(rows_of_origin),
-            "rebalance_count": sum(row["rebalance_count"] for row in rows_of_origin),
-            "stopped_total_ms": sum(row["stopped_total_ms"] for row in rows_of_origin),
-        }
-        for origin, rows_of_origin in by_origin.items()
-    ]
-    return sorted(rows, key=lambda row: (-row["stopped_total_ms"], row["started_by"]))
+def _with_short_ids(sentence: str, event: Mapping[str, Any]) -> str:
+    """Cut the random part of member ids to its first characters."""
+    causes = (event["trigger"], *(event.get("further_causes") or ()))
+    for member in (*causes, *(event.get("members") or ())):
+        member_id, client = str(member.get("member_id")), f"{member.get('client_id')}-"
+        part = member_id.removeprefix(client)
+        if len(part) >= _RANDOM_LEAST:
+            kept = client if part != member_id else ""
+            sentence = sentence.replace(member_id, f"{kept}{part[:ID_CHARS]}")
+    return sentence
 
 
-def _ownership(intervals: Sequence[Row], totals: Row, bursts: Sequence[Row]) -> Ownership:
+def _ownership(intervals: Sequence[Row], totals: Row, acts: Sequence[Row]) -> Ownership:
     rows = [
         {**interval, "partition": partition}
         for interval in intervals
         for partition in interval["partitions"]
     ]
-    from_ms, until_ms, about = drawn_part(totals, bursts, len(rows))
+    from_ms, until_ms, about = drawn_part(totals, acts, len(rows))
     return drawn(rows, from_ms, until_ms, about)
 
 
-def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int, str]:
+def drawn_part(totals: Row, acts: Sequence[Row], times: int) -> tuple[int, int, str]:
     """Return the time range of the ownership chart: a short history in full; for a long one only
-    the most expensive storm, because an hour would be too narrow to see on the scale of a week.
+    the most expensive act, because an hour would be too narrow to see on the scale of a week.
     """
     from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
-    ended = [row for row in bursts if row["ended_at_ms"] is not None]
+    ended = [row for row in acts if row["rebalance_count"] and row["ended_at_ms"] is not None]
     if times <= OWNED_TIMES_MAX or not ended:
         return from_ms, until_ms, "From the first rebalance to the last."
-    worst = max(ended, key=lambda row: int(row["stopped_total_ms"]))
+    worst = max(ended, key=lambda row: int(row["stopped_total_ms"] or 0))
     from_ms, until_ms = worst["started_at_ms"], worst["ended_at_ms"]
     around_ms = int((until_ms - from_ms) * _AROUND) + 1_000
     return (
         from_ms - around_ms,
         until_ms + around_ms,
-        f"The costliest burst, from {moment(from_ms)}.",
+        f"The costliest act, from {moment(from_ms)}.",
     )
 
 

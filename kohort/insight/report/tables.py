@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from kohort.insight.report.contents import Listed, Row
 from kohort.insight.report.markup import Child, Markup, element
-from kohort.insight.report.text import NOTHING, cause, clock, doubts, duration, name, seconds
+from kohort.insight.report.text import NOTHING, act, cause, clock, column, doubts, name, seconds
 
 Cells: TypeAlias = Sequence[Child]
 
@@ -61,6 +61,13 @@ def slow_members(rows: Sequence[Row]) -> Markup:
         "Rebalance timeout",
         "Missed",
     )
+    usual, most, timeouts = (
+        column(
+            row[title] if row["join_count"] or title == "rebalance_timeout_ms" else None
+            for row in rows
+        )
+        for title in ("join_delay_p50_ms", "join_delay_p99_ms", "rebalance_timeout_ms")
+    )
     return table(
         titles,
         (
@@ -70,12 +77,12 @@ def slow_members(rows: Sequence[Row]) -> Markup:
                 number(row["waited_for_count"]),
                 seconds(row["waited_for_total_ms"]),
                 seconds(row["waited_for_longest_ms"]),
-                duration(row["join_delay_p50_ms"] if row["join_count"] else None),
-                duration(row["join_delay_p99_ms"] if row["join_count"] else None),
-                duration(row["rebalance_timeout_ms"]),
+                usual[place],
+                most[place],
+                timeouts[place],
                 number(row["missed_count"]),
             )
-            for row in rows
+            for place, row in enumerate(rows)
         ),
         texts=2,
     )
@@ -91,19 +98,24 @@ def heartbeat_gaps(rows: Sequence[Row]) -> Markup:
         "Sessions expired",
         "Session timeout",
     )
+    usual, most, longest = (
+        column(row[title] for row in rows)
+        for title in ("told_p50_ms", "told_p99_ms", "told_longest_ms")
+    )
+    sessions = column(row["session_timeout_ms"] or row["expired_timeout_ms"] for row in rows)
     return table(
         titles,
         (
             (
                 name(row["process"]),
                 number(row["told_count"]),
-                duration(row["told_p50_ms"]),
-                duration(row["told_p99_ms"]),
-                duration(row["told_longest_ms"]),
+                usual[place],
+                most[place],
+                longest[place],
                 number(row["expired_count"]),
-                duration(row["session_timeout_ms"] or row["expired_timeout_ms"]),
+                sessions[place],
             )
-            for row in rows
+            for place, row in enumerate(rows)
         ),
     )
 
@@ -136,6 +148,7 @@ def unavailability(rows: Sequence[Row]) -> Markup:
 
 def flapping(rows: Sequence[Row]) -> Markup:
     titles = ("Partition", "Moves", "At most, close together", "Owners", "Returns", "Shortest time")
+    shortest = column(row["shortest_ms"] for row in rows)
     return table(
         titles,
         (
@@ -145,9 +158,9 @@ def flapping(rows: Sequence[Row]) -> Markup:
                 number(row["moves_in_window"]),
                 number(row["owner_count"]),
                 number(row["returns"]),
-                duration(row["shortest_ms"]),
+                shortest[place],
             )
-            for row in rows
+            for place, row in enumerate(rows)
         ),
     )
 
@@ -187,13 +200,24 @@ def _mark(certainty: str | None) -> str:
 
 
 def causes(rows: Sequence[Row]) -> Markup:
-    titles = ("Cause", "Rebalances", "Avoided", "Moved nothing", "Stopped, s", "Longest stop, s")
+    titles = (
+        "Cause",
+        "Times",
+        "Rebalances",
+        "Second halves",
+        "Avoided",
+        "Moved nothing",
+        "Stopped, s",
+        "Longest stop, s",
+    )
     return table(
         titles,
         (
             (
-                f"{cause(row['trigger_kind'])}{_mark(doubts(row))}",
+                f"{act(row['kind'])}{_mark(doubts(row))}",
+                number(row["act_count"]),
                 number(row["rebalance_count"]),
+                number(row["second_half_count"]),
                 number(row["avoided_count"]),
                 number(row["needless_count"]),
                 seconds(row["stopped_total_ms"]),

@@ -1,17 +1,17 @@
 """Formats durations, times, causes and shares for the page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kohort.formats.text import shown
-from kohort.insight.output import counted
 from kohort.insight.report.markup import NBSP
 
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
+_DIGITS_BELOW: Final = 10
 NAME_CHARS_MAX: Final = 60
 NOTHING: Final = "-"
 
@@ -40,32 +40,27 @@ CAUSES: Final = {
     "upgraded": "The group became a consumer group",
     "downgraded": "The group became a classic group",
 }
-FAMILIES: Final = {
-    "member_added": "came",
-    "static_added": "came",
-    "static_replaced": "came",
-    "member_left": "left",
-    "removed_by_admin": "left",
-    "session_expired": "lost",
-    "new_member_expired": "lost",
-    "sync_expired": "lost",
-    "leader_rejoined": "again",
-    "follower_rejoined": "again",
-    "protocols_changed": "again",
-    "forced_by_reason": "again",
-    "subscription_changed": "again",
-    "rebalance_expired": "lost",
-    "join_expired": "lost",
+ACTS: Final = {
+    "deploy": ("Deploy", "again"),
+    "restart": ("Restart", "again"),
+    "slow_restart": ("Slow restart or crash", "lost"),
+    "crash": ("Crash", "lost"),
+    "crash_or_pause": ("Crash or pause", "lost"),
+    "pause": ("Pause", "lost"),
+    "static_gone": ("Static member gone", "left"),
+    "start": ("Group started", "came"),
+    "scale_out": ("Scaled out", "came"),
+    "scale_in": ("Scaled in", "left"),
+    "removed": ("Removed by an administrator", "left"),
+    "too_slow": ("Too slow for the rebalance timeout", "lost"),
+    "never_joined": ("New member did not join in time", "lost"),
+    "topic_change": ("Topics changed", "other"),
+    "subscription_change": ("Subscription or assignors changed", "other"),
+    "enforced": ("Enforced rebalance", "other"),
+    "rejoined": ("Member joined again, reason unknown", "other"),
+    "broker_restart": ("Broker restarted during a rebalance", "other"),
 }
-"""Causes that share a colour; the text beside it names the cause."""
-STARTED_BY: Final = {
-    "deploy": ("deploy", "in which members left and came back"),
-    "member": ("burst", "mostly caused by one client"),
-    "scale_out": ("burst", "in which members only joined"),
-    "scale_in": ("burst", "in which members only left"),
-    "several": ("burst", "of several causes"),
-}
-"""Names of storms by their origin, with a description."""
+"""Names of acts, and the families that share a colour."""
 
 
 def cause(kind: str) -> str:
@@ -74,19 +69,18 @@ def cause(kind: str) -> str:
 
 
 def doubts(row: Mapping[str, Any]) -> str:
-    """Return how many rebalances of a row of `causes` may have another one: 3 likely, 1 unclear."""
+    """Return how many rebalances may have another cause: 3 likely, 1 unclear."""
     counts = ((row.get(f"{certainty}_count"), certainty) for certainty in ("likely", "unclear"))
     return ", ".join(f"{count:,} {certainty}" for count, certainty in counts if count)
 
 
-def storms_of(started_by: str, count: int) -> str:
-    """Return the number and kind of storms: ``10 deploys, in which members left and came back``."""
-    noun, meaning = STARTED_BY.get(started_by, ("burst", f"started by {started_by}"))
-    return f"{'a ' + noun if count == 1 else counted(count, noun)}, {meaning}"
+def act(kind: str) -> str:
+    """Return the name of an act; other kinds are those of triggers."""
+    return ACTS[kind][0] if kind in ACTS else cause(kind)
 
 
 def family(kind: str) -> str:
-    return FAMILIES.get(kind, "other")
+    return ACTS[kind][1] if kind in ACTS else "other"
 
 
 def duration(ms: int | None) -> str:
@@ -124,6 +118,44 @@ def seconds(ms: int | None) -> str:
     return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
 
 
+class Unit(NamedTuple):
+    """The unit of a column, so that its values can be compared."""
+
+    name: str
+    ms: int
+
+    def text(self, ms: int | None, spread_ms: int = 0) -> str:
+        """Format a duration: ``9 min``, or with a spread that is rounded like it: ``9 ± 1 min``."""
+        if ms is None:
+            return NOTHING
+        value = ms / self.ms
+        digits = 1 if 0 < value < _DIGITS_BELOW and self.ms > 1 else 0
+        least = 10**-digits
+        text = f"{value:,.{digits}f}"
+        if spread_ms:
+            text += f" ± {max(spread_ms / self.ms, least):,.{digits}f}"
+        elif 0 < value < least / 2:
+            text = f"< {least:g}"
+        return f"{text} {self.name}".replace(" ", NBSP)
+
+
+def unit_of(values_ms: Iterable[int | None]) -> Unit:
+    """Return the unit for the largest of the values."""
+    largest_ms = max((ms for ms in values_ms if ms is not None), default=0)
+    if 0 < largest_ms < SECOND_MS:
+        return Unit("ms", 1)
+    if largest_ms < 10 * MINUTE_MS:
+        return Unit("s", SECOND_MS)
+    return Unit("min", MINUTE_MS) if largest_ms < 10 * HOUR_MS else Unit("h", HOUR_MS)
+
+
+def column(values_ms: Iterable[int | None]) -> list[str]:
+    """Format the durations of a column in one unit."""
+    values = list(values_ms)
+    unit = unit_of(values)
+    return [unit.text(ms) for ms in values]
+
+
 def percent(part: int, whole: int) -> str:
     """Format a share in whole percent."""
     if not whole:
@@ -155,6 +187,11 @@ def clock(ms: int) -> str:
     """Format a time without the year, which the page states once: Mon 5 Jan 10:00:01."""
     at = _utc(ms)
     return f"{at:%a} {at.day} {at:%b %H:%M:%S}"
+
+
+def minute(ms: int) -> str:
+    """Format a time without the year and the seconds: Mon 5 Jan 10:00."""
+    return clock(ms)[:-3]
 
 
 def period(first_ms: int, last_ms: int) -> str:

@@ -17,7 +17,7 @@ from kohort.insight.report.svg import (
     time_axis,
     value_axis,
 )
-from kohort.insight.report.text import cause, doubts, duration, family, moment, period
+from kohort.insight.report.text import act, doubts, duration, family, moment, period
 
 _LEFT: Final = 46
 _TITLE: Final = 26
@@ -86,7 +86,7 @@ def _draw(page: GroupPage, width: int) -> Drawing:
         values = [row[column] / scale for row in page.by_time]
         parts += _panel(page, times, values, top, title, style, _PANEL[is_wide])
         top += _TITLE + _PANEL[is_wide] + 14
-    lanes = Counter(row["trigger_kind"] for row in page.marks.rows)
+    lanes = Counter(row["act"] for row in page.marks.rows)
     bottom = top + len(lanes) * (LINE + _LANE)
     # Drawn behind the marks.
     parts[:0] = time_axis(times.ticks(8 if is_wide else 4), 0, bottom, width)
@@ -121,11 +121,11 @@ def _panel(
 def _lane(page: GroupPage, times: Times, kind: str, count: int, top: float) -> list[Markup]:
     most = max((row["stopped_total_ms"] or 0 for row in page.marks.rows), default=0)
     base = top + LINE + _LANE - 4
-    doubt = next((doubts(row) for row in page.causes if row["trigger_kind"] == kind), "")
-    title = f"{cause(kind)}: {count:,}" + (f" ({doubt})" if doubt else "")
+    doubt = next((doubts(row) for row in page.causes if row["kind"] == kind), "")
+    title = f"{act(kind)}: {counted(count, 'rebalance')}" + (f" ({doubt})" if doubt else "")
     parts = [svg_text(0, top + 13, title, class_="title")]
     for row in page.marks.rows:
-        if row["trigger_kind"] == kind:
+        if row["act"] == kind:
             share = (row["stopped_total_ms"] or 0) / most if most else 0.5
             tall = _MARK_LEAST + share * (_LANE - 4 - _MARK_LEAST)
             x = times.place(row["started_at_ms"])

@@ -25,12 +25,11 @@ from kohort.insight.report.contents import (
     costliest,
     sentences_max,
 )
-from kohort.insight.report.events import process_of
 from kohort.insight.report.from_history import drawn, drawn_part, page_of, with_sentence
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Change, Lake
-from kohort.pipeline.schemas import EVENT_KEY, FINDINGS, GROUPS, PARTITIONS, REBALANCES, Table
+from kohort.pipeline.schemas import ACTS, EVENT_KEY, FINDINGS, GROUPS, PARTITIONS, REBALANCES, Table
 from kohort.pipeline.schemas.advice import ADVICE
 
 Key = tuple[str, str]
@@ -41,11 +40,9 @@ ADVICE_MAX: Final = 1_000
 EVENTS_AT_ONCE: Final = 20_000
 """Range of sequence numbers of the events that are read together."""
 
-_TRIGGER: Final = ("member_id", "instance_id", "client_id")
 _OF_REBALANCES: Final = (
-    *("sequence", "started_at", "trigger_kind", "trigger_certainty"),
+    *("sequence", "started_at", "trigger_certainty"),
     *("stopped_total_ms", "protocol", "group_type"),
-    *(f"trigger_{name}" for name in _TRIGGER),
 )
 _OF_PARTITIONS: Final = (
     *("topic", "partitions", "sequence", "state", "owner", "from_at", "until_at"),
@@ -129,10 +126,8 @@ def _page(tables: _Tables, key: Key, sentence_count: int) -> GroupPage:
         for table in FINDINGS
         if table is not PARTITIONS
     }
-    rebalances = [
-        {**row, "process": process_of({name: row[f"trigger_{name}"] for name in _TRIGGER})}
-        for row in tables.rows(REBALANCES, _OF_REBALANCES, key)
-    ]
+    findings[ACTS.name].sort(key=lambda row: int(row["ordinal"]))
+    rebalances = tables.rows(REBALANCES, _OF_REBALANCES, key)
     page = page_of(*key, findings, rebalances)
     page.sentences = Listed(
         [
@@ -141,7 +136,7 @@ def _page(tables: _Tables, key: Key, sentence_count: int) -> GroupPage:
         ],
         len(rebalances),
     )
-    page.ownership = _ownership(tables, key, page)
+    page.ownership = _ownership(tables, key, page, findings[ACTS.name])
     advice = sorted(tables.rows(ADVICE, ADVICE.names, key), key=lambda row: int(row["ordinal"]))
     page.advice = advice[:ADVICE_MAX]
     return page
@@ -163,10 +158,10 @@ def _events(tables: _Tables, key: Key, chosen: Sequence[Row]) -> Iterator[tuple[
                 yield row, json.loads(by_sequence[sequence])
 
 
-def _ownership(tables: _Tables, key: Key, page: GroupPage) -> Ownership:
+def _ownership(tables: _Tables, key: Key, page: GroupPage, acts: Sequence[Row]) -> Ownership:
     owned = tables.read(PARTITIONS, _OF_PARTITIONS, key)
     times = pc.sum(pc.list_value_length(owned["partitions"])).as_py() or 0
-    from_ms, until_ms, about = drawn_part(page.figures, page.storms.rows, times)
+    from_ms, until_ms, about = drawn_part(page.figures, acts, times)
     if times > OWNED_TIMES_MAX:
         owned = owned.filter(_between(owned, from_ms, until_ms))
     rows = [

@@ -6,7 +6,7 @@ from kohort.insight.event_rows import SCHEMA_VERSION
 from kohort.pipeline.schemas.columns import Column, Table
 from kohort.pipeline.schemas.event import EVENT
 from kohort.pipeline.schemas.findings import (
-    CAUSES,
+    ACTS,
     FLAPPING,
     GROUPS,
     HEARTBEAT_GAPS,
@@ -27,8 +27,8 @@ from kohort.pipeline.schemas.history import (
 )
 
 __all__ = [
+    "ACTS",
     "AVOIDED",
-    "CAUSES",
     "EVENT",
     "EVENT_KEY",
     "FINDINGS",
@@ -61,7 +61,7 @@ FINDINGS: Final = (
     FLAPPING,
     SLOW_MEMBERS,
     HEARTBEAT_GAPS,
-    CAUSES,
+    ACTS,
     NEEDLESS,
     SEQUENCE_GAPS,
     GROUPS,

@@ -12,6 +12,7 @@ from kohort.pipeline.schemas.columns import (
     TEXT,
     TEXTS,
     WHOLE,
+    WHOLES,
     Column,
     Table,
 )
@@ -142,15 +143,6 @@ STORMS: Final = Table(
         Column("follow_up_count", WHOLE, "Those that followed another one."),
         Column("needless_count", WHOLE, "Needless ones."),
         Column("member_count", WHOLE, "Different client ids that caused them."),
-        Column("left_count", WHOLE, "Members that left, expired, or were removed or replaced."),
-        Column("new_count", WHOLE, "New members."),
-        Column(
-            "started_by",
-            TEXT,
-            "`deploy`: at least two processes left and as many joined, or members stated "
-            "RESTART. `member`: one client id caused at least half. `scale_out`, `scale_in`: "
-            "members only joined, or only left. `several`: none of these.",
-        ),
         Column("first_cause", TEXT, "trigger_kind of the first rebalance."),
         Column("first_member_id", TEXT, "Its trigger_member_id."),
         Column("first_client_id", TEXT, "Its trigger_client_id."),
@@ -234,23 +226,60 @@ HEARTBEAT_GAPS: Final = Table(
     ),
 )
 
-CAUSES: Final = Table(
-    "causes",
-    "One row per group and cause.",
-    (*_GROUP_KEY, "trigger_kind"),
+ACTS: Final = Table(
+    "acts",
+    "One row per act: what was done to processes of the group, or what happened to them, with the "
+    "rebalances that it caused. A rebalance belongs to one act. An act without rebalances was "
+    "avoided, or happened during the rebalance of another act.",
+    (*_GROUP_KEY, "ordinal"),
     (
         CLUSTER,
         GROUP,
-        Column("trigger_kind", TEXT, "Observed cause (`kind`)."),
-        Column("rebalance_count", WHOLE, "Rebalances."),
+        Column("ordinal", WHOLE, "Number of the act, in the order of time, from 0."),
+        Column(
+            "kind",
+            TEXT,
+            "`restart`: one process went and came back within 10 minutes. `deploy`: several "
+            "restarts in a row, or processes replaced by others under new names. `slow_restart`: a "
+            "static member came back after its session had expired; a crash or a pause looks the "
+            "same. `crash`: a process sent nothing for its session. `pause`: the same process "
+            "joined again after its session expired or it had stopped polling. `crash_or_pause`: "
+            "a process came back after its session, and the history does not show whether it is "
+            "the same one. `static_gone`: a static member did not come back; it was stopped or "
+            "crashed. `start`, `scale_out`, `scale_in`: processes came or left for good. "
+            "`topic_change`, `subscription_change`, `enforced` (enforceRebalance), "
+            "`broker_restart`, `rejoined` (without a known reason). `removed`: by an "
+            "administrator. `too_slow`: a rebalance timeout expired. `never_joined`: a new member "
+            "did not join in time. Otherwise the trigger_kind.",
+        ),
+        Column("first_sequence", WHOLE, "First event."),
+        Column("last_sequence", WHOLE, "Last event."),
+        Column("started_at", MOMENT, "Start: the last sign of life of a process, if known."),
+        Column("ended_at", MOMENT, "End of the last rebalance."),
+        Column("process_count", WHOLE, "Processes."),
+        Column(
+            "processes",
+            TEXTS,
+            "Their instance ids or client ids (at most 100). A client id that several members "
+            "have at a time is followed by four characters of the member id.",
+        ),
+        Column("sequences", WHOLES, "Rebalances."),
+        Column("rebalance_count", WHOLE, "Their number."),
+        Column(
+            "second_half_count",
+            WHOLE,
+            "Those that only assigned what a cooperative rebalance before had revoked.",
+        ),
         Column("avoided_count", WHOLE, "Avoided rebalances."),
         Column("needless_count", WHOLE, "Needless rebalances."),
         Column("stopped_total_ms", WHOLE, "Stopped time of all members in ms."),
         Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
-        Column("duration_p50_ms", WHOLE, "Median duration in ms."),
-        Column("last_at", MOMENT, "Time of the last one."),
-        Column("likely_count", WHOLE, "Rebalances of which this cause is only likely."),
-        Column("unclear_count", WHOLE, "Rebalances of which this cause is one of several."),
+        Column("away_longest_ms", WHOLE, "Longest absence of a process that came back, in ms."),
+        Column("late_count", WHOLE, "Static members that came back after their session expired."),
+        Column("late_longest_ms", WHOLE, "How long after it at the latest, in ms, or null."),
+        Column("late_session_timeout_ms", WHOLE, "Their session timeout in ms, or null."),
+        Column("likely_count", WHOLE, "Rebalances of which the cause is only likely."),
+        Column("unclear_count", WHOLE, "Rebalances of which the cause is one of several."),
     ),
 )
 

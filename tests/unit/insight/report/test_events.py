@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kohort.insight.report.events import History, by_time, culprits, is_event
+from kohort.insight.report.events import History, by_time, is_event
 from kohort.insight.report.from_history import group_page
 from tests.unit.insight.report.pages import BEGIN_MS, event
 
@@ -45,18 +45,6 @@ def test_events_are_told_in_the_order_of_their_numbers_and_once() -> None:
     made = History("g", [event(3, 9), event(2, 5), event(1, 0), again])
     assert [one["sequence"] for one in made.events] == [1, 2, 3]
     assert made.events[1]["outcome"] == "empty"
-
-
-def test_processes_are_known_by_the_name_that_survives_a_restart() -> None:
-    static = event(3, 9)
-    static["trigger"] |= {"instance_id": "i-1"}
-    nobody = event(4, 12)
-    nobody["trigger"] |= {"member_id": None}
-    made = culprits(History("g", [event(1, 0), event(2, 5, "app-2"), static, nobody]).rebalances())
-    assert [(row["process"], row["rebalance_count"], row["processes"]) for row in made] == [
-        ("app", 2, 2),
-        ("i-1", 1, 2),
-    ]
 
 
 def test_bars_stand_where_there_were_rebalances() -> None:
