@@ -26,16 +26,16 @@ from benchmarks.secured import (
 )
 from kohort.client.net import sasl
 from kohort.client.net.sasl import Scram
-from kohort.protocol.messages.alter_user_scram_credentials import (
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+)
+from kohort.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kohort.protocol.scram import salted_password
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port

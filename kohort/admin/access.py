@@ -5,17 +5,16 @@ from typing import Final
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.broker.core.security.acls import Rule, RuleFilter, rule_of
-from kohort.protocol.messages.create_acls import (
+from kohort.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
     CreateAclsResponse,
-)
-from kohort.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsRequest,
     DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
 )
-from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 _WHAT: Final = "the access rules"
 

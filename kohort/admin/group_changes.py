@@ -6,7 +6,7 @@ from typing import Final
 from kohort.admin.cluster import Cluster, CoordinatorKind, RefusedError
 from kohort.admin.offsets import TopicPartition
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kohort.protocol.messages.groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -22,8 +22,11 @@ from kohort.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from kohort.protocol.messages.list_groups import ListedGroup
+from kohort.protocol.messages.groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+)
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -12,12 +12,14 @@ from kohort.protocol.codec import decode_versioned
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.messages import consumer_group_describe as new_groups
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from kohort.protocol.messages.describe_groups import (
+from kohort.protocol.messages.groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -26,7 +26,7 @@ from kohort.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from kohort.protocol.messages.describe_log_dirs import (
+from kohort.protocol.messages.log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

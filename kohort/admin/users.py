@@ -6,17 +6,15 @@ from typing import Final, NamedTuple
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_user_scram_credentials import (
+from kohort.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kohort.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
     UserName,
 )
 from kohort.protocol.scram import HASHES, salted_password

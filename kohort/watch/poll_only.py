@@ -19,8 +19,7 @@ from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from kohort.protocol.messages.describe_groups import DescribedGroup
-from kohort.protocol.messages.list_groups import ListedGroup
+from kohort.protocol.messages.groups import DescribedGroup, ListedGroup
 from kohort.watch.core.polled import Json, PolledGroups, Snapshot
 from kohort.watch.core.watcher import GROUPS_MAX
 from kohort.watch.follow import POLL_S

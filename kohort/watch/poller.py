@@ -9,8 +9,9 @@ from kohort.admin.cluster import Cluster
 from kohort.client.net.blocking import BlockingConnection
 from kohort.groups.classic.states import ClassicState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
-from kohort.protocol.messages.list_groups import (
+from kohort.protocol.messages.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import DescribedGroup
+from kohort.protocol.messages.groups import DescribedGroup
 from tests.interop.same_answers.pair import wait_ready
 from tests.interop.tools import Tools
 from tests.support import messages as m

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from kohort.protocol.messages.elect_leaders import TopicPartitions
+from kohort.protocol.messages.replicas import TopicPartitions
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Pair

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
+from kohort.protocol.messages.groups import DeleteGroupsRequest
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.groups import Group, plus
 from tests.interop.same_answers.offsets import commit, delete_request, fetch_request

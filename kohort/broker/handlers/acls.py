@@ -26,21 +26,17 @@ from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.security.rules import AccessRules, TooManyRulesError
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.create_acls import (
+from kohort.protocol.messages.acls import (
     AclCreation,
     AclCreationResult,
+    AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
-)
-from kohort.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
-)
-from kohort.protocol.messages.describe_acls import (
-    AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,

@@ -22,14 +22,13 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, cluster_operations
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_cluster import (
+from kohort.protocol.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from kohort.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    FeatureUpdateKey,
     Listener,
     Node,
     PartitionAsked,
@@ -37,9 +36,6 @@ from kohort.protocol.messages.describe_quorum import (
     ReplicaState,
     TopicAsked,
     TopicData,
-)
-from kohort.protocol.messages.update_features import (
-    FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,

@@ -19,13 +19,11 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.topic import Topic
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_replica_log_dirs import (
+from kohort.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
-)
-from kohort.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -12,11 +12,12 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.network.service import TokenAnswer
 from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.sasl_authenticate import (
+from kohort.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 NOT_NOW = TokenAnswer(
     ErrorCode.ILLEGAL_SASL_STATE,

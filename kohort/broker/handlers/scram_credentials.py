@@ -30,18 +30,16 @@ from kohort.broker.security.users import (
 )
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.alter_user_scram_credentials import (
+from kohort.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kohort.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 from kohort.protocol.scram import (
     HASHES,

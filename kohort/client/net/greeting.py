@@ -19,8 +19,7 @@ from kohort.client.net.security import SecurityConfig
 from kohort.client.net.versions import ApiVersionTable, UnsupportedVersionError
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.messages.api_versions import ApiVersionsRequest
-from kohort.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kohort.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 SOFTWARE_NAME: Final = "kohort-python"
 

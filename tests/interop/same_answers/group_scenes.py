@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
+from kohort.protocol.messages.groups import DeleteGroupsRequest
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.groups import Group, Member
 from tests.interop.same_answers.pair import Pair

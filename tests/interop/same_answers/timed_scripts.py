@@ -18,7 +18,7 @@ from typing import ClassVar, Final, Self
 
 import pytest
 
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
+from kohort.protocol.messages.groups import DescribeGroupsRequest
 from tests.interop.same_answers.deliberate import Later
 from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.pair import Answers, Pair, Pending, Twins

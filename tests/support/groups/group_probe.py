@@ -6,7 +6,7 @@ from typing import Any
 
 from kohort.cli.groups.history import why_lines
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import DescribedGroup
+from kohort.protocol.messages.groups import DescribedGroup
 from tests.support import messages as m
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
