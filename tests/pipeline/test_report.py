@@ -48,12 +48,10 @@ def test_a_lake_and_its_history_make_the_same_page(lake: DeltaLake) -> None:
     for group, records in week().items():
         expected = group_page(History(group, records), cluster_id=CLUSTER)
         for field in fields(GroupPage):
-            # Fewer rebalances are told of each of several groups, and not all processes.
-            if field.name not in {"told", "marks", "culprits"}:
+            # Fewer rebalances are told of each of several groups.
+            if field.name not in {"told", "marks"}:
                 here, there = (_rows(getattr(one, field.name)) for one in (pages[group], expected))
                 assert _same(here, there), (group, field.name)
-        assert _culprits(pages[group]) <= _culprits(expected)
-        assert len(_culprits(pages[group])) >= len(pages[group].causes) - 1
     assert told[1:] == ["group billing, 1 of 3", "group search, 2 of 3", "group payments, 3 of 3"]
 
 
@@ -76,11 +74,6 @@ def _rows(value: Any) -> tuple[list[Row], Any]:  # noqa: ANN401 - any field of a
     if isinstance(value, dict):
         return [value], None
     return (list(value), None) if isinstance(value, (list, tuple)) else ([], value)
-
-
-def _culprits(page: GroupPage) -> set[tuple[object, ...]]:
-    names = ("trigger_kind", "process", "rebalance_count", "processes")
-    return {tuple(row[name] for name in names) for row in page.culprits}
 
 
 def _same(here: tuple[list[Row], Any], there: tuple[list[Row], Any]) -> bool:

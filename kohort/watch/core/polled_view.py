@@ -42,7 +42,7 @@ class PolledView(NamedTuple):
         protocol = self.record.protocol_name
         return [
             DescribedMember(
-                *ref(member), 0, 0, (protocol,) if protocol else (), b"", member.assignment
+                *ref(member)[:4], 0, 0, (protocol,) if protocol else (), b"", member.assignment
             )
             for member in islice(self.record.members, count_max)
         ]
