@@ -69,7 +69,8 @@ def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted
 ) -> None:
     topic, metrics = topics.create(), tmp_path / "metrics.prom"
     lake = lake_of(spark, tmp_path / "lake", kind)
-    produce(topics, topic, b'{"a": 1}', b"{", None, b"\xff", b"3")
+    doubled = b'{"a": 1}{"b": 2}'
+    produce(topics, topic, b'{"a": 1}', b"{", None, b"\xff", b'{"a": 1, "a": 2}', doubled)
     job: tuple[object, ...] = (
         "land",
         topic,
@@ -82,26 +83,32 @@ def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted
     job = (*job, "--lake", tmp_path / "lake", "--metrics-file", metrics)
     assert pipeline(*job, "--value", "json") == 0
     landed = lake.read(f"land/{topic}")
-    assert_rows(decoded(landed), [(0, '{"a": 1}'), (2, None), (4, "3")])
+    assert_rows(decoded(landed), [(0, '{"a": 1}'), (2, None), (4, '{"a": 1, "a": 2}')])
     assert landed.where("landed_at > timestamp").count() == 3
-    bad = [(1, b"{", "not JSON"), (3, b"\xff", "not UTF-8")]
+    brace = "not JSON: Expecting property name enclosed in double quotes at character 1"
+    twice = "not JSON: Extra data at character 8"
+    bad = [
+        (1, b"{", brace),
+        (3, b"\xff", "not UTF-8: invalid start byte at byte 0"),
+        (5, b'{"a": 1}{"b": 2}', twice),
+    ]
     assert_rows(put_aside(lake, topic), bad)
     told = capfd.readouterr().err
-    assert f"2 records quarantined in the table quarantined/{topic}" in told
-    assert "land: 5 rows in all, of them 2 in quarantine" in told
+    assert f"3 records quarantined in the table quarantined/{topic}" in told
+    assert "land: 6 rows in all, 3 of them in quarantine" in told
     quarantined = [one for one in metrics.read_text().splitlines() if "quarantined_total{" in one]
-    assert [line.rpartition(" ")[2] for line in quarantined] == ["2.0"]
+    assert [line.rpartition(" ")[2] for line in quarantined] == ["3.0"]
     # Decoding is a matter of each run; the bytes are always there.
     produce(topics, topic, b"[")
     assert pipeline(*job) == 0
-    assert_rows(decoded(lake.read(f"land/{topic}")).where("offset = 5"), [(5, None)])
+    assert_rows(decoded(lake.read(f"land/{topic}")).where("offset = 6"), [(6, None)])
     assert_rows(put_aside(lake, topic), bad)
     # What is in quarantine is landed: a lost checkpoint brings nothing of it again.
     shutil.rmtree(tmp_path / "lake" / "_checkpoints")
     produce(topics, topic, b"{")
     assert pipeline(*job, "--value", "json") == 0
-    assert_rows(lake.read(f"land/{topic}").select("offset"), [(n,) for n in (0, 2, 4, 5)])
-    assert_rows(put_aside(lake, topic), [*bad, (6, b"{", "not JSON")])
+    assert_rows(lake.read(f"land/{topic}").select("offset"), [(n,) for n in (0, 2, 4, 6)])
+    assert_rows(put_aside(lake, topic), [*bad, (7, b"{", brace)])
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -230,7 +237,7 @@ def test_records_with_timestamps_beyond_sparks_range_are_quarantined(
     job: tuple[object, ...] = ("land", topic, "--available-now", "--format", kind)
     job = (*job, "--bootstrap-server", topics.bootstrap, "--lake", tmp_path / "lake")
     bad_count = sum(at > last for at in times)
-    summary = f"{len(times) + 1} rows in all, of them {bad_count} in quarantine"
+    summary = f"{len(times) + 1} rows in all, {bad_count} of them in quarantine"
     for expected in (summary, "0 rows in all"):
         assert pipeline(*job) == 0
         assert f"land: {expected}\n" in capfd.readouterr().err

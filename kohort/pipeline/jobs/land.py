@@ -20,6 +20,7 @@ from kohort.insight.output import announce, counted
 from kohort.pipeline import options as common
 from kohort.pipeline.continuous import RetryBudget, stop_on_signals
 from kohort.pipeline.faults import explain
+from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import Admin
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.landing.decoding import BY_REGISTRY, FORMATS, Decoding
@@ -107,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
     kafka = common.kafka_of(options)
     kafka.check_reachable()
     metrics = common.metrics_of(options, JOB)
-    spark = common.session_of(options, NAME)
+    spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     progress = Progress(metrics)
     settings = settings_of(options, lake)

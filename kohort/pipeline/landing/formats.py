@@ -1,4 +1,6 @@
-"""Decodes Avro and Protobuf values to JSON with a registry's schemas. Imported by executors."""
+"""Decodes Avro and Protobuf values to JSON with a registry's schemas, and checks JSON values.
+Imported by executors.
+"""
 
 import base64
 import io
@@ -11,23 +13,77 @@ from uuid import UUID
 
 from kohort.pipeline.errors import RegistryError
 from kohort.pipeline.landing.registry import (
+    HEADER_BYTES,
     Registered,
     Registry,
     UndecodableError,
     split_header,
 )
 
+JSON: Final = "json"
 AVRO: Final = "avro"
 PROTOBUF: Final = "protobuf"
+
+NESTING_MAX: Final = 500
+"""Levels of arrays and objects in a JSON value; common parsers accept a thousand at most."""
 
 _INDEX_MAX: Final = 1_000
 """Maximum number of messages in a schema, and of nesting levels."""
 
 
+class JsonDecoder:
+    """Returns values that are exactly one JSON text (RFC 8259) in UTF-8, unchanged."""
+
+    def __init__(self, registry: Registry | None) -> None:
+        """With a registry, values may begin with a schema id. The schema is not needed."""
+        self._has_ids = registry is not None
+        # Numbers stay text, since Python limits the digits of those that it converts.
+        self._parse = json.JSONDecoder(
+            parse_int=str, parse_float=str, parse_constant=_reject_constant
+        ).decode
+
+    def __call__(self, value: bytes) -> str:
+        """Raises UndecodableError."""
+        if self._has_ids and value[:1] == b"\0" and len(value) >= HEADER_BYTES:
+            value = value[HEADER_BYTES:]
+        try:
+            text = value.decode()
+            parsed = self._parse(text)
+        except UnicodeDecodeError as error:
+            raise UndecodableError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+        except json.JSONDecodeError as error:
+            reason = "byte order mark" if error.doc[:1] == "\ufeff" else error.msg
+            raise UndecodableError(f"not JSON: {reason} at character {error.pos}") from error
+        except RecursionError as error:
+            raise _nested_too_deep() from error
+        # No text has more levels than opening brackets.
+        if text.count("[") + text.count("{") > NESTING_MAX:
+            level = [parsed]
+            for _ in range(NESTING_MAX):
+                level = [
+                    child
+                    for parent in level
+                    for child in (parent.values() if isinstance(parent, dict) else parent)
+                    if isinstance(child, (dict, list))
+                ]
+            if level:
+                raise _nested_too_deep()
+        return text
+
+
+def _reject_constant(name: str) -> None:
+    raise UndecodableError(f"not JSON: {name}")
+
+
+def _nested_too_deep() -> UndecodableError:
+    return UndecodableError(f"JSON nested deeper than {NESTING_MAX} levels")
+
+
 class AvroDecoder:
     """Decodes values written by Confluent's serializer or a compatible one."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry | None) -> None:
+        assert registry is not None
         self._registry = registry
         self._parsed: dict[int, Any] = {}
 
@@ -58,7 +114,8 @@ class AvroDecoder:
 class ProtobufDecoder:
     """Decodes Protobuf values written by Confluent's serializer or a compatible one."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry | None) -> None:
+        assert registry is not None
         self._registry = registry
         self._files: dict[int, Any] = {}
 
@@ -90,7 +147,8 @@ class ProtobufDecoder:
         return decoded
 
 
-DECODERS: Final[dict[str, Callable[[Registry], Callable[[bytes], str]]]] = {
+DECODERS: Final[dict[str, Callable[[Registry | None], Callable[[bytes], str]]]] = {
+    JSON: JsonDecoder,
     AVRO: AvroDecoder,
     PROTOBUF: ProtobufDecoder,
 }

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from kohort.pipeline.errors import RegistryError
-from kohort.pipeline.landing.formats import AvroDecoder, ProtobufDecoder
+from kohort.pipeline.landing.formats import AvroDecoder, JsonDecoder, ProtobufDecoder
 from kohort.pipeline.landing.registry import UNKNOWN_S, Registry, UndecodableError
 from tests.support.network.schemas import USER, Schemas, registered
 
@@ -50,6 +51,54 @@ def wire(number: int, body: bytes) -> bytes:
 
 def protobuf(text: str) -> dict[str, str]:
     return {"schemaType": "PROTOBUF", "schema": text}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"a":1,"a":2}',
+        b' \t\r\n[1.5e400, -0, true, null, ""] ',
+        b"9" * 5_000,
+        b'"\\ud800"',
+        '"\ufeff\u2028Zo\u00eb"'.encode(),
+        b"[" * 500 + b"]" * 500,
+        b'{"a":' * 500 + b"0" + b"}" * 500,
+        b"[" + b'[{"a":[]},"]["],' * 1_000 + b"0]",
+    ],
+)
+def test_valid_json_is_text_as_it_is(value: bytes) -> None:
+    assert JsonDecoder(None)(value).encode() == value
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b'{"a":1}{"b":2}', "not JSON: Extra data at character 7"),
+        (b'{"a":1} // c', "not JSON: Extra data at character 8"),
+        (b"", "not JSON: Expecting value at character 0"),
+        (b'{"a":', "not JSON: Expecting value at character 5"),
+        (b"[1,]", "not JSON: "),
+        (b"01", "not JSON: Extra data"),
+        (b"NaN", "not JSON: NaN"),
+        (b"[-Infinity]", "not JSON: -Infinity"),
+        (b'"\n"', "not JSON: Invalid control character at"),
+        (b"\xef\xbb\xbf{}", "not JSON: byte order mark"),
+        (b'{"a": "\xff"}', "not UTF-8: invalid start byte at byte 7"),
+        (b"\xed\xa0\x80", "not UTF-8: "),
+        (b"\0\0\0\0\x07{}", "not JSON: "),
+        (b"[" * 501 + b"]" * 501, "nested deeper than 500 levels"),
+        (b'{"a":' * 501 + b"0" + b"}" * 501, "nested deeper than 500 levels"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested deeper than 500 levels"),
+    ],
+)
+def test_what_is_not_json_is_rejected_with_the_reason(value: bytes, reason: str) -> None:
+    with pytest.raises(UndecodableError, match=re.escape(reason)):
+        JsonDecoder(None)(value)
+
+
+def test_json_may_begin_with_a_schema_id_if_there_is_a_registry(schemas: Schemas) -> None:
+    decode = JsonDecoder(schemas.registry)
+    assert decode(wire(7, b"{}")) == decode(b"{}") == "{}"
 
 
 def test_avro_is_told_as_json_by_the_schema_that_it_names(schemas: Schemas) -> None:
