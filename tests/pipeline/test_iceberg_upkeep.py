@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kohort.pipeline.arrow import from_columns, schema_of
@@ -165,8 +167,8 @@ def test_what_others_add_or_remove_meanwhile_is_as_they_left_it(
         meanwhile.pop()()
         return original(*args, **named)
 
-    original = pyarrow._dataframe_to_data_files
-    monkeypatch.setattr("kohort.pipeline.iceberg.upkeep._dataframe_to_data_files", written)
+    original = pyarrow.parquet_files_to_data_files
+    monkeypatch.setattr("kohort.pipeline.iceberg.upkeep.parquet_files_to_data_files", written)
     lake.compact(NUMBERS.name)
     assert (numbers_of(lake), lake.file_count(NUMBERS.name)) == ([0, 1, 2, 3], 2)
     # One of the files that are put together is gone by then, and not to come back.
@@ -174,6 +176,63 @@ def test_what_others_add_or_remove_meanwhile_is_as_they_left_it(
     lake.compact(NUMBERS.name)
     assert numbers_of(lake) == [1, 2, 3]
     assert files_below(lake) == needed(lake)
+
+
+def nested_rows(first: int) -> pa.Table:
+    """Rows with a value, an empty value, a null in it, and a null in each nested column."""
+    values: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "headers": (
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            [[{"key": "k", "value": b"v"}], [], [{"key": None, "value": None}, None], None],
+        ),
+        "texts": (pa.list_(pa.string()), [["a"], [], [None], None]),
+        "lists": (pa.list_(pa.list_(pa.int64())), [[[1]], [[]], [None], None]),
+        "pair": (
+            pa.struct([("at", pa.int64()), ("list", pa.list_(pa.int64()))]),
+            [{"at": 1, "list": [1]}, {"at": 2, "list": []}, {"at": None, "list": None}, None],
+        ),
+        "by_name": (
+            pa.map_(pa.string(), pa.struct([("at", pa.int64())])),
+            [[("a", {"at": 1})], [], [("a", {"at": None})], None],
+        ),
+    }
+    columns = {name: pa.array(rows, kind) for name, (kind, rows) in values.items()}
+    return pa.table({"number": pa.array(range(first, first + 4), pa.int64()), **columns})
+
+
+def test_nulls_of_nested_columns_stay_nulls(lake: IcebergLake) -> None:
+    """With the files as Spark writes them: without field ids."""
+    rows = [nested_rows(0), nested_rows(4), nested_rows(8).drop_columns(["by_name", "texts"])]
+    table = lake._tables.make("land/nested", rows[0].schema, ())
+    for part, place in zip(rows, "abc", strict=True):
+        path = table.location_provider().new_data_location(f"{place}.parquet")
+        with table.io.new_output(path).create() as sink:
+            pq.write_table(part, sink)
+        table.add_files([path])
+    lake.compact("land/nested")
+    table = lake._tables.get("land/nested")
+    (task,) = table.scan().plan_files()
+    with table.io.new_input(task.file.file_path).open() as source:
+        found = pq.read_table(source).sort_by("number")
+    expected = pa.concat_tables(rows, promote_options="default")
+    assert found.to_pylist() == expected.to_pylist()
+    assert task.file.record_count == 12
+
+
+def test_a_file_with_a_column_that_was_renamed_since_is_left_alone(lake: IcebergLake) -> None:
+    lake.create(NUMBERS.name, NUMBERS.schema)
+    for number in range(2):
+        add(lake, number)
+    with table_of(lake).update_schema() as update:
+        update.rename_column("day", "date")
+    renamed = from_columns(NUMBERS, [[2], [0]]).rename_columns(["number", "date"])
+    for _ in range(2):
+        table_of(lake).append(renamed)
+    lake.compact(NUMBERS.name)
+    assert lake.file_count(NUMBERS.name) == 3
+    found = table_of(lake).scan().to_arrow()
+    assert sorted(found["number"].to_pylist()) == [0, 1, 2, 2]
+    assert found["date"].null_count == 0
 
 
 def test_a_commit_that_is_refused_is_tried_again(

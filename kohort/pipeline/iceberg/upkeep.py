@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+import pyarrow as pa
+import pyarrow.parquet
+from pyiceberg.io.pyarrow import parquet_files_to_data_files, pyarrow_to_schema
 
+from kohort.pipeline.arrow import conformed
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.iceberg.catalogs import explained
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -39,20 +42,47 @@ _GC_ENABLED: Final = "gc.enabled"
 
 
 def compact(load: Callable[[], Table]) -> None:
-    """Compact the small files of each partition that nobody else has changed meanwhile."""
+    """Compact the small files of each partition that nobody else has changed meanwhile.
+
+    Rows are read and written by PyArrow: PyIceberg turns null lists and maps of structs into empty
+    ones (https://github.com/apache/iceberg-python/issues/3833).
+    """
     table = load()
     for tasks in _small_files(table):
-        rows = ArrowScan(
-            table.metadata, table.io, table.schema(), row_filter=AlwaysTrue()
-        ).to_table(tasks)
-        written = list(
-            _dataframe_to_data_files(
-                table_metadata=table.metadata, df=rows, io=table.io, write_uuid=uuid.uuid4()
-            )
-        )
-        former = [task.file for task in tasks]
-        if not _exchange(load, former, written):
-            _remove(table, (file.file_path for file in written))
+        parts = [(task.file, _rows(table, task.file.file_path)) for task in tasks]
+        former = [file for file, rows in parts if rows is not None]
+        if len(former) > 1:
+            path = table.location_provider().new_data_location(f"{uuid.uuid4()}.parquet")
+            with table.io.new_output(path).create() as sink:
+                rows = pa.concat_tables([rows for _, rows in parts if rows is not None])
+                pyarrow.parquet.write_table(rows, sink, compression="zstd")
+            written = list(parquet_files_to_data_files(table.io, table.metadata, iter([path])))
+            if not _exchange(load, former, written):
+                _remove(table, [path])
+
+
+def _rows(table: Table, path: str) -> pa.Table | None:
+    """Return the rows of a file with the table's present columns; None if others have renamed or
+    removed some since, or changed what a nested one contains.
+    """
+    with table.io.new_input(path).open() as source:
+        rows = pyarrow.parquet.ParquetFile(source).read()
+    stored, names = (
+        _names(pyarrow_to_schema(rows.schema, table.name_mapping())),
+        _names(table.schema()),
+    )
+    # A column that the file lacks is null in it.
+    present = {
+        number: name
+        for number, name in names.items()
+        if name.partition(".")[0] in rows.column_names
+    }
+    return conformed(rows, table.schema().as_arrow()) if stored == present else None
+
+
+def _names(schema: Schema) -> dict[int, str]:
+    """Return the names of all columns, nested ones with those above them, by field id."""
+    return {number: schema.find_column_name(number) or "" for number in schema.field_ids}
 
 
 def expire(load: Callable[[], Table], hours: int) -> None:
