@@ -28,7 +28,8 @@ RESPONSE_BYTES_MAX: Final = 256 << 20
 
 
 def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None = None) -> Json:
-    """GET the JSON object at `path`, already percent-encoded, below `url`.
+    """GET the JSON object at `path`, already percent-encoded, below `url`; without a scheme, it is
+    HTTP's.
 
     `security` has the credentials, the same as for the broker's Kafka port.
 
@@ -38,7 +39,7 @@ def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None
         RefusedCommandError: not authenticated, or not authorized.
         UsageError: `url` is invalid, or would send the password without TLS.
     """
-    base = url.rstrip("/")
+    base = (url if "://" in url else f"http://{url}").rstrip("/")
     if urllib.parse.urlsplit(base).scheme not in {"http", "https"}:
         raise UsageError(f"{url!r} is not an HTTP URL, such as {HTTP}")
     security = security or SecurityConfig()

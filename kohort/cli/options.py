@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,12 +47,17 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def bootstrap_server() -> str | None:
+    """The default of --bootstrap-server in the environment, for all commands; None if unset."""
+    return os.environ.get("KOHORT_BOOTSTRAP_SERVER") or None
+
+
 def add_kafka(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-server",
-        default=BOOTSTRAP_SERVER,
+        default=bootstrap_server() or BOOTSTRAP_SERVER,
         metavar="HOST:PORT[,...]",
-        help="a broker of the cluster, Kohort's or Kafka's (%(default)s)",
+        help="a broker of the cluster, Kohort's or Kafka's (%(default)s; KOHORT_BOOTSTRAP_SERVER)",
     )
     parser.add_argument(
         "--wait",

@@ -352,7 +352,7 @@ async def test_a_group_that_is_not_there_ends_with_1(kohort: Asking, command: st
         [],
         ["why"],
         ["why", "g", "--last", "0"],
-        ["why", "g", "--http", "localhost"],
+        ["why", "g", "--http", "ftp://localhost:9308"],
         ["list", "--bootstrap-server", "localhost:port"],
         ["list", "--timeout", "-1"],
     ],
@@ -372,6 +372,21 @@ def test_without_an_answer_it_ends_with_3_and_says_what_to_look_at() -> None:
     assert "kohort.metrics.port" in over_http.err
     assert f"127.0.0.1:{port} cannot be reached" in over_kafka.err
     assert "--bootstrap-server" in over_kafka.err
+
+
+def test_the_environment_names_the_broker_of_all_commands_unless_options_do(
+    kohort: Asking, http_port: int
+) -> None:
+    assert kohort_groups("list", KOHORT_BOOTSTRAP_SERVER=kohort.server.bootstrap).code == 0
+    nowhere = f"127.0.0.1:{free_port()}"
+    for command in (["list"], ["why", "nobody"]):
+        said = kohort_groups(*command, KOHORT_BOOTSTRAP_SERVER=nowhere)
+        assert said.code == 3
+        assert f"{nowhere} cannot be reached" in said.err
+    # An address without a scheme is that of a web server.
+    http = ("--http", f"127.0.0.1:{http_port}")
+    said = kohort_groups("why", "nobody", *http, KOHORT_BOOTSTRAP_SERVER=nowhere)
+    assert (said.code, said.err.split(",")[0]) == (1, "kohort: there is no group 'nobody'")
 
 
 def test_a_port_of_the_other_kind_is_told_apart(kohort: Asking, http_port: int) -> None:

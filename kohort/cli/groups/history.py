@@ -19,6 +19,7 @@ from kohort.cli.groups.from_files import add_from, history_from_files
 from kohort.cli.options import (
     add_command_config,
     add_common,
+    bootstrap_server,
     cluster_of,
     print_json,
     print_result,
@@ -72,15 +73,16 @@ def add_history(
     parser.add_argument(
         "--http",
         "--admin-url",
-        default=HTTP,
         metavar="URL",
-        help="HTTP port of a Kohort broker, kohort.metrics.port (%(default)s)",
+        help=f"HTTP port of a Kohort broker, kohort.metrics.port ({HTTP})",
     )
     parser.add_argument(
         "--bootstrap-server",
+        default=bootstrap_server(),
         metavar="HOST:PORT[,...]",
         help="Kafka port of a Kohort broker, if its HTTP port cannot be reached; shows stored"
-        " records only, not what an ongoing rebalance waits for",
+        " records only, not what an ongoing rebalance waits for (KOHORT_BOOTSTRAP_SERVER, unless"
+        " --http is given)",
     )
     # No --wait: a broker that is still starting has no history to show.
     parser.set_defaults(wait=0.0)
@@ -101,14 +103,19 @@ def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -
     """The response of GET /groups/{group}/rebalances, or its like. Raises CommandError."""
     if options.files:
         return history_from_files(options, kind)
-    if options.bootstrap_server is not None:
+    if reads_topic(options):
         return _stored_history(options, kind)
     query = f"last={options.last}" + (f"&kind={kind}" if kind else "")
     path = f"/groups/{quote(options.group, safe='', errors='surrogateescape')}/rebalances?{query}"
     try:
-        return fetch(options.http, path, options.timeout, security_of(options))
+        return fetch(options.http or HTTP, path, options.timeout, security_of(options))
     except NotFoundError as error:
         raise _unknown_group(options.group) from error
+
+
+def reads_topic(options: argparse.Namespace) -> bool:
+    """Whether the history comes from the Kafka port, and not from the HTTP port."""
+    return options.http is None and options.bootstrap_server is not None
 
 
 def _stored_history(options: argparse.Namespace, kind: str | None) -> Json:

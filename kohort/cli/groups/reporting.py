@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from typing import Final
 
+from kohort.cli.admin_http import HTTP
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.groups.advising import known_of, records_of, reporting_invalid_records
+from kohort.cli.groups.history import reads_topic
 from kohort.cli.options import print_result
 from kohort.formats.text import counted, listed, shown
 from kohort.insight.advisor.computation import compute_advice
@@ -36,7 +38,9 @@ def report(options: argparse.Namespace) -> None:
             return
         advice = compute_advice(options.group, history.events, known=known)
         page = group_page(history, advice_rows(advice))
-    source = listed(options.files) if options.files else options.http
+    source = options.bootstrap_server if reads_topic(options) else options.http or HTTP
+    if options.files:
+        source = listed(options.files)
     text = render(Contents([page]), source)
     try:
         write_whole(output, text)
