@@ -76,9 +76,10 @@ class Progress(StreamingQueryListener):
         rows = self._uncounted.pop((topic, progress.batchId), progress.numInputRows)
         if not rows:
             return
+        is_first = name not in self.rows
         self.rows[name] = self.rows.get(name, 0) + rows
         self._announced_s = time.monotonic()
-        announce(line(name, progress, rows))
+        announce(line(name, progress, rows, is_first=is_first))
         if self._metrics is not None:
             self._metrics.batch(
                 topic,
@@ -147,18 +148,23 @@ def announce_stages(spark: SparkSession, doing: str = "") -> None:
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
     tasks = sum(stage.numTasks for stage in stages if stage is not None)
-    tasks_text = f"{done} of {tasks} tasks done" if tasks else ""
+    tasks_text = f"{done} of {tasks} tasks done" if done else ""
     if doing or tasks_text:
         announce("working: " + ", ".join(part for part in (doing, tasks_text) if part))
 
 
-def line(name: str, progress: StreamingQueryProgress, row_count: int) -> str:
+def line(
+    name: str, progress: StreamingQueryProgress, row_count: int, *, is_first: bool = False
+) -> str:
+    """Return the line for a batch. The first one of a run has no rate, because Spark loads and
+    compiles most of its code in it.
+    """
     seconds = progress.batchDuration / 1000
     count = behind(progress)
     lag = "lag unknown" if count is None else f"{counted(count, 'offset')} behind"
     rows = counted(row_count, "row")
-    rate = row_count / max(seconds, 0.001)
-    return f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s, {rate:,.0f} rows/s, {lag}"
+    rate = "" if is_first else f", {row_count / max(seconds, 0.001):,.0f} rows/s"
+    return f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s{rate}, {lag}"
 
 
 def behind(progress: StreamingQueryProgress) -> int | None:
