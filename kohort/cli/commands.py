@@ -20,6 +20,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
 
 
+def exit_codes(failure: str) -> str:
+    """Text about the exit codes of a command; `failure` is the meaning of 1."""
+    return (
+        f"Exit codes: 0; 1 {failure}; 2 usage; 3 no broker answers, or it is starting; "
+        "4 it refuses; 5 exists already."
+    )
+
+
 class Commands:
     """Adds subcommands to the parser of a command.
 
@@ -28,7 +36,7 @@ class Commands:
     """
 
     def __init__(self, parser: argparse.ArgumentParser, *, failure: str) -> None:
-        self._epilog = f"Exit codes: 0; 1 {failure}; 2 usage; 3 no broker answers, or it refuses."
+        self._epilog = exit_codes(failure)
         parser.epilog = self._epilog
         parser.set_defaults(run=run)
         self._parsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")

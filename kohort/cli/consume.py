@@ -7,7 +7,7 @@ that time. With ``--group`` it joins the group, shares its partitions and commit
 import argparse
 from typing import Final
 
-from kohort.cli.commands import run
+from kohort.cli.commands import exit_codes, run
 from kohort.cli.options import add_kafka, duration_ms, moment_ms
 from kohort.cli.record_format import HELP
 
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kafka(parser)
     parser.set_defaults(run=run, handler=_consume)
-    parser.epilog = "Exit codes: 0; 1 no such topic; 2 usage; 3 no broker answers, or it refuses."
+    parser.epilog = exit_codes("no such topic")
 
 
 def _consume(options: argparse.Namespace) -> None:

@@ -13,10 +13,9 @@ from typing import Any, Final, TypeAlias
 
 from kohort.admin import offsets
 from kohort.admin.cluster import Cluster
-from kohort.cli.command_config import in_file_words
-from kohort.cli.errors import UnavailableError, UsageError
+from kohort.cli.errors import UsageError
 from kohort.cli.not_found import partitions_of
-from kohort.cli.options import cluster_of, consumer_settings
+from kohort.cli.options import client_error, cluster_of, consumer_settings
 from kohort.cli.record_format import Form, parse_format, value_line
 from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.errors import ConsumerError
@@ -66,7 +65,7 @@ def consume(options: argparse.Namespace) -> None:
                 reading = _share(options, Consumer(options.topic, **settings), form)
             asyncio.run(_until_terminated(reading))
     except ConsumerError as error:
-        raise UnavailableError(in_file_words(str(error))) from error
+        raise client_error(error) from error
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
 

@@ -5,8 +5,9 @@
     CommandError
     |-- NotFoundError       exit code 1
     |-- UsageError          exit code 2, as argparse's own
-    |-- RefusedCommandError exit code 3
-    `-- UnavailableError    exit code 3
+    |-- UnavailableError    exit code 3
+    |-- RefusedCommandError exit code 4
+    `-- ExistsError         exit code 5
 """
 
 from typing import ClassVar
@@ -30,13 +31,19 @@ class UsageError(CommandError):
     exit_code = 2
 
 
-class RefusedCommandError(CommandError):
-    """A broker rejects the request; the text has its reason."""
-
-    exit_code = 3
-
-
 class UnavailableError(CommandError):
-    """No broker answers, or its answer cannot be used."""
+    """No broker answers, it is still starting, or its answer cannot be used."""
 
     exit_code = 3
+
+
+class RefusedCommandError(CommandError):
+    """A broker rejects the request or the credentials; the text has its reason."""
+
+    exit_code = 4
+
+
+class ExistsError(CommandError):
+    """What is to be created exists already."""
+
+    exit_code = 5

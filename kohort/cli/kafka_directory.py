@@ -98,7 +98,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.epilog = (
         "The directory is converted in place: no record is copied or changed. "
-        "Exit codes: 0; 1 no such directory; 2 usage; 3 the conversion is not possible."
+        "Exit codes: 0; 1 no such directory; 2 usage; 3 it is in use; "
+        "4 the conversion is not possible."
     )
     parser.set_defaults(run=run)
 

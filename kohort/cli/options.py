@@ -13,8 +13,22 @@ from typing import Any, Final
 
 from kohort.admin.cluster import RETRY_S, Cluster, RefusedError, error_name
 from kohort.cli.command_config import in_file_words, read_command_config
-from kohort.cli.errors import RefusedCommandError, UnavailableError, UsageError
-from kohort.client.core.errors import ConfigError, ConsumerError
+from kohort.cli.errors import (
+    CommandError,
+    ExistsError,
+    NotFoundError,
+    RefusedCommandError,
+    UnavailableError,
+    UsageError,
+)
+from kohort.client.core.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    ConsumerError,
+    TlsError,
+    TokenError,
+)
 from kohort.client.net.address import Address, parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
@@ -23,6 +37,15 @@ from kohort.protocol.errors import ErrorCode
 BOOTSTRAP_SERVER: Final = "localhost:9092"
 TIMEOUT_S: Final = 10.0
 TIMEOUT_S_MAX: Final = 3_600
+
+_MISSING: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
 
 _DURATION: Final = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
@@ -94,7 +117,7 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
     """The cluster that the options name; its errors are turned into CommandError.
 
     Raises:
-        UsageError, UnavailableError, RefusedCommandError
+        CommandError
     """
     try:
         servers = parse_bootstrap(options.bootstrap_server, "--bootstrap-server")
@@ -110,9 +133,27 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
             " address, and --command-config the security settings."
         ) from error
     except ConsumerError as error:
-        raise UnavailableError(in_file_words(str(error))) from error
+        raise client_error(error) from error
     except RefusedError as error:
-        raise RefusedCommandError(f"{error}{_hint(error, options.command_config)}") from error
+        raise refusal(error, _hint(error, options.command_config)) from error
+
+
+def client_error(error: ConsumerError) -> CommandError:
+    """The error of a command whose client failed."""
+    is_refused = isinstance(error, AuthenticationError | AuthorizationError) and not isinstance(
+        error, TlsError | TokenError
+    )
+    return (RefusedCommandError if is_refused else UnavailableError)(in_file_words(str(error)))
+
+
+def refusal(error: RefusedError, hint: str = "") -> CommandError:
+    """The error of a command that a broker rejects, by the broker's reason."""
+    kind: type[CommandError] = RefusedCommandError
+    if error.error in _MISSING:
+        kind = NotFoundError
+    elif error.error == ErrorCode.TOPIC_ALREADY_EXISTS:
+        kind = ExistsError
+    return kind(f"{error}{hint}")
 
 
 def _hint(error: RefusedError, command_config: str | None) -> str:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from kohort.admin.cluster import RefusedError
 from kohort.admin.producing import Producer
-from kohort.cli.commands import run
+from kohort.cli.commands import exit_codes, run
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.record_json import RecordError, from_line
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kafka(parser)
     parser.set_defaults(run=run, handler=_produce)
-    parser.epilog = "Exit codes: 0; 1 no such topic; 2 usage; 3 no broker answers, or it refuses."
+    parser.epilog = exit_codes("no such topic")
 
 
 def _produce(options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from kohort.admin.cluster import RefusedError
 from kohort.admin.topics import (
@@ -17,14 +17,12 @@ from kohort.admin.topics import (
     topic_configs,
 )
 from kohort.cli.commands import Commands
-from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
+from kohort.cli.errors import CommandError, NotFoundError, UsageError
 from kohort.cli.not_found import no_topic
-from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
+from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, refusal
 from kohort.cli.table import table
 from kohort.formats.text import counted, shown
 from kohort.protocol.errors import ErrorCode
-
-_MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -283,7 +281,8 @@ def _configs_of(texts: Iterable[str]) -> dict[str, str]:
     return configs
 
 
-def _command_error(error: RefusedError) -> NotFoundError | RefusedCommandError:
-    if error.error in _MISSING:
+def _command_error(error: RefusedError) -> CommandError:
+    command_error = refusal(error)
+    if isinstance(command_error, NotFoundError):
         return NotFoundError(f"{error}; `kohort topics list` shows the topics that exist")
-    return RefusedCommandError(str(error))
+    return command_error

@@ -23,7 +23,7 @@ from kohort.admin.users import (
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.security.users_file import credential_line
 from kohort.cli.commands import Commands
-from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
+from kohort.cli.errors import ExistsError, NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result
 from kohort.cli.table import table
 from kohort.formats.text import shown
@@ -144,7 +144,7 @@ def _add(options: argparse.Namespace) -> None:
     is_new = options.data is not None and not _is_data_directory(options.data)
     with _store_of(options, creates=True) as store:
         if store.users([options.user]):
-            raise RefusedCommandError(
+            raise ExistsError(
                 f"the user {options.user!r} exists; `kohort users password` changes the password"
             )
         password = _read_password(options)

@@ -64,7 +64,7 @@ def test_a_rule_for_an_address_of_ipv6_applies_however_it_is_written(
         assert run(broker, "add", "*", "all", "cluster") == 0
         assert main(by_six) == 0
         assert run(broker, "add", "*", "all", "cluster", "--deny", "--host", written) == 0
-        assert main(by_six) == 3
+        assert main(by_six) == 4
         assert run(broker, "list") == 0
         assert run(broker, "check", "bob", "alter", "cluster", "--host", written) == 1
 
@@ -91,13 +91,13 @@ def test_who_may_not_see_rules_is_told_what_is_missing(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(broker, "add", "ANONYMOUS", "describe", "cluster", "--deny") == 0
-    assert run(broker, "list") == 3
+    assert run(broker, "list") == 4
     told = capsys.readouterr().err
     assert "CLUSTER_AUTHORIZATION_FAILED" in told
     assert "User:ANONYMOUS, which is not authorized for that; `kohort acl add` adds a rule" in told
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=PLAINTEXT")
-    assert run(broker, "list", "--command-config", str(file)) == 3
+    assert run(broker, "list", "--command-config", str(file)) == 4
     assert f"The user of {file} is not authorized for that" in capsys.readouterr().err
 
 
@@ -105,7 +105,7 @@ def test_a_broker_without_an_authorizer_is_told_how_to_have_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with BrokerThread(tmp_path) as broker:
-        assert run(broker, "add", "alice", "read", "topic:t") == 3
+        assert run(broker, "add", "alice", "read", "topic:t") == 4
     told = capsys.readouterr().err
     assert "SECURITY_DISABLED" in told
     assert "To get one, set authorizer.class.name=kohort and super.users" in told
@@ -159,5 +159,5 @@ def test_without_an_authorizer_there_are_no_rules(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with BrokerThread(tmp_path) as broker:
-        assert run(broker, "list") == 3
+        assert run(broker, "list") == 4
         assert "SECURITY_DISABLED" in capsys.readouterr().err

@@ -274,10 +274,10 @@ def test_more_than_the_setting_takes_is_refused_and_changes_nothing(
     long = "x" * 7_990
     with stopped_broker(str(stopped.data)) as directory:
         directory._set("", "kohort.users.disabled", [long])
-    assert stopped.users_of_stopped("disable", ODD) == 3
+    assert stopped.users_of_stopped("disable", ODD) == 4
     assert "at most 8000 characters" in capsys.readouterr().err
     with stopped.running():
-        assert stopped.users("disable", ODD) == 3
+        assert stopped.users("disable", ODD) == 4
         assert stopped.lets_in(ODD) == {True}
 
 

@@ -191,7 +191,7 @@ def test_a_command_says_who_asks(
     assert "there is no group" in capsys.readouterr().err
     assert why("tenant", port.url) == 1
     assert "there is no group" in capsys.readouterr().err
-    assert why("nobody", port.url) == 3
+    assert why("nobody", port.url) == 4
     assert "DESCRIBE on the group" in capsys.readouterr().err
     # The password goes nowhere without TLS.
     assert why("watcher", "http://192.0.2.1:9308") == 2

@@ -44,7 +44,7 @@ def test_limits_are_set_listed_and_removed(
 def test_a_limit_that_the_broker_does_not_keep_is_told(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(broker, "set", "connection_creation_rate=1", "--user", "alice") == 3
+    assert run(broker, "set", "connection_creation_rate=1", "--user", "alice") == 4
     assert "INVALID_REQUEST" in capsys.readouterr().err
 
 
@@ -58,7 +58,7 @@ def test_a_user_is_named_without_its_type(
 def test_an_address_is_told_how_it_is_written(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(broker, "set", "connection_creation_rate=5", "--ip", "2001:DB8:0::1") == 3
+    assert run(broker, "set", "connection_creation_rate=5", "--ip", "2001:DB8:0::1") == 4
     assert "as connections have it: 2001:db8::1" in capsys.readouterr().err
 
 

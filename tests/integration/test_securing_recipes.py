@@ -183,10 +183,10 @@ def test_tls_and_scram(desk: Desk) -> None:
         assert "orders" in rules.stdout, rules.stderr
         own = (*where, "orders.properties")
         assert desk.run("produce", "orders", *own, given="one\n").returncode == 0
-        assert desk.run("topics", "create", "more", *own).returncode == 3
+        assert desk.run("topics", "create", "more", *own).returncode == 4
         assert desk.run("produce", "more", *own, given="one\n").returncode != 0
         desk.save("stranger.properties", admin.replace("...", "guessed"))
-        assert desk.run("topics", "list", *where, "stranger.properties").returncode == 3
+        assert desk.run("topics", "list", *where, "stranger.properties").returncode == 4
     assert (desk.directory / "broker.pem").stat().st_mode & 0o777 == 0o600
     assert (desk.directory / "var-lib-kohort").stat().st_mode & 0o777 == 0o700
 

@@ -150,7 +150,7 @@ def test_users_of_the_file_are_let_in_and_described(place: Place) -> None:
 def test_what_is_stored_counts_before_the_file(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert place.users("remove", "alice") == 3
+    assert place.users("remove", "alice") == 4
     assert "kohort.users.file, which the broker does not write" in capsys.readouterr().err
     assert place.users("password", "alice", password="other") == 0
     assert place.lets_in("alice") == [False] * 3

@@ -108,7 +108,7 @@ def test_a_token_that_is_refused_is_told_in_the_brokers_words(
     token = tmp_path / "token.jwt"
     token.write_text(broker.issuer.token("orders", 60, aud="others")[0])
     refused = said_by_process("topics", "list", *config.write("OAUTH", "", token.as_uri()))
-    assert refused.code == 3
+    assert refused.code == 4
     assert '"status":"invalid_token"' in refused.err
     assert "sasl_" not in refused.err
 

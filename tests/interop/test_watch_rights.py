@@ -161,7 +161,7 @@ def test_without_any_right_it_names_them_and_polls_what_it_may(
     with member(kafka, group, "a", protocol):
         wait_for(kafka, group, 1)
         once = subprocess.run(asked, check=False, capture_output=True, text=True)
-        assert once.returncode == 3
+        assert once.returncode == 4
         assert "--operation Read --topic __consumer_offsets" in once.stderr
         describe: Right = (ResourceType.GROUP, group, AclOperation.DESCRIBE)
         with allowed(kafka, describe, DESCRIBE_TOPIC), watching(kafka, tmp_path) as watcher:
@@ -220,7 +220,7 @@ def test_it_names_the_rights_to_store_the_history_in_a_topic(
 
     def refusal() -> str:
         done = subprocess.run(asked, check=False, capture_output=True, text=True)
-        assert done.returncode == 3
+        assert done.returncode == 4
         return done.stderr
 
     with member(kafka, "stored", "a", "classic"), allowed(kafka, READ_OFFSETS):

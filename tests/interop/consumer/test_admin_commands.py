@@ -99,7 +99,7 @@ class TestTopics:
     def test_a_dry_run_checks_and_changes_nothing(self, kohort: Kohort, name: str) -> None:
         assert kohort("topics", "create", name, "--dry-run").out == f"{name}: could be created\n"
         refused = kohort("topics", "create", name, "--dry-run", "--config", "retention.ms=soon")
-        assert refused.code == 3
+        assert refused.code == 4
         assert "INVALID_CONFIG" in refused.err
         assert kohort("topics", "describe", name).code == 1
         kohort("topics", "create", name, "--partitions", "1")
@@ -112,7 +112,7 @@ class TestTopics:
     ) -> None:
         kohort("topics", "create", name)
         again = kohort("topics", "create", name)
-        assert again.code == 3
+        assert again.code == 5
         assert "TOPIC_ALREADY_EXISTS" in again.err
         assert kohort("topics", "create", name, "--if-not-exists").out == f"{name}: exists\n"
 
@@ -179,10 +179,10 @@ class TestOffsets:
         refused = kohort(
             "groups", "reset-offsets", group, "--topic", topic, "--to-latest", "--execute"
         )
-        assert refused.code == 3
+        assert refused.code == 4
         assert "it has members; stop them first" in refused.err
         stays = kohort("groups", "delete", group)
-        assert stays.code == 3
+        assert stays.code == 4
         assert "it has members" in stays.err
         consumer.close()
 

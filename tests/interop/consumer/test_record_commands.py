@@ -278,7 +278,7 @@ def test_records_that_fill_batches_alone_and_together_all_arrive(
 def test_what_cannot_be_done_is_told(scene: Scene, topics: Topics) -> None:
     topic = topics.create(1)
     refused = scene.produce(topic, given=b"fine\n" + b"x" * 3_000_000)
-    assert refused.code == 3
+    assert refused.code == 4
     assert "MESSAGE_TOO_LARGE" in refused.err
     assert "max.message.bytes" in refused.err
     broken = scene.produce(topic, "--json", given=b'{"value": "a"}\nnonsense\n')
