@@ -51,11 +51,15 @@ def _limit(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=NUMBER") from None
 
 
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
 def _list(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
         limits = list_limits(cluster)
     rows = [
-        [shown(_entity_text(limit.entity)), key, f"{value:g}"]
+        [shown(_entity_text(limit.entity)), key, _number(value)]
         for limit in limits
         for key, value in sorted(limit.values.items())
     ]
@@ -68,7 +72,7 @@ def _set(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
         change_limits(cluster, entity, dict(options.limits))
     for key, value in options.limits:
-        print(f"{shown(_entity_text(entity))}: {key}={value:g}")
+        print(f"{shown(_entity_text(entity))}: {key}={_number(value)}")
 
 
 def _remove(options: argparse.Namespace) -> None:

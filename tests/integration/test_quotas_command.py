@@ -41,6 +41,17 @@ def test_limits_are_set_listed_and_removed(
     assert "alice" not in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_all_digits_of_a_limit_are_shown(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit = "producer_byte_rate=10485761"
+    assert run(broker, "set", limit, "request_percentage=0.125", "--user", "alice") == 0
+    assert limit in capsys.readouterr().out
+    assert run(broker, "list") == 0
+    lines = [line.split()[2:] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert lines == [["producer_byte_rate", "10485761"], ["request_percentage", "0.125"]]
+
+
 def test_a_limit_that_the_broker_does_not_keep_is_told(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
