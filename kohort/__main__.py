@@ -1,7 +1,7 @@
-"""Starts the broker: ``python -m kohort``."""
+"""``python -m kohort``, the same as ``kohort``."""
 
 import sys
 
-from kohort.broker.__main__ import main
+from kohort.cli import main
 
 sys.exit(main())

@@ -1,4 +1,4 @@
-"""The daemon's command line: ``python -m kohort`` and ``kohort serve``, light until it runs."""
+"""``kohort serve`` and, in a checkout, ``python -m broker``; light until the broker runs."""
 
 import argparse
 import sys
@@ -32,8 +32,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m kohort``; ``python -m broker`` in a checkout."""
-    parser = argparse.ArgumentParser(prog="python -m kohort", description="Start the broker.")
+    """``python -m broker`` in a checkout."""
+    parser = argparse.ArgumentParser(prog="python -m broker", description="Start the broker.")
     add_arguments(parser)
     return run(parser.parse_args(arguments))
 

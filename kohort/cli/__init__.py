@@ -1,8 +1,8 @@
 """The ``kohort`` command.
 
-``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort pipeline`` runs
-Spark jobs; most other commands are clients of a broker. A command's module is imported when the
-command is called, so that clients do not pay for the import of a broker.
+``kohort serve`` starts the broker; ``kohort pipeline`` runs Spark jobs; most other commands are
+clients of a broker. A command's module is imported when the command is called, so that clients do
+not pay for the import of a broker. ``python -m kohort`` is the same command.
 """
 
 import argparse
@@ -38,7 +38,7 @@ COMMANDS: Final = {
         "kohort.cli.kafka_directory:add_import",
     ),
     "doctor": ("check whether this machine can run a broker", "kohort.cli.doctor"),
-    "completion": ("completion script for bash, zsh and tcsh", "kohort.cli.completion"),
+    "completion": ("completion script for bash, zsh, tcsh and fish", "kohort.cli.completion"),
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }

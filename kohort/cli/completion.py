@@ -5,14 +5,15 @@ from typing import Final
 
 import shtab
 
-SHELLS: Final = ("bash", "zsh", "tcsh")
+SHELLS: Final = ("bash", "zsh", "tcsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Prints a completion script. bash: kohort completion bash > "
         "~/.local/share/bash-completion/completions/kohort; zsh: kohort completion zsh > "
-        "_kohort in a directory of fpath."
+        "_kohort in a directory of fpath; fish: kohort completion fish > "
+        "~/.config/fish/completions/kohort.fish."
     )
     parser.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
     parser.set_defaults(run=run)

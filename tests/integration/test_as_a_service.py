@@ -26,7 +26,7 @@ def command(directory: Path, *overrides: str) -> list[str]:
         *overrides,
     ]
     options = [word for one in (f"log.dirs={directory}", *given) for word in ("--override", one)]
-    return [sys.executable, "-m", "kohort", *options]
+    return [sys.executable, "-m", "kohort", "serve", *options]
 
 
 def test_the_service_manager_is_told_and_every_line_is_json(tmp_path: Path) -> None:

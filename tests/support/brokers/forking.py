@@ -3,8 +3,8 @@
 `python -m tests.support.brokers.forking name=value ...` reads a line for each start, and
 answers with the process id; a line `wait` is answered with the exit code of the last one. A start
 takes a tenth of what it takes to import everything and to make the codecs, which counts where there
-are thousands. Apart from that it is `python -m kohort`. When its input ends, it kills what it has
-started.
+are thousands. Apart from that it is `python -m kohort serve`. When its input ends, it kills what it
+has started.
 """
 
 import gc

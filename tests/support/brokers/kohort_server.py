@@ -1,4 +1,4 @@
-"""Kohort as its users run it: `python -m kohort` in a process of its own."""
+"""Kohort as its users run it: `python -m kohort serve` in a process of its own."""
 
 import sys
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class KohortServer(ServerProcess):
         }
 
     def command(self) -> list[str]:
-        command = [sys.executable, "-X", STRICT_OPTION, "-m", "kohort"]
+        command = [sys.executable, "-X", STRICT_OPTION, "-m", "kohort", "serve"]
         for name, value in self.overrides.items():
             command += ["--override", f"{name}={value}"]
         return command

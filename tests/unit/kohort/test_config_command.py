@@ -76,7 +76,7 @@ def test_every_problem_of_a_file_is_told(tmp_path: Path, capsys: Printed) -> Non
     assert len(json.loads(capsys.readouterr().out)["problems"]) == 2
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh", "fish"])
 def test_every_command_is_in_the_script_of_a_shell(shell: str, capsys: Printed) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out

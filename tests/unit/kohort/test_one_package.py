@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("arguments", [["-c", _USE], ["-m", "kohort", "--help"]])
+@pytest.mark.parametrize("arguments", [["-c", _USE], ["-m", "kohort", "topics", "--help"]])
 def test_a_project_with_modules_of_the_same_names_can_use_it(
     project: Path, arguments: list[str]
 ) -> None:
