@@ -8,7 +8,7 @@ import argparse
 from typing import Final
 
 from kohort.cli.commands import exit_codes, run
-from kohort.cli.options import add_kafka, duration_ms, moment_ms
+from kohort.cli.options import DURATION, add_kafka, duration_ms, moment_ms
 from kohort.cli.record_format import HELP
 
 ISOLATION: Final = ("read_uncommitted", "read_committed")
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--last",
         type=duration_ms,
-        metavar="PnDTnHnMnS",
-        help="start this duration before now: PT10M, P1D",
+        metavar=DURATION,
+        help="start this duration before now: 10m, 1d",
     )
     start.add_argument(
         "--group",

@@ -47,8 +47,14 @@ _MISSING: Final = frozenset(
     }
 )
 
-_DURATION: Final = re.compile(
-    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+DURATION: Final = "DURATION"
+"""Name of arguments that `duration_ms` and `seconds` parse."""
+
+_DURATIONS: Final = (
+    re.compile(
+        r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+    ),
+    re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?"),
 )
 _UNIT_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
@@ -65,7 +71,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=seconds,
         default=TIMEOUT_S,
-        metavar="SECONDS",
+        metavar=DURATION,
         help="timeout of connecting and of each request (%(default)s)",
     )
 
@@ -86,7 +92,7 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         "--wait",
         type=seconds,
         default=0.0,
-        metavar="SECONDS",
+        metavar=DURATION,
         help="how long to retry the connection, for a broker that is just starting (0)",
     )
     add_command_config(parser)
@@ -102,13 +108,13 @@ def add_command_config(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """Parse a number of seconds above 0. Raises argparse.ArgumentTypeError."""
+    """Parse a duration above 0, a number being seconds. Raises argparse.ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:
-        value = 0
+        value = duration_ms(text) / 1000
     if not 0 < value <= TIMEOUT_S_MAX:
-        raise argparse.ArgumentTypeError(f"a number above 0, up to {TIMEOUT_S_MAX}")
+        raise argparse.ArgumentTypeError(f"seconds above 0, up to {TIMEOUT_S_MAX}, or as in 10m")
     return value
 
 
@@ -230,11 +236,12 @@ def moment_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Parse an ISO 8601 duration, as PT1H30M, to ms. Raises argparse.ArgumentTypeError."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
+    """Parse a duration, 1h30m or ISO 8601's PT1H30M, to ms. Raises argparse.ArgumentTypeError."""
+    matches = (pattern.fullmatch(text) for pattern in _DURATIONS)
+    match = next((match for match in matches if match is not None and any(match.groups())), None)
+    if match is None:
         raise argparse.ArgumentTypeError(
-            f"invalid duration {text!r}: expected for example PT1H30M or P7D"
+            f"invalid duration {text!r}: expected for example 10m, 1h30m, 7d or PT1H30M"
         )
     parts = match.groupdict(default="0")
     return int(sum(float(parts[unit]) * factor for unit, factor in _UNIT_MS.items()))

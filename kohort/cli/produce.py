@@ -41,11 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--file", default="-", metavar="FILE", help="input file (standard input)")
-    parser.add_argument(
-        "--key-separator",
-        metavar="TEXT",
-        help="separator of a line's key and value (no keys)",
-    )
+    keys = parser.add_mutually_exclusive_group()
+    keys.add_argument("--key", metavar="TEXT", help="key of all records (no keys)")
+    keys.add_argument("--key-separator", metavar="TEXT", help="separator of a line's key and value")
     parser.add_argument(
         "--null-marker", metavar="TEXT", help="a key or value equal to this is null"
     )
@@ -137,9 +135,12 @@ def _add(producer: Producer, record: Record, named: int | None, wanted: int | No
 def _parser(options: argparse.Namespace) -> Parse:
     headers = _headers(options.header)
     if options.json:
+        if options.key is not None:
+            raise UsageError("--json and --key cannot be combined: each record has its own key")
         return _from_json
     marker = None if options.null_marker is None else os.fsencode(options.null_marker)
     separator = None if options.key_separator is None else os.fsencode(options.key_separator)
+    key = None if options.key is None else os.fsencode(options.key)
     if separator == b"":
         raise UsageError("--key-separator must not be empty")
 
@@ -147,7 +148,7 @@ def _parser(options: argparse.Namespace) -> Parse:
         return None if text == marker else text
 
     def plain(line: bytes) -> tuple[Record, int | None]:
-        return Record(content(line), None, headers, _now_ms()), None
+        return Record(content(line), key, headers, _now_ms()), None
 
     def keyed(line: bytes) -> tuple[Record, int | None]:
         key, present, value = line.partition(separator or b"")

@@ -22,7 +22,7 @@ from kohort.admin.transactions import (
 from kohort.cli.admin_http import HTTP, LOCAL_HOSTS, Json, fetch
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError
-from kohort.cli.options import add_kafka, cluster_of, print_result, seconds, security_of
+from kohort.cli.options import DURATION, add_kafka, cluster_of, print_result, seconds, security_of
 from kohort.cli.table import table
 from kohort.client.net.address import parse_bootstrap
 from kohort.formats.text import counted, shown
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--open-for",
         type=seconds,
-        metavar="SECONDS",
+        metavar=DURATION,
         help="only those whose transaction has been open for longer",
     )
     command.add_argument(

@@ -16,7 +16,14 @@ from kohort.admin.offsets import END, START, TopicPartition, checked_offsets
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.not_found import partitions_of
-from kohort.cli.options import add_kafka, cluster_of, duration_ms, moment_ms, print_result
+from kohort.cli.options import (
+    DURATION,
+    add_kafka,
+    cluster_of,
+    duration_ms,
+    moment_ms,
+    print_result,
+)
 from kohort.cli.table import table
 from kohort.formats.text import shown
 
@@ -65,8 +72,8 @@ def add_reset_offsets(commands: Commands) -> None:
     where.add_argument(
         "--by-duration",
         type=duration_ms,
-        metavar="PnDTnHnMnS",
-        help="first record not older than this duration before now: PT1H30M, P7D",
+        metavar=DURATION,
+        help="first record not older than this duration before now: 1h30m, 7d",
     )
     parser.add_argument(
         "--execute",

@@ -1,0 +1,35 @@
+"""Options that commands share."""
+
+import argparse
+
+import pytest
+
+from kohort.cli.options import duration_ms, seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("10m", 600_000),
+        ("PT10M", 600_000),
+        ("1d2h3m4.5s", 93_784_500),
+        ("P1DT2H3M4.5S", 93_784_500),
+        ("7d", 604_800_000),
+    ],
+)
+def test_a_duration_is_short_or_of_iso_8601(text: str, expected_ms: int) -> None:
+    assert duration_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "10", "m", "10m1h", "P10M", "-1m", "1.5m"])
+def test_invalid_durations_are_rejected(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="10m, 1h30m"):
+        duration_ms(text)
+
+
+def test_seconds_are_a_number_or_a_duration() -> None:
+    assert seconds("0.5") == 0.5
+    assert seconds("2m") == 120
+    for text in ("0", "0s", "2h", "nan"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            seconds(text)
