@@ -33,6 +33,10 @@ a port that is set is taken, the broker does not start.
 | `/-/healthy` | 200 while the process works; names periodic work that fails |
 | `/-/ready` | 200 while the broker serves clients, otherwise 503 and the reason |
 
+While the broker starts, `/metrics` has only the progress of the start and `process_*`, without
+authentication, and all other pages, the console's too, answer 503 with that progress. After an
+unclean stop, verifying the logs can take long.
+
 Metrics have names from three sources, so that existing dashboards and alerts work: the names of
 kafka_exporter for topics and groups (Grafana dashboard 7589 uses them), the names that
 Prometheus' JMX exporter gives to the metrics of Apache Kafka, and `kohort_` for the rest.

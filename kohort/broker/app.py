@@ -61,6 +61,7 @@ from kohort.broker.security.users_file import UsersFileError
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.metadata.store import FILE_NAME, MetadataError
 from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.schema import VersionRange
 from kohort.version import VERSION
@@ -111,8 +112,8 @@ class Broker:
         self.history = self._make_history()
         """Why the groups rebalanced."""
         self.history.add_listener(self.metrics.rebalances.on_record)
-        self._not_ready: str | None = "starting"
-        """Why clients cannot be served now, for health probes."""
+        self.startup = StartupProgress(self._clock)
+        self._is_stopping = False
         self.services: BrokerServices
         """Set once `running` has been entered."""
         self.endpoint: Endpoint
@@ -199,8 +200,9 @@ class Broker:
             stack,
             self._loaded,
             http_listener,
-            lambda: self._not_ready,
+            self._why_not_ready,
             self.background_tasks.failing,
+            self.startup,
         )
         purgatory = Purgatory(report=_report)
         executor = self._environment.new_executor()
@@ -214,9 +216,11 @@ class Broker:
             store=self._environment.metadata,
             new_uuid=self._environment.new_uuid,
             background_tasks=self.background_tasks,
+            progress=self.startup,
         )
         await topics.start()
         stack.push_async_callback(topics.close)
+        self.startup.phase = "loading the rebalance history"
         # Started before the groups, whose records continue the numbers in the history.
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
@@ -225,6 +229,7 @@ class Broker:
             config, self._environment, topics, purgatory, observers, self.background_tasks
         )
         self.history.answer_slices = groups.host.answer_slices
+        self.startup.phase = "loading groups"
         await groups.host.start()
         stack.push_async_callback(groups.host.close)
         transactions = make_transactions(
@@ -232,6 +237,7 @@ class Broker:
         )
         transactions.host.counts.observer = self.metrics.transactions
         stack.push_async_callback(transactions.host.close)
+        self.startup.phase = "loading transactions"
         await load_transactions(transactions.host, topics)
         self.history.end_recovery()
         self._users = Users(topics.disk.data.store)
@@ -257,7 +263,7 @@ class Broker:
             await server.listen(bound, listeners[name])
         self._start_metrics(stack, web, executor)
         web.show_console(self._console_source(executor))
-        self._not_ready = None
+        self.startup.phase = ""
         logger.info(
             "Kohort %s serves %s as node %d of cluster %s, data in %s",
             VERSION,
@@ -267,11 +273,17 @@ class Broker:
             config.data_directory.resolve(),
         )
 
+    def _why_not_ready(self) -> str | None:
+        """Return why clients cannot be served now, for health probes."""
+        if self.startup.phase:
+            return f"starting: {self.startup.text()}"
+        return "stopping" if self._is_stopping else None
+
     async def _stop_serving(
         self, server: NetworkServer, dispatcher: Dispatcher, shell: PurgatoryShell
     ) -> None:
         """Answer the pending requests, then close the connections."""
-        self._not_ready = "stopping"
+        self._is_stopping = True
         server.stop_serving()
         # Wait for running fsyncs first, so that requests that wait for them do not time out.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
@@ -378,6 +390,7 @@ class Broker:
             node_id=services.node_id,
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
+            startup=self.startup,
         )
         page = MetricsPage(scraped_broker(self.metrics, source, self.config), executor)
         stack.push_async_callback(page.close)

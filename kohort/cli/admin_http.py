@@ -57,6 +57,8 @@ def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None
             raise RefusedCommandError(
                 f"{base} answers {error.code}: {reason}; --command-config sets the user"
             ) from error
+        if error.code == http.client.SERVICE_UNAVAILABLE:
+            raise UnavailableError(f"{base}: {reason}") from error
         raise UnavailableError(f"{base} answers {error.code}: {reason}") from error
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         raise UnavailableError(_advice(base, error)) from error

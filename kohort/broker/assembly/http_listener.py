@@ -17,7 +17,7 @@ from kohort.broker.core.security.addresses import is_loopback
 from kohort.broker.dispatch.access import HTTP_API, Access
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpRequester
 from kohort.broker.http.requesters import OPERATOR, UnauthenticatedError
-from kohort.broker.http.server import HttpServer
+from kohort.broker.http.server import AbsentPage, HttpServer
 from kohort.broker.security.http_guard import AuthenticatedRequester, HttpGuard
 from kohort.broker.security.listeners import SecureListeners
 from kohort.broker.security.tls_listener import TlsListener
@@ -38,10 +38,11 @@ class HttpListener:
         if list(_hosts(loaded.config)) and uses_tls_for_http(loaded.own):
             self.tls = TlsListener(HTTP, self._of_listener, authenticates=False)
 
-    def new_server(self, pages: Mapping[str, AnyPage]) -> HttpServer:
+    def new_server(self, pages: Mapping[str, AnyPage], absent: AbsentPage) -> HttpServer:
         """Return a server for one of the ports, not started yet."""
         server = HttpServer(
             pages,
+            absent=absent,
             hosts=self._names(),
             tls=None if self.tls is None else _renewing(self.tls),
         )

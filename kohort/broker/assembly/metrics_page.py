@@ -36,9 +36,9 @@ def scraped_broker(
 
 
 class MetricsPage:
-    def __init__(self, make: Callable[[], Scraped], executor: Executor) -> None:
-        """`make` is called once, at the first scrape, after `executor` has imported
-        :mod:`kohort.broker.metrics.exposition`.
+    def __init__(self, make: Callable[[], Scraped], executor: Executor | None) -> None:
+        """`make` is called once, at the first scrape, after `executor` (None for the event loop's)
+        has imported :mod:`kohort.broker.metrics.exposition`.
         """
         self._make = make
         self._executor = executor

@@ -6,13 +6,15 @@ from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
 from kohort.broker.assembly.http_listener import HttpListener
+from kohort.broker.assembly.starting import starting_metrics, starting_response
 from kohort.broker.config import LoadedConfig
-from kohort.broker.console.paths import console_pages, starting_pages
+from kohort.broker.console.paths import console_pages
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.http.health import Failing, NotReady, health_pages
 from kohort.broker.http.messages import AnyPage
 from kohort.broker.http.requesters import for_operators
 from kohort.broker.http.server import HttpServer
+from kohort.broker.topics.startup_progress import StartupProgress
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +61,14 @@ async def open_web_ports(
     listener: HttpListener,
     why_not_ready: NotReady,
     failing: Failing,
+    startup: StartupProgress,
 ) -> WebPorts:
     """Open both ports; `stack` closes them. Raises PortError."""
-    ports = WebPorts(
-        listener.new_server(health_pages(why_not_ready, failing)),
-        listener.new_server(starting_pages()),
-    )
+    absent = starting_response(startup)
+    metrics_page = starting_metrics(startup)
+    stack.push_async_callback(metrics_page.close)
+    pages = {**health_pages(why_not_ready, failing), "/metrics": metrics_page.answer}
+    ports = WebPorts(listener.new_server(pages, absent), listener.new_server({}, absent))
     config, given = loaded.config, loaded.given
     metrics = WantedPort(
         "Metrics are",

@@ -6,7 +6,6 @@ The pages are imported at the first request; see `lazy_pages`. Security headers 
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kohort.broker.console.security import guarded, refusal
@@ -45,17 +44,6 @@ BROKER_DATA: "Final[Asks[ConsolePages]]" = {
     "/api/broker": lambda pages, _: pages.broker(),
 }
 """Pages about topics and the broker, with the same check."""
-
-
-def starting_pages() -> dict[str, AnyPage]:
-    """Return the pages that exist before the groups are loaded."""
-
-    async def starting(_: HttpRequest) -> HttpResponse:
-        return HttpResponse.text(
-            HTTPStatus.SERVICE_UNAVAILABLE, "the broker is starting", ("Retry-After", "1")
-        )
-
-    return {"/": starting}
 
 
 def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:

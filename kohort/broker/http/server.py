@@ -17,7 +17,7 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.broker.http.messages import (
     AnyPage,
@@ -56,6 +56,9 @@ REAUTHENTICATION_S: Final = 60.0
 PROTECTED_S: Final = 1.0
 """Time for which a complete request is protected against new connections."""
 
+AbsentPage: TypeAlias = Callable[[HttpRequest], HttpResponse | None]
+"""Returns the response to a request for an unknown path; None for status 404."""
+
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n"
     b"Connection: close\r\n\r\ntoo many connections\n"
@@ -70,17 +73,20 @@ class HttpServer:
         pages: Mapping[str, AnyPage],
         limits: "HttpLimits | None" = None,
         *,
+        absent: AbsentPage = lambda _: None,
         hosts: Collection[str] = (),
         hosts_setting: str = "kohort.http.hosts",
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
         """`hosts` are accepted names besides those that cannot be registered; see `may_be_called`.
-        `hosts_setting` is what adds names. With `tls`, only TLS connections are accepted.
+        `hosts_setting` is what adds names. `absent` answers requests for unknown paths. With `tls`,
+        only TLS connections are accepted.
         """
         self._pages = dict(pages)
         self._routes: Routes | None = None
         """Routes of `_pages`; made at the first request."""
         self._limits = limits
+        self._absent = absent
         self._hosts_setting = hosts_setting
         self._hosts = frozenset(name.lower() for name in hosts)
         self._handshakes = None if tls is None else TlsHandshakes(tls, self._on_connection)
@@ -192,6 +198,8 @@ class HttpServer:
         try:
             route = routes.find(request.path)
             if route is None:
+                if (response := self._absent(request)) is not None:
+                    return response
                 paths = " ".join(sorted(self._pages))
                 return HttpResponse.error(
                     HTTPStatus.NOT_FOUND, f"no such page; the pages are {paths}"

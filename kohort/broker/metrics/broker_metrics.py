@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
     from kohort.broker.topics.manager import TopicManager
+    from kohort.broker.topics.startup_progress import StartupProgress
     from kohort.broker.transactions.host import TransactionHost
 
 
@@ -57,6 +58,7 @@ class MetricsSource(NamedTuple):
     address: str
     """Address as advertised: host:port."""
     version: str
+    startup: StartupProgress
 
 
 class MetricsConfig(Protocol):

@@ -260,6 +260,22 @@ SCRAPE_SECONDS = gauge(
     "Duration of the previous scrape, which runs in small slices between the broker's work.",
 )
 
+STARTING = gauge(
+    "kohort_starting",
+    "1 while the broker starts: verifies logs, and loads groups and transactions; 0 afterwards.",
+)
+STARTUP_PARTITIONS = gauge(
+    "kohort_startup_partitions",
+    "Partitions to verify at this start, after an unclean shutdown.",
+)
+STARTUP_PARTITIONS_VERIFIED = gauge(
+    "kohort_startup_partitions_verified", "Partitions that have been verified at this start."
+)
+STARTUP_BYTES = gauge("kohort_startup_bytes", "Bytes of the segments to verify at this start.")
+STARTUP_BYTES_VERIFIED = gauge(
+    "kohort_startup_bytes_verified", "Bytes that have been verified at this start."
+)
+
 SECTIONS: Final = (
     Section(
         "Topics",
@@ -349,6 +365,17 @@ SECTIONS: Final = (
             SENT_BYTES,
             REQUEST_BYTES_HELD,
             RESPONSE_BYTES_HELD,
+        ),
+    ),
+    Section(
+        "The start",
+        "While the broker starts, `/metrics` has these and `process_*` alone.",
+        (
+            STARTING,
+            STARTUP_PARTITIONS,
+            STARTUP_PARTITIONS_VERIFIED,
+            STARTUP_BYTES,
+            STARTUP_BYTES_VERIFIED,
         ),
     ),
     Section(

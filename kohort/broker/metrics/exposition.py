@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
+    from kohort.broker.topics.startup_progress import StartupProgress
 
 _ERROR_NAMES = {code.value: code.name for code in ErrorCode}
 
@@ -179,6 +180,32 @@ class ClusterCollector:
         yield info
 
 
+class StartupCollector:
+    def __init__(self, startup: StartupProgress) -> None:
+        self._startup = startup
+
+    def collect(self) -> Iterator[Metric]:
+        startup = self._startup
+        yield single(catalogue.STARTING, 1 if startup.phase else 0)
+        yield single(catalogue.STARTUP_PARTITIONS, startup.partitions_total)
+        yield single(catalogue.STARTUP_PARTITIONS_VERIFIED, startup.partitions_verified)
+        yield single(catalogue.STARTUP_BYTES, startup.bytes_total)
+        yield single(catalogue.STARTUP_BYTES_VERIFIED, startup.bytes_verified)
+
+
+class StartupExposition:
+    """The metrics of a broker that is starting."""
+
+    def __init__(self, startup: StartupProgress) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(StartupCollector(startup))
+        ClientProcessCollector(registry=self._registry)
+
+    async def write(self, text_format: TextFormat) -> list[bytes]:
+        """Return the exposition in parts."""
+        return list(write(self._registry.collect(), text_format))
+
+
 class ScrapeCollector:
     def __init__(self) -> None:
         self.folded: dict[str, int] = {}
@@ -229,6 +256,7 @@ class Exposition:
             HistoryCollector(source.history),
             TransactionCollector(source.transactions, metrics.transactions),
             PurgatoryCollector(source.purgatory),
+            StartupCollector(source.startup),
             ProcessCollector(
                 metrics.loop_lag, metrics.gc_pauses, source.tasks, version=source.version
             ),

@@ -7,9 +7,10 @@ topic's id; one with another id is stale and is renamed, never served and never 
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -29,10 +30,12 @@ from kohort.broker.storage.checkpoints.partition_metadata import read_topic_id, 
 from kohort.broker.storage.errors import CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import (
+    LOG_SUFFIX,
     deleted_directory,
     is_deleted_directory,
     parse_partition_directory,
     partition_directory,
+    split_file_name,
 )
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import TopicRecord
@@ -68,6 +71,8 @@ class PartitionDirectories:
         self.files = files
         self.root = root
         self._clean_shutdown = clean_shutdown
+        self.on_verified: Callable[[tuple[str, int], int], None] | None = None
+        """Called with a partition, by topic and number, and bytes of it that were verified."""
         self.has_stale_notes = False
         """Whether the checkpoints still contain deleted topics: they must be written before a name
         is reused."""
@@ -85,6 +90,7 @@ class PartitionDirectories:
         """Open or create the log of a partition. Raises StorageError."""
         directory = self.path(name, index)
         key = (name, index)
+        on_verified = None if self.on_verified is None else partial(self.on_verified, key)
         try:
             owner = self._set_aside_stray(directory, topic_id)
             # Checkpoints of another topic of the same name do not apply to this one. If the id is
@@ -101,6 +107,7 @@ class PartitionDirectories:
                 leader_epoch_max=self.leader_epoch(name, index),
                 is_known=key in self._recovery_points,
                 before_roll=partial(self._note_before_roll, key),
+                on_verified=on_verified,
                 files=self.files,
             )
             self._note_opened(key, log, was_noted=believed)
@@ -133,6 +140,21 @@ class PartitionDirectories:
 
     def exists(self, name: str, index: int) -> bool:
         return self.files.exists(str(self.path(name, index)))
+
+    def unverified_bytes(self, name: str, index: int) -> int:
+        """Return the size of a partition's segments beyond the recovery point, 0 if unknown."""
+        try:
+            entries = self.files.entries(f"{self.root}/{partition_directory(name, index)}")
+        except OSError:
+            return 0  # Opening the log reports the error.
+        segments = sorted(
+            (named[0], entry.size_bytes)
+            for entry in entries
+            if (named := split_file_name(entry.name)) and named[1] == LOG_SUFFIX
+        )
+        point = self._recovery_points.get((name, index), 0)
+        flushed = sum(size for (_, size), (stop, _) in pairwise(segments) if stop <= point)
+        return sum(size for _, size in segments) - flushed
 
     def remains_of(self, topic: TopicRecord, *, is_name_free: bool) -> Iterator[Path]:
         """Yield directories of a deleted topic that still have its name.

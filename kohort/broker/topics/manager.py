@@ -28,11 +28,14 @@ from kohort.broker.topics.changes import TopicChanges
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.data_directory import DataDirectory
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
+from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.upkeep import Upkeep
+from kohort.formats.text import counted
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -61,6 +64,9 @@ class ProducerIds:
 RECOVERY_THREADS: Final = 4
 """Concurrently, because verifying many small logs is mostly waiting for fsyncs."""
 
+PROGRESS_S: Final = 10
+"""Interval at which the progress of verifying logs is logged."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -88,9 +94,11 @@ class TopicManager:
         store: MetadataStore | None = None,
         new_uuid: Callable[[], UUID],
         background_tasks: BackgroundTasks | None = None,
+        progress: StartupProgress | None = None,
     ) -> None:
         """``store`` replaces the database in the data directory, for simulations; ``new_uuid``
-        creates the ids of topics; ``background_tasks`` runs the upkeep.
+        creates the ids of topics; ``background_tasks`` runs the upkeep; ``progress`` counts the
+        verified logs.
         """
         self.directory: Path = loaded.config.data_directory.absolute()
         self._loaded = loaded
@@ -101,6 +109,7 @@ class TopicManager:
         self._store = store
         self.clock = clock
         self._background_tasks = background_tasks or BackgroundTasks(clock)
+        self._progress = progress or StartupProgress(clock)
         self.catalog = Catalog()
         self.get = self.catalog.get
         self.get_by_id = self.catalog.get_by_id
@@ -219,13 +228,36 @@ class TopicManager:
     async def _recover(self) -> None:
         """Verify all partitions after an unclean shutdown, before any client is served."""
         unverified = await self.disk.run(self.disk.data.to_recover, self.all())
-        if unverified:
-            logger.info("the last stop was not clean; partitions to verify: %d", len(unverified))
+        if not unverified:
+            return
+        directories, progress = self.disk.data.directories, self._progress
+        sizes = await self.disk.run(_unverified_bytes, directories, unverified)
+        progress.begin_verifying(sizes)
+        directories.on_verified = progress.verified
+        logger.info(
+            "The last stop was not clean; verifying %s, %.0f MB",
+            counted(progress.partitions_total, "partition"),
+            progress.bytes_total / 1e6,
+        )
         chunks = (unverified[start::RECOVERY_THREADS] for start in range(RECOVERY_THREADS))
-        await asyncio.gather(*(self.disk.run(_open_all, chunk) for chunk in chunks if chunk))
+        work = asyncio.gather(
+            *(self.disk.run(_open_all, chunk, progress) for chunk in chunks if chunk)
+        )
+        while not (await asyncio.wait([work], timeout=PROGRESS_S))[0]:
+            logger.info("Still %s", progress.text())
+        await work
 
 
-def _open_all(partitions: Sequence[tuple[Topic, int]]) -> None:
+def _unverified_bytes(
+    directories: PartitionDirectories, partitions: Sequence[tuple[Topic, int]]
+) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, index): directories.unverified_bytes(topic.name, index)
+        for topic, index in partitions
+    }
+
+
+def _open_all(partitions: Sequence[tuple[Topic, int]], progress: StartupProgress) -> None:
     for topic, index in partitions:
         partition = topic.partitions[index]  # Opening verifies it.
         if partition.failure is None:
@@ -234,3 +266,4 @@ def _open_all(partitions: Sequence[tuple[Topic, int]]) -> None:
                 len(partition.log.producers)
             except StorageError as error:
                 logger.warning("%r: %s", partition, error)
+        progress.finish((topic.name, index))

@@ -78,6 +78,7 @@ class PartitionLog:
         leader_epoch_max: int = LEADER_EPOCH_MAX,
         is_known: bool = True,
         before_roll: Callable[[], None] | None = None,
+        on_verified: Callable[[int], None] | None = None,
         files: FileSystem = OS_FILES,
     ) -> Self:
         """Open the log in a directory, which is created if necessary.
@@ -92,6 +93,7 @@ class PartitionLog:
             is_known: whether it was opened here before; otherwise there may be gaps, where Kafka
                 compacted it.
             before_roll: called before a segment is started after another one; it may raise OSError.
+            on_verified: called with numbers of bytes that recovery has verified.
         """
         terms = OpeningTerms(
             clean_shutdown,
@@ -103,6 +105,7 @@ class PartitionLog:
             is_known=is_known,
             may_have_gaps=not is_known or "compact" in config.cleanup_policy,
             before_roll=before_roll,
+            on_verified=on_verified,
         )
         path = str(directory)
         try:

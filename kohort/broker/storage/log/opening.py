@@ -55,6 +55,8 @@ class OpeningTerms(NamedTuple):
     """Whether Kafka may have compacted it."""
     before_roll: Callable[[], None] | None = None
     """Called before a segment is started after another one. May raise OSError."""
+    on_verified: Callable[[int], None] | None = None
+    """Called with numbers of bytes that recovery has verified."""
 
 
 @dataclass(slots=True, eq=False)
@@ -223,7 +225,9 @@ def _recover(
         following = segments[number + 1] if number + 1 < len(segments) else None
         if following is not None and following.base_offset <= recovery_point:
             continue
-        recovered = recover_segment(segment, recovery_point, epochs, terms.leader_epoch_max)
+        recovered = recover_segment(
+            segment, recovery_point, epochs, terms.leader_epoch_max, terms.on_verified
+        )
         end_offset, opened.is_tail_known = recovered.end_offset, recovered.is_end_valid
         if following is None or following.base_offset == end_offset:
             continue

@@ -11,6 +11,7 @@ acknowledged, so it is skipped and kept: reading it gives CORRUPT_MESSAGE.
 """
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kohort.broker.storage.checkpoints.leader_epochs import LeaderEpochs
@@ -32,6 +33,9 @@ logger = logging.getLogger(__name__)
 REPORT_BYTES = 256 << 20
 """Segments with more to verify are logged, to explain a long start."""
 
+PROGRESS_BYTES = 4 << 20
+"""Verified bytes are reported in steps of this size."""
+
 
 class Recovered(NamedTuple):
     end_offset: int
@@ -40,7 +44,11 @@ class Recovered(NamedTuple):
 
 
 def recover_segment(
-    segment: LogSegment, recovery_point: int, epochs: LeaderEpochs, leader_epoch_max: int
+    segment: LogSegment,
+    recovery_point: int,
+    epochs: LeaderEpochs,
+    leader_epoch_max: int,
+    on_verified: Callable[[int], None] | None = None,
 ) -> Recovered:
     """Verify a segment from the recovery point on, truncate damage, complete its indexes.
 
@@ -48,6 +56,7 @@ def recover_segment(
 
     Args:
         leader_epoch_max: no batch can have been written in a later epoch.
+        on_verified: called with numbers of verified bytes.
     """
     start, offset = _start_of_scan(segment, recovery_point)
     if segment.size_bytes - start > REPORT_BYTES:
@@ -55,7 +64,7 @@ def recover_segment(
     # A failed fsync leaves pages in the cache that look clean but never reached the disk. What is
     # verified here must be the content of the disk; dirty pages are not dropped.
     segment.log.drop_cached()
-    scan = _Scan(segment, epochs, leader_epoch_max, start, offset)
+    scan = _Scan(segment, epochs, leader_epoch_max, start, offset, on_verified)
     is_end_valid = True
     while (problem := scan.run()) is not None:
         if scan.end_offset >= recovery_point:
@@ -85,6 +94,7 @@ class _Scan:
         leader_epoch_max: int,
         position: int,
         end_offset: int,
+        on_verified: Callable[[int], None] | None,
     ) -> None:
         self.position = position
         """The position after the last valid batch."""
@@ -93,13 +103,14 @@ class _Scan:
         self._segment = segment
         self._epochs = epochs
         self._leader_epoch_max = leader_epoch_max
+        self._on_verified = on_verified or (lambda _: None)
         self._entries: list[IndexEntry] = []
         self._times: list[TimestampOffset] = []
         self._latest = TimestampOffset(NO_TIMESTAMP, -1)
 
     def run(self) -> CorruptBatchError | None:
         """Continue to the end of the segment or a damaged batch, and return the error of that."""
-        start = indexed = self.position
+        start = indexed = reported = self.position
         batches = self._segment.walk(start, self.end_offset, check_crc=True, chunk_bytes=MANY_BYTES)
         try:
             for batch in batches:
@@ -112,6 +123,9 @@ class _Scan:
                     self._times.append(self._latest)
                     indexed = batch.position
                 self.position, self.end_offset = batch.stop, header.next_offset
+                if self.position - reported >= PROGRESS_BYTES:
+                    self._on_verified(self.position - reported)
+                    reported = self.position
         except CorruptBatchError as error:
             return error
         finally:

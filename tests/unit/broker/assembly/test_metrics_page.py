@@ -17,6 +17,7 @@ from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.runtime.clock import SystemClock
+from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
 from kohort.groups.events import (
     Event,
@@ -116,6 +117,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             node_id=1,
             address="localhost:9092",
             version="1.2.3",
+            startup=StartupProgress(SystemClock()),
         )
         return MetricsPage(scraped_broker(metrics, source, Limits()), executor)
 
