@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from kohort.broker.__main__ import add_arguments as add_daemon_arguments
 from kohort.broker.config import BrokerConfig, ConfigError, load
+from kohort.broker.storage.layout import KAFKA_FILE
 from kohort.broker.storage.lock import is_locked
 from kohort.cli.options import add_json
 from kohort.version import VERSION
@@ -122,6 +123,9 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
     state = "is there" if there == directory else "will be created"
     if is_locked(directory):
         yield Finding(PROBLEM, "data", f"{directory} is in use by a broker")
+    elif (directory / KAFKA_FILE).exists():
+        text = f"{directory} is Apache Kafka's; `kohort import-kafka {directory}` takes it over"
+        yield Finding(PROBLEM, "data", text)
     else:
         yield Finding(OK, "data", f"{directory} {state}")
     free = shutil.disk_usage(there).free

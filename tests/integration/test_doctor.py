@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.app import StartError
+from kohort.broker.storage.layout import KAFKA_FILE
 from kohort.cli import main
 from kohort.cli.doctor import OK, PROBLEM, WARNING, Finding, examine
 from tests.support.brokers.broker_thread import BrokerThread
@@ -101,3 +103,12 @@ def test_certificates_and_users_are_looked_at_as_a_start_does(tmp_path: Path) ->
     store.write_bytes((authority.directory / "broker.key").read_bytes() + store.read_bytes())
     found = {one.what: one for one in examine(None, [*given, rules])}
     assert "ssl.principal.mapping.rules" in found["certificate SSL"].text
+
+
+def test_a_directory_of_kafka_is_a_problem_as_for_a_start(tmp_path: Path) -> None:
+    (tmp_path / KAFKA_FILE).write_text("version=1\n")
+    (found,) = problems(settings(tmp_path))
+    assert found.what == "data"
+    assert "import-kafka" in found.text
+    with pytest.raises(StartError, match="import-kafka"), BrokerThread(tmp_path):
+        pass
