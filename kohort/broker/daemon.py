@@ -1,12 +1,15 @@
 """The broker as a process of its own.
 
 Reads the configuration, logs the ignored settings, and runs the broker until SIGTERM or SIGINT.
+SIGHUP reloads certificates, SIGUSR1 writes the stacks of all threads to the standard error stream.
 Exit codes: 0 after a clean stop, 1 if the broker could not start, 2 for an invalid configuration.
 """
 
+import faulthandler
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -34,6 +37,8 @@ def run_daemon(file: Path | None, overrides: Sequence[str]) -> int:
         for problem in error.problems:
             print(f"kohort: {problem}", file=sys.stderr)
         return BAD_CONFIG
+    # The signal's default action would kill the broker without a clean stop.
+    faulthandler.register(signal.SIGUSR1)
     _begin_logging(loaded)
     _log_warnings(loaded)
     try:

@@ -4,6 +4,7 @@ import configparser
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -51,6 +52,21 @@ def test_the_service_manager_is_told_and_every_line_is_json(tmp_path: Path) -> N
         assert datetime.fromisoformat(line["time"]).tzinfo is not None
 
 
+def test_sigusr1_prints_the_stacks_and_the_broker_continues(tmp_path: Path) -> None:
+    broker = subprocess.Popen(
+        command(tmp_path / "data"), stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert broker.stderr is not None
+    while "serves" not in broker.stderr.readline():
+        pass
+    broker.send_signal(signal.SIGUSR1)
+    while "run_daemon" not in broker.stderr.readline():
+        pass
+    broker.send_signal(signal.SIGTERM)
+    _, log = broker.communicate(timeout=60)
+    assert (broker.returncode, "Stopped" in log) == (0, True)
+
+
 def test_a_manager_that_cannot_be_told_stops_no_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -85,3 +101,20 @@ def test_the_unit_starts_what_there_is() -> None:
     assert "--config FILE" in told
     # The service manager creates the directory, and no other user may enter it.
     assert unit["Service"]["StateDirectoryMode"] == "0700"
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    text = (ROOT / "deploy" / "systemd" / "kohort.service").read_text(encoding="utf-8")
+    # The commented lines are part of the recipe.
+    unit = tmp_path / "kohort.service"
+    unit.write_text(
+        text.replace("#LoadCredential", "LoadCredential").replace(
+            "/opt/kohort/bin/kohort", "/bin/true"
+        )
+    )
+    ran = subprocess.run(
+        ["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
