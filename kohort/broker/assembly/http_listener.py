@@ -55,7 +55,12 @@ class HttpListener:
         config = self._loaded.config
         ways = config.kohort_http_authentication
         hosts = list(_hosts(config))
-        if not hosts or ways == ("none",):
+        if ways == ("none",):
+            for host in {*hosts} - {*filter(is_loopback, hosts)}:
+                where = host or "every interface"
+                logger.warning("The HTTP port on %s does not authenticate requests", where)
+            return
+        if not hosts:
             return
         if self.tls is None and not all(map(is_loopback, hosts)):
             logger.warning("An HTTP port accepts passwords or tokens without TLS")
@@ -70,6 +75,7 @@ class HttpListener:
             config.kohort_metrics_host,
             config.kohort_console_host,
             socket.gethostname(),
+            *(endpoint.host for endpoint in config.advertised_endpoints),
             *config.kohort_http_hosts,
         }
 

@@ -48,9 +48,10 @@ class KohortSettings(Settings):
     kohort_http_hosts: List = setting(
         (),
         doc="Additional names that requests to these two ports may have in their Host "
-        "header. Addresses, this machine's names, names without a dot, and names that "
-        "cannot be registered, such as `.local` and `.svc`, are always allowed. Other "
-        "names are refused, so that a web page cannot read these ports through a "
+        "header. Addresses, this machine's names, the hosts of `advertised.listeners`, "
+        "names without a dot, and names ending in `.local`, `.localhost`, `.internal`, "
+        "`.svc` or `.test`, which cannot be registered, are always allowed. Other names "
+        "are refused, so that a web page cannot read these ports through a "
         "user's browser (DNS rebinding).",
     )
     kohort_http_authentication: List = setting(

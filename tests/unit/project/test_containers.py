@@ -87,7 +87,6 @@ def test_prometheus_scrapes_the_port_where_the_broker_has_its_metrics(
 
     assert f"broker:{config.kohort_metrics_port}" in targets
     assert "broker" in services
-    assert f":{config.kohort_metrics_port}/-/ready" in DOCKERFILE
 
 
 def test_grafana_opens_with_the_dashboard_and_its_data_source(services: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kohort.broker.config import load
+from kohort.broker.config.listeners import uses_tls_for_http
 
 ROOT = Path(__file__).parents[3]
 RESOURCES: list[dict[str, Any]] = list(
@@ -40,7 +41,8 @@ def test_kubernetes_own_schemas_find_nothing_wrong(resource: dict[str, Any]) -> 
 
 
 def test_the_schemas_do_find_what_is_wrong() -> None:
-    wrong = {**RESOURCES[0], "spec": {**RESOURCES[0]["spec"], "portz": []}}
+    (service,) = (one for one in RESOURCES if one["kind"] == "Service")
+    wrong = {**service, "spec": {**service["spec"], "portz": []}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, kubernetes_validate.latest_version(), strict=True)
 
@@ -49,10 +51,35 @@ def test_its_settings_are_accepted_with_those_of_the_image() -> None:
     block = re.search(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
     assert block is not None
     image = dict(re.findall(r"(\w+)=(\S+)", block[1]))
-    given = {one["name"]: one["value"] for one in container()["env"]}
+    (settings,) = (one for one in RESOURCES if one["kind"] == "ConfigMap")
+    assert container()["envFrom"] == [{"configMapRef": {"name": settings["metadata"]["name"]}}]
+    given = settings["data"]
     loaded = load(file=None, overrides=[], environment=image | given)
     assert not loaded.warnings
     assert [str(one) for one in loaded.config.advertised_endpoints] == ["PLAINTEXT://kohort:9092"]
+
+
+def test_the_settings_for_tls_are_accepted_and_name_files_of_the_secret() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    found = re.search(r"```yaml\n(data:\n.*?)```", page, re.DOTALL)
+    assert found is not None
+    given = yaml.safe_load(found[1])["data"]
+    loaded = load(file=None, overrides=[], environment=given)
+    assert not loaded.warnings
+    assert uses_tls_for_http(loaded.own)
+    mounts = {one["name"]: one["mountPath"] for one in container()["volumeMounts"]}
+    for path in (value for value in given.values() if value.startswith("/")):
+        assert Path(path).parent == Path(mounts["keys"])
+        assert f"--from-file={Path(path).name}" in page
+
+
+def test_prometheus_finds_the_metrics_under_the_job_of_the_alerts() -> None:
+    path = ROOT / "deploy" / "kubernetes" / "servicemonitor.yml"
+    spec = yaml.safe_load(path.read_text())["spec"]
+    (service,) = (one for one in RESOURCES if one["kind"] == "Service")
+    assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["metadata"]["labels"][spec["jobLabel"]] == "kohort"
+    assert spec["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
 
 
 def test_ports_user_and_volume_are_those_of_the_image() -> None:
