@@ -145,6 +145,9 @@ class Trigger(NamedTuple):
     """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None
     """How long before the cause the last of these topics got more partitions."""
+    same_process: bool | None = None
+    """Whether a new member is a process whose membership was lost because it was silent. None if no
+    such process has its instance id, or its client id and host."""
     certainty: Certainty = Certainty.CERTAIN
     candidates: tuple[TriggerKind, ...] = ()
     """If the cause is unclear: all possible ones, the most likely first."""

@@ -49,6 +49,8 @@ class JoinRequest(NamedTuple):
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     """(name, metadata) in order of preference."""
+    former_member_id: str = ""
+    """The member id that the sender used before on the same connection."""
     requires_known_id: bool = True
     """v4+: a dynamic member without an id gets one and must join again (KIP-394)."""
     can_skip_assignment: bool = True

@@ -64,6 +64,7 @@ def join_group(
     version = ctx.api_version
     if not ctx.may(Operation.READ, ResourceType.GROUP, request.group_id):
         return RESPONDERS[version](JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    group_id, former_member_id = ctx.connection.group_member
     ticket = ctx.broker.classic_groups.join(
         request.group_id,
         JoinRequest(
@@ -71,6 +72,7 @@ def join_group(
             instance_id=request.group_instance_id,
             client_id=ctx.header.client_id or "",
             client_host=ctx.connection.peer_host,
+            former_member_id=former_member_id if group_id == request.group_id else "",
             session_timeout_ms=request.session_timeout_ms,
             rebalance_timeout_ms=(
                 request.rebalance_timeout_ms
@@ -122,6 +124,7 @@ def sync_group(
     if version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
         return _respond_to_sync(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.connection.group_member = (request.group_id, request.member_id)
     ticket = ctx.broker.classic_groups.sync(
         request.group_id,
         SyncRequest(

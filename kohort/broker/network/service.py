@@ -80,6 +80,8 @@ class ConnectionInfo:
     active_as: str | None = None
     """Client id, set by the service when a request counts as activity, and reset by the periodic
     checks; see `Activity`."""
+    group_member: tuple[str, str] = ("", "")
+    """Group and member id of the last SyncGroup."""
     throttle_ms: int = 0
     """Throttle time of the response, set by the service. The connection resets it, and is muted for
     this time after writing the response (KIP-219)."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kohort.groups.classic.lost_members import LostMembers
 from kohort.groups.classic.member import (
     PENDING,
     SYNC_TIMER,
@@ -59,6 +60,15 @@ class InitialDelay:
     """Whether a member joined during this window."""
 
 
+_SILENT: Final = frozenset(
+    {
+        RemovalReason.SESSION_EXPIRED,
+        RemovalReason.REBALANCE_TIMEOUT,
+        RemovalReason.SYNC_EXPIRED,
+    }
+)
+
+
 @dataclass(slots=True, eq=False)
 class HeldJoin:
     """A returned static member whose response waits until its new member id is durable."""
@@ -88,6 +98,7 @@ class ClassicData:
         "held",
         "initial",
         "is_stored",
+        "lost",
         "offsets",
         "outbox",
         "partition_count",
@@ -149,6 +160,7 @@ class ClassicData:
         `protocols.hash_partition_counts`."""
         self.begun: bytes | None = None
         """How the last rebalance began, as stored with its generation; see `stored_cause`."""
+        self.lost = LostMembers()
         self.is_stored = False
         """Whether there is a group record in the log, or in an append in progress."""
         self.deadlines: dict[TimerKey, int] = {}
@@ -230,6 +242,8 @@ class ClassicData:
         if found is ErrorCode.FENCED_INSTANCE_ID:
             assert instance_id is not None
             self.outbox.note(MemberFenced(member_id, instance_id))
+        elif found is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.lost.hear(member_id)
         return found
 
     def find_member_of(
@@ -284,6 +298,8 @@ class ClassicData:
         self.stop_session(member)
         self.forget_pending_sync(member)
         self.roster.remove(member)
+        if fate in _SILENT:
+            self.lost.add(member)
         self.outbox.note(MemberRemoved(member.ref, fate, text))
 
     def forget_pending_sync(self, member: Member) -> None:

@@ -192,6 +192,7 @@ def _add_member(
         member.ref,
         reason=request.reason,
         new_protocols=member.protocol_names,
+        same_process=group.lost.take(request),
     )
     is_running = group.state is ClassicState.PREPARING_REBALANCE
     if is_running:

@@ -81,6 +81,10 @@ class TriggerRecord:
     """Topics that got more partitions since the group was last Stable; truncated."""
     grown_ms: int | None = None
     """Time from the last of these changes to the cause."""
+    same_process: bool | None = None
+    """Of a new member: whether it is a process whose session had expired, because a request with
+    its former member id came afterwards, or it joined on that member's connection. None if no
+    member of its instance id, or of its client id and host, was lost before."""
     certainty: Certainty = Certainty.CERTAIN
     """certain for all that a broker saw itself; likely or unclear if it was concluded from a
     cluster's __consumer_offsets."""

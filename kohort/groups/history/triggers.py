@@ -49,6 +49,7 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
         unfetched_ms=trigger.unfetched_ms,
         grown_topics=cut_ids(trigger.grown_topics),
         grown_ms=trigger.grown_ms,
+        same_process=trigger.same_process,
         certainty=trigger.certainty,
         candidates=trigger.candidates,
         evidence=trigger.evidence,

@@ -125,6 +125,8 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
         text += f", {duration(trigger.silent_ms)} after it was last heard of"
     if trigger.unfetched_ms is not None:
         text += f", having sent heartbeats for {duration(trigger.unfetched_ms)} without a Fetch"
+    if trigger.same_process:
+        text += ", which is the same process as before its membership was lost"
     if trigger.grown_topics:
         topics = listed(trigger.grown_topics)
         were = "was" if len(trigger.grown_topics) == 1 else "were"

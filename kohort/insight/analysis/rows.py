@@ -43,6 +43,7 @@ class Rebalance(NamedTuple):
     trigger_session_timeout_ms: int | None
     trigger_unfetched_ms: int | None
     trigger_grown_topics: list[str | None] | None
+    trigger_same_process: bool | None
     trigger_certainty: str | None
     further_causes: list[dict[str, Any]] | None
     stopped_total_ms: int | None

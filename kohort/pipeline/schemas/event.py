@@ -37,6 +37,7 @@ CAUSE: Final = struct(
     unfetched_ms=WHOLE,
     grown_topics=TEXTS,
     grown_ms=WHOLE,
+    same_process=FLAG,
     certainty=TEXT,
     candidates=TEXTS,
     evidence=EVIDENCE,

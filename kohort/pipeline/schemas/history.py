@@ -65,6 +65,12 @@ _TRIGGER: Final = (
     Column("trigger_grown_topics", TEXTS, "Topics that got partitions before (at most 100)."),
     Column("trigger_grown_ms", WHOLE, "How long before, in ms, or null."),
     Column(
+        "trigger_same_process",
+        FLAG,
+        "For a new member: whether it is a process whose session had expired; null if there is "
+        "none with its name, and from older brokers.",
+    ),
+    Column(
         "trigger_certainty",
         TEXT,
         "How well the cause is known: `certain`, `likely` or `unclear`; null from older brokers.",

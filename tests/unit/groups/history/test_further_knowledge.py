@@ -72,6 +72,52 @@ def test_a_leader_that_saw_new_partitions_is_said_to_have_cause() -> None:
     assert "joined again, 4 s after t was given more partitions" in sentence(s.running())
 
 
+def lose_second(s: Chronicle) -> str:
+    """The session of the second member expires."""
+    first, second = s.eager((0, 1), (2,))
+    s.advance(6 * SECOND)
+    s.heartbeat(first)
+    s.advance(4 * SECOND)
+    return second
+
+
+def test_a_process_that_uses_its_former_member_id_was_paused() -> None:
+    s = Chronicle()
+    second = lose_second(s)
+    s.heartbeat(second)
+    s.join_dynamic()
+    (cause,) = s.running().further_causes
+    assert cause.same_process is True
+    # It is known by its return, and only once.
+    s.join_dynamic()
+    assert s.running().further_causes[-1].same_process is None
+
+
+def test_a_process_that_joins_on_the_connection_of_its_former_member_was_paused() -> None:
+    s = Chronicle()
+    second = lose_second(s)
+    s.join_dynamic(former_member_id=second)
+    (cause,) = s.running().further_causes
+    assert cause.same_process is True
+
+
+def test_a_process_of_the_same_name_that_shows_no_sign_of_the_former_one_is_another() -> None:
+    s = Chronicle()
+    lose_second(s)
+    s.join_dynamic()
+    (cause,) = s.running().further_causes
+    assert cause.same_process is False
+
+
+def test_a_member_that_left_was_not_lost() -> None:
+    s = Chronicle()
+    _, second = s.eager((0, 1), (2,))
+    s.leave(second)
+    s.join_dynamic()
+    (cause,) = s.running().further_causes
+    assert cause.same_process is None
+
+
 def test_partitions_that_came_before_the_last_assignment_are_no_cause() -> None:
     s = Chronicle()
     s.grown = {"t": s.now.wall_ms}

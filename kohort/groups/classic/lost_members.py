@@ -1,0 +1,65 @@
+"""Remembers members that were removed because they were silent, to tell whether a process that
+joins soon afterwards is the same one.
+
+A process that was paused sends a request with its former member id, or joins on the connection of
+that member. One that crashed does neither.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.groups.classic.member import Member
+from kohort.groups.requests import JoinRequest
+
+LOST_MAX: Final = 100
+"""Members remembered of a group; the oldest ones are forgotten first."""
+CHARS_MAX: Final = 1_000
+"""Members with longer names are not remembered."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lost:
+    process: tuple[str, ...]
+    is_heard: bool = False
+    """Whether a request with its member id came after its removal."""
+
+
+class LostMembers:
+    __slots__ = ("_by_id",)
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, _Lost] = {}
+
+    def add(self, member: Member) -> None:
+        process = _process(member.instance_id, member.client_id, member.client_host)
+        if sum(map(len, (member.member_id, *process))) > CHARS_MAX:
+            return
+        self._by_id[member.member_id] = _Lost(process)
+        if len(self._by_id) > LOST_MAX:
+            del self._by_id[next(iter(self._by_id))]
+
+    def hear(self, member_id: str) -> None:
+        """Note a request with a member id that is unknown to the group."""
+        lost = self._by_id.get(member_id)
+        if lost is not None:
+            lost.is_heard = True
+
+    def take(self, request: JoinRequest) -> bool | None:
+        """Return whether a new member is the process of a lost one, and forget that one.
+
+        None if no member of this instance id, or of this client id and host, was lost.
+        """
+        same = self._by_id.get(request.former_member_id)
+        if same is not None:
+            same.is_heard = True
+        process = _process(request.instance_id, request.client_id, request.client_host)
+        lost = {key: one for key, one in self._by_id.items() if one.process == process}
+        if not lost:
+            return None
+        heard = [key for key, one in lost.items() if one.is_heard]
+        del self._by_id[heard[0] if heard else next(iter(lost))]
+        return bool(heard)
+
+
+def _process(instance_id: str | None, client_id: str, host: str) -> tuple[str, ...]:
+    return (client_id, host) if instance_id is None else (instance_id,)
