@@ -8,7 +8,7 @@ from typing import Final
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.output import counted
 from kohort.insight.report.contents import GroupPage, Row
-from kohort.insight.report.text import clock, doubts, duration, name, percent
+from kohort.insight.report.text import clock, doubts, duration, family, name, percent
 
 CAUSES_FIRST: Final = 3
 MEMBERS_FIRST: Final = 3
@@ -46,6 +46,8 @@ class FirstScreen:
     """The cause with the fewest acts; None if there is only one."""
     newest: Sequence[Row]
     """Acts of the last hour of the history, the newest first; at least the newest one."""
+    late: Row | None
+    """See `GroupPage.late`."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
@@ -70,7 +72,9 @@ def answer(page: GroupPage) -> FirstScreen:
     causes = [_cause(page, row) for row in page.causes]
     costly = [cause for cause in causes if cause.rebalances][:CAUSES_FIRST]
     rare = [cause for cause in causes if cause.kind != _START]
-    rarest = min(rare, key=lambda cause: cause.times) if len(rare) > 1 else None
+    # Of equally rare ones a failure.
+    ranked = sorted(rare, key=lambda cause: (cause.times, family(cause.kind) != "lost"))
+    rarest = ranked[0] if len(ranked) > 1 else None
     choices = numbered(page.advice)
     best = next((row for row in choices if row["is_best"]), None)
     waited = list(_waited(page))
@@ -78,6 +82,7 @@ def answer(page: GroupPage) -> FirstScreen:
         causes=costly if rarest is None or rarest in costly else [*costly, rarest],
         rarest=rarest,
         newest=_newest(page.acts.rows),
+        late=page.late,
         waited=waited[:MEMBERS_FIRST],
         others_join_ms=_others(page, {row["process"] for row in waited[:1]}),
         also=list(_also(page)),

@@ -95,9 +95,9 @@ def legend(page: GroupPage) -> Markup:
     if figures["stopped_total_ms"]:
         history += f", {duration(figures['stopped_total_ms'])} stopped"
     sentence = (
-        "Stopped: sum over all members, each from its join to its assignment; the time in which a "
-        "member gives up its partitions before is not counted here, but in No reader. "
-        "No reader: sum over all partitions. Crash noticed: the delay until detection. "
+        "Stopped: sum over all members, each from its join to its assignment; while it gives up "
+        "partitions before its join, only No reader counts. No reader: sum over all partitions. "
+        "Crash noticed: the delay until detection. "
         f"All lines are replays; the history has {history}."
     )
     return element("p", sentence, class_="muted")

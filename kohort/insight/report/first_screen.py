@@ -66,9 +66,9 @@ def in_short(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
     if summary.newest:
         answers.append(("Last hour", _newest_briefly(summary)))
     answers += [("Why", mostly(page, summary)), ("Waited for", slowest(page, summary))]
-    if summary.recorded is not None:
+    if summary.recorded is not None or summary.late is not None:
         to_change = change(summary)
-        if summary.best is not None:
+        if summary.recorded is not None and summary.best is not None:
             to_change = join((to_change, "; ", _detection(summary.recorded, summary.best)))
         answers.append(("To change", to_change))
     both = _both(summary, "both")
@@ -129,6 +129,10 @@ def slowest(page: GroupPage, summary: FirstScreen) -> Markup | str:
 def change(summary: FirstScreen) -> Markup | str:
     """Describe briefly the change that would have helped most."""
     recorded, best = summary.recorded, summary.best
+    if best is None and summary.late is not None:
+        late = duration(summary.late["late_longest_ms"])
+        enough = f"session.timeout.ms={_enough_s(summary.late) * 1_000}"
+        return f"{enough}, as static members are back up to {late} after their session"
     if recorded is None:
         return NOTHING
     if best is None:
@@ -193,7 +197,10 @@ def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
         _answer("Members that the others waited for", _waited(page, summary)),
         _answer(
             "What to change",
-            [_late(page), _change(page, summary, anchor)],
+            [
+                None if summary.late is None else _late(summary.late),
+                _change(page, summary, anchor),
+            ],
             class_="change",
             id_=f"{anchor}-change",
         ),
@@ -266,20 +273,19 @@ def _newest(summary: FirstScreen) -> Child:
 
 def _newest_briefly(summary: FirstScreen) -> str:
     row, more = summary.newest[0], len(summary.newest) - 1
+    names = f" ({_of(row)})" if row["process_count"] else ""
     before = f", and {counted(more, 'earlier cause')}" if more else ""
-    return f"{_act_of(row)}, {minute(row['started_at_ms'])}{before}"
+    return f"{act(row['kind'])}{names}, {minute(row['started_at_ms'])}{before}"
 
 
-def _act_of(row: Row) -> str:
+def _of(row: Row) -> str:
     names, count = who(row["processes"], row["process_count"]), row["process_count"]
-    if not count:
-        return act(row["kind"])
-    return f"{act(row['kind'])} of " + (names if count == 1 else f"{count:,} ({names})")
+    return names if count <= 1 else f"{count:,} processes, {names}"
 
 
 def act_line(row: Row) -> str:
-    """Describe an act: ``Fri 9 Jan 15:30:01: Deploy of 3 (a, b, c), 6 rebalances``."""
-    parts = [f"{clock(row['started_at_ms'])}: {_act_of(row)}"]
+    """Describe an act: ``Fri 9 Jan 15:30:01 Deploy: 3 processes, a, b, c; 6 rebalances``."""
+    parts = []
     if row["away_longest_ms"]:
         most = "at most " if row["process_count"] > 1 else ""
         parts.append(f"away for {most}{duration(row['away_longest_ms'])}")
@@ -293,27 +299,31 @@ def act_line(row: Row) -> str:
         parts.append(f"{duration(row['stopped_total_ms'])} stopped")
     if doubt := doubts(row):
         parts.append(doubt)
-    return ", ".join(parts)
+    named = f"{clock(row['started_at_ms'])} {act(row['kind'])}"
+    if row["process_count"]:
+        named += f": {_of(row)}"
+    return f"{named}; {', '.join(parts)}"
 
 
-def _late(page: GroupPage) -> Markup | None:
+def _late(late: Row) -> Markup:
     """Say that a session is shorter than restarts: the history shows it without a replay."""
-    late = page.late
-    if late is None:
-        return None
-    session_ms, late_ms = late["late_session_timeout_ms"], late["late_longest_ms"]
-    needed_s = _SPARE * (session_ms + late_ms) / 1_000
-    enough_s = next((value for value in _SESSIONS_S if value >= needed_s), _SESSIONS_S[-1])
-    later = duration(enough_s * 1_000 - session_ms)
+    session_ms = late["late_session_timeout_ms"]
+    later = duration(_enough_s(late) * 1_000 - session_ms)
     return element(
         "p",
-        element("strong", f"session.timeout.ms={enough_s * 1_000}"),
+        element("strong", f"session.timeout.ms={_enough_s(late) * 1_000}"),
         f": {late['late_count']:,} times a static member "
         f"({who(late['processes'], len(late['processes']))}) was back after its session of "
-        f"{duration(session_ms)} had expired, at most {duration(late_ms)} late. In a longer "
-        "session its partitions would have waited for it, without a rebalance: the history shows "
-        f"this without a replay. A crash would be noticed {later} later.",
+        f"{duration(session_ms)} had expired, at most {duration(late['late_longest_ms'])} late. In "
+        "a longer session its partitions would have waited for it, without a rebalance: the "
+        f"history shows this without a replay. A crash would be noticed {later} later.",
     )
+
+
+def _enough_s(late: Row) -> int:
+    """Return a session timeout that is longer than the restarts, in seconds."""
+    needed_s = _SPARE * (late["late_session_timeout_ms"] + late["late_longest_ms"]) / 1_000
+    return next((value for value in _SESSIONS_S if value >= needed_s), _SESSIONS_S[-1])
 
 
 def _waited(page: GroupPage, summary: FirstScreen) -> Child:

@@ -21,7 +21,7 @@ from kohort.insight.report.first_screen import (
 from kohort.insight.report.markup import Child, Markup, element, join
 from kohort.insight.report.ownership import ownership, table_rows
 from kohort.insight.report.tables import folded
-from kohort.insight.report.text import duration, name
+from kohort.insight.report.text import column, name
 from kohort.insight.report.timeline import timeline
 
 
@@ -81,6 +81,7 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
         "Stopped",
     )
     rows: list[tables.Cells] = []
+    stopped = column(page.figures["stopped_total_ms"] for page in contents.groups)
     for place, (page, summary) in enumerate(zip(contents.groups, answers, strict=True), start=1):
         link = element("a", name(page.group), href=f"#g{place}")
         rows.append(
@@ -90,12 +91,13 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
                 slowest(page, summary),
                 change(summary),
                 f"{page.figures['rebalance_count']:,}",
-                duration(page.figures["stopped_total_ms"]),
+                stopped[place - 1],
             )
         )
+    others_stopped = column(row["stopped_total_ms"] for row in contents.others.rows)
     others = [
-        (name(row["group"]), f"{row['rebalance_count']:,}", duration(row["stopped_total_ms"]))
-        for row in contents.others.rows
+        (name(row["group"]), f"{row['rebalance_count']:,}", text)
+        for row, text in zip(contents.others.rows, others_stopped, strict=True)
     ]
     more = None
     if others:

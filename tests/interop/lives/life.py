@@ -89,6 +89,10 @@ class Process:
         self._process.terminate()
         self._process.wait(60)
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """Without a word. May follow `stop`."""
         if self._process is not None:
@@ -149,7 +153,7 @@ class Life:
             cooperative=self.way.cooperative,
             revoke_s=SLOW_S if number == 1 else 0.0,
         )
-        command = _java(seat) if self.library == "java" else _python(self.library, seat)
+        command = _java(seat) if self.library == "java" else python_command(self.library, seat)
         return Process(command)
 
     def _recorded(self) -> list[Record]:
@@ -159,7 +163,7 @@ class Life:
         return [record for record in found if record.get("outcome") != "running"]
 
 
-def _python(library: str, seat: Seat) -> list[str]:
+def python_command(library: str, seat: Seat) -> list[str]:
     return [
         sys.executable,
         "-m",

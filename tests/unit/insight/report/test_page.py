@@ -77,9 +77,9 @@ def test_the_first_screen_says_why_who_and_what_to_change() -> None:
     assert "Deploy, 10 times: 115 rebalances89 min, 82 %" in first
     assert "rarest; billing-5; Wed 7 Jan 03:19" in first
     # The newest first.
-    newest = "Sun 11 Jan 07:09:23: Crash or pause of billing-2, away for 4 min, 2 rebalances"
+    newest = "Sun 11 Jan 07:09:23 Crash or pause: billing-2; away for 4 min, 2 rebalances"
     assert "The last hour, until Sun 11 Jan 07:13" in first
-    assert first.index(newest) < first.index("Crash or pause of billing-4") < places[0]
+    assert first.index(newest) < first.index("Crash or pause: billing-4") < places[0]
     # By name.
     assert "billing-4: waited for in 114 of 141 rebalances (81 %)" in first
     assert (
@@ -398,7 +398,7 @@ def test_the_lines_of_the_groups_own_clients_are_the_open_ones() -> None:
 
 def test_a_small_screen_begins_with_the_answers_and_the_lines_to_paste() -> None:
     said, short = words(in_short()), in_short()
-    assert "Last hour: Crash or pause of billing-2, Sun 11 Jan 07:09, and 1 earlier cause" in said
+    assert "Last hour: Crash or pause (billing-2), Sun 11 Jan 07:09, and 1 earlier cause" in said
     assert "Why: Deploy, 10 times: 115 of 141 rebalances" in said
     assert "Waited for: billing-4, in 114 of 141 rebalances" in said
     assert (
@@ -426,8 +426,8 @@ def test_lines_to_paste_break_only_between_their_parts() -> None:
 def test_the_table_says_what_its_columns_are() -> None:
     said = words(billing())
     assert (
-        "Stopped: sum over all members, each from its join to its assignment; the time in which a "
-        "member gives up its partitions before is not counted here, but in No reader." in said
+        "Stopped: sum over all members, each from its join to its assignment; while it gives up "
+        "partitions before its join, only No reader counts." in said
     )
     assert "All lines are replays; the history has 141 rebalances, 1 h 48 min stopped." in said
 
@@ -482,6 +482,10 @@ def test_a_session_shorter_than_restarts_is_seen_without_a_replay() -> None:
         "session.timeout.ms=90000: 6 times a static member (payments-2) was back after its session "
         "of 30 s had expired, at most 41 s late." in said
     )
+    assert (
+        "To change: session.timeout.ms=90000, as static members are back up to 41 s after their "
+        "session"
+    ) in said
     assert "without a replay" not in words(billing())
 
 
@@ -489,7 +493,7 @@ def test_a_cause_without_rebalances_is_on_the_page() -> None:
     said = words(html(page("payments")))
     assert "Deploy, 2 times: 8 rebalances avoided" in said
     assert (
-        "Thu 8 Jan 11:00:23: Deploy of 4 (payments-0, payments-1, payments-2 and 1 other), "
+        "Thu 8 Jan 11:00:23 Deploy: 4 processes, payments-0, payments-1, payments-2 and 1 other; "
         "4 rebalances avoided" in said
     )
 
