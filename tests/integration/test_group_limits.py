@@ -27,9 +27,7 @@ NAMES_BYTES = len("range") + len("c")
 
 def join_with(metadata: bytes, client_id: str = "c") -> JoinRequest:
     protocols = (("range", metadata),)
-    return JoinRequest(
-        "", None, client_id, "127.0.0.1", 45_000, 60_000, "consumer", protocols, True
-    )
+    return JoinRequest("", None, client_id, "127.0.0.1", 45_000, 60_000, "consumer", protocols)
 
 
 async def test_no_more_groups_than_are_allowed(tmp_path: Path) -> None:

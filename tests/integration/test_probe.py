@@ -1,4 +1,4 @@
-"""The HTTP port of a broker: the health check of the image, with and without TLS, and host names."""
+"""The HTTP port: the health check of the image, with and without TLS, and host names."""
 
 import os
 import subprocess
