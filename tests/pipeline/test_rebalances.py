@@ -81,7 +81,8 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
     said["eager"] = churn.why("eager", capsys)
     assert job("--bootstrap-server", churn.server.bootstrap) == 0
 
-    events = job.events()
+    # Other tests have groups on this broker as well.
+    events = [event for event in job.events() if event[0] in groups]
     assert [event[:2] for event in events] == sorted(
         (group, one["sequence"]) for group in groups for one in said[group]
     )
@@ -306,7 +307,7 @@ def test_a_broker_without_a_rebalance_so_far_leaves_empty_tables(
         assert job("--bootstrap-server", server.bootstrap) == 0
         told = capsys.readouterr().err
         assert "has no history yet" in told
-        assert "--from server.log" in told
+        assert "--from" in told
         for name in ("rebalances", "groups", "partitions"):
             assert not job.table(name).count()
         # And then it has one.
