@@ -1,6 +1,6 @@
 """Converts rows of declared tables to Arrow and back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +11,9 @@ from kohort.pipeline.schemas import Table
 
 MOMENT: Final = pa.timestamp("us", "UTC")
 """The timestamp type that Spark writes to files."""
+
+HELD_ROWS_MAX: Final = 200_000
+"""Maximum number of rows held in memory before they are written."""
 
 _AS_GIVEN: Final = pa.timestamp("ms", "UTC")
 
@@ -52,6 +55,36 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+def held_of(
+    parts: Iterable[pa.Table], schema: pa.Schema
+) -> tuple[pa.Table, Iterator[pa.Table] | None]:
+    """Return the first HELD_ROWS_MAX rows or a few more, and the rest; None if that is all."""
+    rest = iter(parts)
+    held = [schema.empty_table()]
+    count = 0
+    for part in rest:
+        held.append(part)
+        count += part.num_rows
+        if count > HELD_ROWS_MAX:
+            return pa.concat_tables(held), rest
+    return pa.concat_tables(held), None
+
+
+def is_same(rows: pa.Table, present: Iterable[pa.Table]) -> bool:
+    """Whether both have the same rows, in any order. Stops reading if there are more."""
+    found = [rows.schema.empty_table()]
+    count = 0
+    for part in present:
+        found.append(part)
+        count += part.num_rows
+        if count > rows.num_rows:
+            return False
+    other = pa.concat_tables(found)
+    if rows.num_rows != count or rows.equals(other):
+        return bool(rows.num_rows == count)
+    return sorted(map(repr, rows.to_pylist())) == sorted(map(repr, other.to_pylist()))
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:

@@ -87,6 +87,15 @@ def read(record: Record) -> Read | Refused:
     return Read(record, text, event) if wrong is None else Refused(record, *wrong)
 
 
+def group_of(value: bytes | None) -> str:
+    """Return the group that `read` would find in a record's value; empty if it has none."""
+    try:
+        content = json.loads(value or b"")
+        return _text(content["group"]) or ""
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return ""
+
+
 def typed(text: str) -> dict[str, Any]:
     """Return an event from its text stored in a table."""
     event: dict[str, Any] = _TYPED(json.loads(text))

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from deltalake.exceptions import CommitFailedError, DeltaError
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 
-from kohort.insight.errors import ReportedError
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline.errors import ConflictError, RegistryError, UnavailableError
 
 _TEXT_MAX: Final = 600
@@ -29,6 +30,15 @@ _RAISED: Final = re.compile(
 )
 _RECORD: Final = re.compile(r"partition \d+ offset \d+")
 _REGISTRY: Final = f"{RegistryError.__module__}.{RegistryError.__qualname__}"
+_OWN: Final[dict[str, type[ReportedError]]] = {
+    f"{kind.__module__}.{kind.__qualname__}": reported
+    for kind, reported in (
+        (RegistryError, ReportedError),
+        *((kind, kind) for kind in (ReportedError, UsageError, ConflictError, UnavailableError)),
+    )
+}
+"""The classes of our own errors by the names in a worker's traceback. Their texts are for the
+user."""
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
     "is not a Delta table",
@@ -46,18 +56,30 @@ def explained(what: str) -> Iterator[None]:
     """Convert Spark's exceptions about `what` to a ReportedError with the cause."""
     try:
         yield
-    except (PySparkException, Py4JError, ArrowException, OSError) as error:
+    except (PySparkException, Py4JError, ArrowException, DeltaError, OSError) as error:
         raise explain(what, error) from error
 
 
 def explain(what: str, error: Exception) -> ReportedError:
     text = _error_text(error)
+    return _own(what, text) or _explained(what, text, error)
+
+
+def _own(what: str, text: str) -> ReportedError | None:
+    """Return our own error that a Python worker raised; None if it raised another one."""
+    name, _, message = _raised(text).partition(": ")
+    if name in _OWN:
+        return _OWN[name](message if name != _REGISTRY else f"{what}: {message}")
+    return None
+
+
+def _explained(what: str, text: str, error: Exception) -> ReportedError:
     if any(sign in text for sign in _FULL_DISK):
         return UnavailableError(
             f"{what}: the disk is full. Partial writes are ignored; free some "
             "space and run the job again."
         )
-    if any(sign in text for sign in _CONFLICT):
+    if isinstance(error, CommitFailedError) or any(sign in text for sign in _CONFLICT):
         return ConflictError(
             f"{what}: another run changed it at the same time; nothing was written"
         )
@@ -101,6 +123,13 @@ def _java_causes(cause: Any) -> Iterator[str]:  # noqa: ANN401 - py4j's view of 
         cause = cause.getCause()
 
 
+def _raised(text: str) -> str:
+    """Return the exception at the end of a Python worker's traceback, or an empty text."""
+    # Java's stack trace follows it.
+    raised = _RAISED.findall(text) if _OF_WORKER in text else []
+    return raised[-1].strip()[:_TEXT_MAX] if raised else ""
+
+
 def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return line[:_TEXT_MAX]
@@ -110,12 +139,8 @@ def _reason(text: str) -> str:
     """Return the last cause in a stack trace instead of "Task failed while writing rows"."""
     if _BAD_NAME in text:
         return "invalid topic name"
-    if _OF_WORKER in text and (raised := _RAISED.findall(text)):
-        # Python's tracebacks end with the exception; Java's stack trace follows it.
-        raised_text = raised[-1].strip()[:_TEXT_MAX]
-        name, _, message = raised_text.partition(": ")
-        # Our own errors are written for the user.
-        return message if name == _REGISTRY else f"a Python worker raised {raised_text}"
+    if raised := _raised(text):
+        return f"a Python worker raised {raised}"
     lines = (line.strip() for line in text.splitlines())
     causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
     # A cause that names the record is more useful than the innermost one.

@@ -27,6 +27,31 @@ READ: Final = {
 
 SCHEMAS: Final = {table.name: schema_of(table) for table in FINDINGS}
 
+COMPUTED: Final = pa.schema([("table", pa.string()), ("number", pa.int64()), ("rows", pa.binary())])
+COMPUTED_DDL: Final = "table string, number bigint, rows binary"
+"""Rows of several tables in one frame: each row has some rows of a table, in Arrow's format."""
+
+_PACKED_ROWS: Final = 20_000
+
+
+def packed(tables: Mapping[str, pa.Table], number: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of tables in columns of COMPUTED."""
+    for name, rows in tables.items():
+        for at in range(0, max(rows.num_rows, 1), _PACKED_ROWS):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_table(rows.slice(at, _PACKED_ROWS))
+            row = ([name], [number], [sink.getvalue().to_pybytes()])
+            yield pa.record_batch(list(map(pa.array, row)), schema=COMPUTED)
+
+
+def tables_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the names of tables and some of their rows, from columns of COMPUTED."""
+    for batch in batches:
+        for name, rows in zip(batch["table"].to_pylist(), batch["rows"], strict=True):
+            with pa.ipc.open_stream(rows.as_buffer()) as reader:
+                yield name, reader.read_all()
+
 
 def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
     """Yield the groups sorted by name, from tables with the columns of READ."""

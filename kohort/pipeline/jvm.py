@@ -68,8 +68,3 @@ def is_observed(observation: Observation) -> bool:
 
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.
     return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
-
-
-def delta_log(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - as above.
-    session = spark._jsparkSession  # noqa: SLF001 - as above.
-    return packages(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, path)

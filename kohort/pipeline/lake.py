@@ -5,7 +5,7 @@ named by a path: ``rebalances``, ``land/orders``. `DeltaLake` and `IcebergLake` 
 and location.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -15,17 +15,7 @@ from pyspark.sql.types import StructType
 
 from kohort.pipeline.schemas import Table
 
-__all__ = ["Change", "Lake", "Replacement"]
-
-
-class Replacement(Protocol):
-    """Replaces the rows of some groups, or of all, in one commit."""
-
-    def add(self, rows: pa.Table) -> None: ...
-
-    def commit(self, schema: pa.Schema) -> bool:
-        """Return whether the table changed, as far as is known."""
-        ...
+__all__ = ["Change", "Lake", "Tables"]
 
 
 class Change(Protocol):
@@ -36,6 +26,11 @@ class Change(Protocol):
 
     @property
     def is_new(self) -> bool: ...
+
+    @property
+    def version(self) -> int:
+        """The version of the table on which the change is based."""
+        ...
 
     def fits(self, table: Table) -> bool:
         """Whether the table exists with exactly these columns."""
@@ -53,12 +48,23 @@ class Change(Protocol):
         """
         ...
 
-    def replacing(
-        self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
-    ) -> Replacement:
-        """Return a replacement for the rows of these groups, or for all rows if None.
+    def parts(
+        self, schema: pa.Schema, groups: Collection[tuple[str, str]] | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows that `read` returns, some at a time."""
+        ...
 
-        With `table`, the table gets its columns, and is created if it does not exist.
+    def replace(
+        self,
+        rows: Iterable[pa.Table],
+        schema: pa.Schema,
+        groups: Collection[tuple[str, str]] | None,
+        table: Table | None = None,
+    ) -> bool:
+        """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
+        by group. Return whether the table changed, as far as is known.
+
+        With `table`, all rows are replaced, and the table gets its columns.
         """
         ...
 
@@ -67,11 +73,26 @@ class Change(Protocol):
         ...
 
 
+class Tables(Protocol):
+    """The tables of a lake, for any process: may be pickled, and needs no Spark session."""
+
+    def begin(self, name: str, version: int | None = None) -> Change:
+        """Begin a change of the newest version; with `version`, it fails unless that one is still
+        the basis for it.
+        """
+        ...
+
+    def label(self, name: str) -> str: ...
+
+
 class Lake(Protocol):
     """A lake. All methods raise ReportedError with the cause in plain words."""
 
     @property
     def spark(self) -> SparkSession: ...
+
+    @property
+    def tables(self) -> Tables: ...
 
     @property
     def root(self) -> str:

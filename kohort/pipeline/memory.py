@@ -1,11 +1,12 @@
 """Processing many rows within memory: batches of keys, and a pause of the garbage collector."""
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 
 def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
@@ -20,6 +21,20 @@ def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
         total += weight
     if batch:
         yield batch
+
+
+def cut(rows: Iterable[T], size_of: Callable[[T], int], count: int, size: int) -> Iterator[list[T]]:
+    """Lists of the rows in order, each complete as soon as it has that count or size."""
+    held: list[T] = []
+    total = 0
+    for row in rows:
+        held.append(row)
+        total += size_of(row)
+        if len(held) >= count or total >= size:
+            yield held
+            held, total = [], 0
+    if held:
+        yield held
 
 
 @contextmanager

@@ -8,37 +8,38 @@
     findings(spark, events)["slow_members"].orderBy("waited_for_total_ms", ascending=False).show()
     advise(spark, events).where("is_best").select("group", "text").show(truncate=False)
 
-Nothing is written. A lake is read in place; files are read into the driver.
+Nothing is written. A lake is read in place; executors do the work, and must be able to read
+the files.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, tzinfo
-from typing import Any, Final
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import functions as f
 
-from kohort.insight.advisor.tasks import Key
 from kohort.insight.analysis.finder import Thresholds
 from kohort.insight.analysis.rows import read_histories
 from kohort.insight.errors import ReportedError, UsageError
-from kohort.insight.event_rows import Event
-from kohort.pipeline.advising import Advisor
+from kohort.pipeline.advising import ERROR, GROUP, advice_of, by_group, events_in_lake
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.events import Read, read, typed
-from kohort.pipeline.findings_in_arrow import tables_of
+from kohort.pipeline.events import typed
+from kohort.pipeline.executors import Batches
+from kohort.pipeline.findings_in_arrow import (
+    COMPUTED,
+    COMPUTED_DDL,
+    packed,
+    tables_in,
+    tables_of,
+)
 from kohort.pipeline.lake_formats import DELTA, open_lake
 from kohort.pipeline.rebalances import files
-from kohort.pipeline.schemas import AVOIDED, FINDINGS, REBALANCES
-from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.schemas.columns import TEXT
+from kohort.pipeline.schemas import FINDINGS
 
 __all__ = ["Thresholds", "advise", "findings", "history"]
-
-EVENTS: Final = StructType(
-    [StructField("cluster_id", TEXT), StructField("group", TEXT), StructField("event", TEXT)]
-)
-"""The columns of a history."""
 
 
 def history(
@@ -72,22 +73,10 @@ def history(
     if in_lake:
         if lake is None and format == DELTA:
             raise UsageError("Delta tables need lake=")
-        lake_tables = open_lake(spark, lake or "", format, _namespace(catalog))
-        rebalances = lake_tables.read(REBALANCES.name).select(*EVENTS.names)
-        return rebalances.unionByName(lake_tables.read(AVOIDED.name).select(*EVENTS.names))
-    parsed_records = [
-        record
-        for chunk in files.chunks(paths, timezone)
-        for record in map(read, chunk.records(cluster_id))
-        if isinstance(record, Read)
-    ]
-    first: dict[tuple[str, str, int], Read] = {}
-    for record in parsed_records:
-        # An event reported before its end is reported again at its end.
-        if record.event.get("outcome") != "running":
-            first.setdefault(record.key, record)
-    rows = [(*key[:2], record.text) for key, record in first.items()]
-    return spark.createDataFrame(rows, EVENTS)
+        return events_in_lake(open_lake(spark, lake or "", format, _namespace(catalog)))
+    files.check(paths)
+    records = files.read(spark, [str(Path(path).absolute()) for path in paths], timezone)
+    return files.events(records, cluster_id).where(f.col("group").isNotNull())
 
 
 def findings(
@@ -95,19 +84,19 @@ def findings(
 ) -> dict[str, DataFrame]:
     """Return the findings of events: a frame for each table of docs/pipeline-tables.md, by name.
 
-    They are computed in the driver; if a lake already has the tables, `spark.read` is faster.
+    Executors compute them at the first use of one of the frames, and keep them for the others.
     """
-    by_cluster: dict[str, list[Event]] = {}
-    for cluster_id, text in _collected(events):
-        by_cluster.setdefault(cluster_id, []).append(typed(text))
-    groups = [
-        group
-        for cluster_id in sorted(by_cluster)
-        for group in read_histories(cluster_id, by_cluster[cluster_id])
-    ]
-    rows_by_table = tables_of(groups, thresholds or Thresholds())
+    del spark  # The events have it; it stays an argument for programs that pass it.
+    limits = thresholds or Thresholds()
+
+    def work(rows: pa.Table) -> pa.Table:
+        events = [typed(text) for text in rows["event"].to_pylist()]
+        tables = tables_of(read_histories(rows["cluster_id"][0].as_py(), events), limits)
+        return pa.Table.from_batches(packed(tables), COMPUTED)
+
+    computed = by_group(events).groupBy(*GROUP).applyInArrow(work, COMPUTED_DDL).persist()
     return {
-        table.name: spark.createDataFrame(rows_by_table[table.name], table.schema)
+        table.name: computed.where(f.col("table") == table.name).mapInArrow(_unpacked, table.schema)
         for table in FINDINGS
     }
 
@@ -121,14 +110,17 @@ def advise(
 ) -> DataFrame:
     """Return rows of the table `advice`: the groups' last `days` replayed under other settings.
 
-    The replays run on the executors, which need Kohort (`kohort pipeline py-files`). `known` are
+    The replays run on executors, which need Kohort (`kohort pipeline py-files`). `known` are
     settings that are known to have been in force, such as ``{"session_timeout_ms": 45_000}``.
     """
-    by_group: dict[Key, list[str]] = {}
-    for row in events.select("cluster_id", "group", "event").toLocalIterator():
-        by_group.setdefault((row["cluster_id"], row["group"]), []).append(row["event"])
-    rows = Advisor(spark, days=days, known=known or {}).rows(by_group)
-    return spark.createDataFrame(rows, ADVICE.schema)
+    del spark  # As above.
+    advice = advice_of(events, days=days, known=known or {}).persist()
+    return advice.where(f.col(ERROR).isNull()).drop(ERROR)
+
+
+def _unpacked(batches: Batches) -> Batches:
+    for _, rows in tables_in(batches):
+        yield from rows.to_batches()
 
 
 def _namespace(catalog: str | None) -> Namespace | None:
@@ -136,8 +128,3 @@ def _namespace(catalog: str | None) -> Namespace | None:
         return None if catalog is None else Namespace.parse(catalog)
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def _collected(events: DataFrame) -> Iterator[tuple[str, str]]:
-    for row in events.select("cluster_id", "event").toLocalIterator():
-        yield row["cluster_id"], row["event"]

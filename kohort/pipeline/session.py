@@ -30,6 +30,8 @@ RELIED_ON: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Tables must not depend on the time zone of the machine that writes them.
     "spark.sql.session.timeZone": "UTC",
+    # Workers hold several batches, and records may have megabytes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
 """Options that the jobs need. Explicit options take precedence."""
 

@@ -28,6 +28,8 @@ from kohort.groups.history.model import (
 if TYPE_CHECKING:
     from kohort.insight.analysis.rows import GroupHistory
     from kohort.pipeline.events import Record
+    from kohort.pipeline.lake import Lake
+    from kohort.pipeline.rebalances.ingest import Tally
 
 CLUSTER = "cluster-1"
 GROUP = "billing"
@@ -159,6 +161,14 @@ def records(values: Iterable[bytes | None]) -> list[Record]:
         Record(CLUSTER, "history", 0, offset, None, GROUP.encode(), value)
         for offset, value in enumerate(values)
     ]
+
+
+def take(lake: Lake, given: Iterable[Record]) -> Tally:
+    """Write records to the tables as a task does, here."""
+    from kohort.pipeline.rebalances.ingest import Ingest, Writer  # noqa: PLC0415 - Spark's types.
+
+    Ingest(lake)
+    return Writer(lake.tables).write_all(given)
 
 
 def histories(*given: HistoryRecord) -> dict[str, GroupHistory]:

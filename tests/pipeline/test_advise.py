@@ -4,26 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from kohort.insight.advisor import tasks
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.grid import grid
-from kohort.insight.advisor.tasks import Key
 from kohort.insight.errors import UsageError
-from kohort.pipeline.advising import Advisor, events_in_lake
+from kohort.pipeline.advising import ERROR, EVENTS, advice_of
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.jobs import advise as job
-from kohort.pipeline.rebalances.files import Chunk
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.rebalances.ingest import Ingest
 from kohort.pipeline.schemas import REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as steps
 from tests.pipeline.conftest import Pipeline
+from tests.pipeline.events import records, take
 from tests.pipeline.lakes import lake_of
 from tests.support.brokers.kohort_server import KohortServer
 
@@ -60,37 +56,28 @@ def deploy(group: str, members: int) -> list[Json]:
     return records
 
 
-def by_group(records: list[Json]) -> dict[Key, list[str]]:
-    events: dict[Key, list[str]] = {}
-    for record in records:
-        events.setdefault(("c", record["group"]), []).append(json.dumps(record))
-    return events
+def events_of(spark: SparkSession, records: list[Json]) -> DataFrame:
+    rows = [("c", record["group"], json.dumps(record)) for record in records]
+    return spark.createDataFrame(rows, EVENTS)
 
 
-def worked_out(spark: SparkSession, *given: list[Json], days: int = 35) -> list[Json]:
-    advising = Advisor(spark, days=days, known=KNOWN)
-    rows = [advising.rows(by_group(records)) for records in given]
-    assert all(one.column_names == ADVICE.names for one in rows)
-    found: list[Json] = pa.concat_tables(rows).to_pylist()
-    return sorted(found, key=lambda row: (row["group"], row["ordinal"]))
+def worked_out(spark: SparkSession, records: list[Json], days: int = 35) -> list[Json]:
+    advice = advice_of(events_of(spark, records), days=days, known=KNOWN)
+    assert advice.columns == [*ADVICE.names, ERROR]
+    rows = advice.drop(ERROR).toArrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["group"], row["ordinal"]))
 
 
 @pytest.fixture(scope="module")
-def advised(spark: SparkSession) -> pa.Table:
+def advised(spark: SparkSession) -> list[Json]:
     """Advice for the groups a and b, worked out once: a replay of all settings costs seconds."""
-    advising = Advisor(spark, days=35, known=KNOWN)
-    return advising.rows(by_group(deploy("a", 2) + deploy("b", 3)))
+    return worked_out(spark, deploy("a", 2) + deploy("b", 3))
 
 
-def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
-    spark: SparkSession, advised: pa.Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks, "SETTINGS_PER_TASK", 5)
-    rows = worked_out(spark, deploy("b", 3), deploy("a", 2)[::-1])
-    assert rows == advised.to_pylist()
+def test_rows_are_those_of_the_advisor(advised: list[Json]) -> None:
     told = compute_advice("a", deploy("a", 2), known=KNOWN)
     assert told is not None
-    ours = [row for row in rows if row["group"] == "a"]
+    ours = [row for row in advised if row["group"] == "a"]
     assert len(ours) == len(grid(told.trace))
     assert [row["ordinal"] for row in ours if row["is_recorded"]] == [0]
     assert sum(row["is_on_front"] for row in ours) == len(told.front)
@@ -105,15 +92,13 @@ def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
 def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSession) -> None:
     broken = [{"group": "x", "kind": "rebalance", "sequence": 1, "trigger": "?"}]
     only_avoided = [{"group": "y", "kind": "avoided", "sequence": 1, "at_ms": 0}]
-    told: list[str] = []
-    advising = Advisor(spark, days=35, known={}, report=told.append)
-
-    rows = advising.rows(by_group(deploy("a", 2) + broken + only_avoided))
-
-    assert told[0].startswith("group x: not a history")
-    assert told[1] == "group y: no rebalance in the history"
-    assert advising.groups == 1
-    assert set(rows["group"].to_pylist()) == {"a"}
+    events = events_of(spark, deploy("a", 2) + broken + only_avoided)
+    rows = advice_of(events, days=35, known={}).select("group", ERROR).distinct().collect()
+    told = {row["group"]: row[ERROR] for row in rows}
+    assert set(told) == {"a", "x", "y"}
+    assert told["a"] is None
+    assert told["x"].startswith("not a history")
+    assert told["y"] == "no rebalance in the history"
 
 
 @pytest.mark.long
@@ -139,8 +124,8 @@ def test_advice_is_renewed_for_its_groups_and_stays_for_others(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     lake = lake_of(spark, tmp_path / "lake", kind)
-    for records in (deploy("a", 2), deploy("b", 2), deploy("b", 2)):
-        job.advise(lake, [by_group(records)], days=35, known={})
+    for name in "abb":
+        job.advise(lake, events_of(spark, deploy(name, 2)), days=35, known={})
 
     counts = {
         row["group"]: row["count"] for row in lake.read("advice").groupBy("group").count().collect()
@@ -150,33 +135,14 @@ def test_advice_is_renewed_for_its_groups_and_stays_for_others(
 
 
 @pytest.mark.long
-def test_events_of_a_lake_come_so_many_groups_at_a_time_as_fit(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = DeltaLake(spark, str(tmp_path / "lake"))
-    given = {name: deploy(name, 2) for name in "cab"}
-    lines = [json.dumps(record).encode() for of in given.values() for record in of]
-    Ingest(lake).write_all(Chunk("history", list(enumerate(lines))).records("c"))
-    monkeypatch.setattr("kohort.pipeline.advising.EVENTS_AT_ONCE", 2 * len(given["a"]))
-
-    parts = list(events_in_lake(lake))
-
-    assert [list(part) for part in parts] == [[("c", "a"), ("c", "b")], [("c", "c")]]
-    told = [json.loads(text) for text in parts[1]["c", "c"]]
-    assert [one["sequence"] for one in told] == [one["sequence"] for one in given["c"]]
-    assert list(events_in_lake(lake, groups=["b"])) == [{("c", "b"): parts[0]["c", "b"]}]
-    assert not list(events_in_lake(lake, cluster_id="d"))
-
-
-@pytest.mark.long
 def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
-    job.advise(lake, [by_group(deploy("a", 2))], days=35, known={})
+    job.advise(lake, events_of(spark, deploy("a", 2)), days=35, known={})
     lake.overwrite(lake.read("advice").drop("stopped_spread_ms"), "advice")
     assert "stopped_spread_ms" not in lake.read("advice").columns
-    job.advise(lake, [by_group(deploy("b", 2))], days=35, known={})
+    job.advise(lake, events_of(spark, deploy("b", 2)), days=35, known={})
 
     table = lake.read("advice")
     assert set(table.columns) == set(ADVICE.names)
@@ -187,7 +153,7 @@ def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
 
 
 def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(
-    spark: SparkSession, advised: pa.Table
+    spark: SparkSession, advised: list[Json]
 ) -> None:
     rows = spark.createDataFrame(advised, ADVICE.schema).where("`group` = 'a'")
 
@@ -245,11 +211,11 @@ def test_without_a_history_it_says_which_table_is_missing(
 
 
 def test_the_report_of_a_lake_is_one_page(
-    pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: pa.Table
+    pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: list[Json]
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
-    raw = Chunk("history", [(n, json.dumps(r).encode()) for n, r in enumerate(deploy("a", 2))])
-    Ingest(lake).write_all(raw.records("c"))
+    values = [json.dumps(record).encode() for record in deploy("a", 2)]
+    take(lake, [record._replace(cluster_id="c") for record in records(values)])
     Findings(lake, Thresholds()).renew()
     lake.overwrite(spark.createDataFrame(advised, ADVICE.schema), ADVICE.name)
 

@@ -15,10 +15,9 @@ from kohort.insight.errors import ReportedError
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.rebalances.ingest import Ingest
 from kohort.pipeline.schemas import FINDINGS, HISTORY
 from kohort.pipeline.schemas.columns import MOMENT, TEXT, WHOLE, Column, Table
-from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.events import avoided, line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 from tests.pipeline.lakes import lake_of
 
@@ -57,9 +56,7 @@ def numbers(*given: tuple[str, int]) -> pa.Table:
 
 def replace(lake: Lake, *given: tuple[str, int], groups: list[str] | None) -> bool:
     chosen = None if groups is None else [("c", group) for group in groups]
-    replacement = lake.begin("numbers").replacing(chosen)
-    replacement.add(numbers(*given))
-    return replacement.commit(schema_of(NUMBERS))
+    return lake.begin("numbers").replace([numbers(*given)], schema_of(NUMBERS), chosen)
 
 
 def test_two_runs_that_append_one_batch_at_a_time_have_it_once(
@@ -120,13 +117,11 @@ def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake
 def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: IcebergLake) -> None:
     lake.create(NUMBERS.name, NUMBERS.schema)
     first, second = lake.begin(NUMBERS.name), lake.begin(NUMBERS.name)
-    replacement = second.replacing([("c", "a")])
-    replacement.add(numbers(("a", 1)))
     lake.begin(NUMBERS.name).append(numbers(("b", 1)), NUMBERS.key)
     with pytest.raises(ConflictError):
         first.append(numbers(("a", 1)), NUMBERS.key)
     with pytest.raises(ConflictError):
-        replacement.commit(schema_of(NUMBERS))
+        second.replace([numbers(("a", 1))], schema_of(NUMBERS), [("c", "a")])
     assert_rows(lake.read("numbers"), [("c", "b", 1)])
 
 
@@ -135,9 +130,7 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: IcebergLake)
     lake.create("numbers", former.schema)
     change = lake.begin("numbers")
     assert not change.fits(NUMBERS)
-    replacement = change.replacing(None, NUMBERS)
-    replacement.add(numbers(("a", 1)))
-    assert replacement.commit(schema_of(NUMBERS))
+    assert change.replace([numbers(("a", 1))], schema_of(NUMBERS), None, NUMBERS)
     assert lake.begin("numbers").fits(NUMBERS)
     assert_rows(lake.read("numbers").select("cluster_id", "group", "number"), [("c", "a", 1)])
 
@@ -178,7 +171,7 @@ def test_a_history_is_in_iceberg_as_it_is_in_delta(spark: SparkSession, tmp_path
     ]
     for lake in lakes:
         for part in (lines[:2], lines, lines):
-            Ingest(lake).write_all(records(part))
+            take(lake, records(part))
             Findings(lake, Thresholds()).renew()
     for table in (*HISTORY, *FINDINGS):
         one, other = (lake.read(table.name).select(*table.names) for lake in lakes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.pipeline.events import CLUSTER, line, some_event
+from tests.pipeline.events import CLUSTER, line, some_event, take
 from tests.support.processes import java_env
 
 if TYPE_CHECKING:
@@ -44,16 +44,15 @@ def work(root: str, values: list[bytes], first: int, batch: int = BATCH) -> None
     """The job between Kafka and the tables: values from that offset on, so many at a time."""
     from kohort.pipeline.events import Record  # noqa: PLC0415 - Spark's types.
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     lake = lake_at(root)
-    ingest, findings = Ingest(lake), Findings(lake, Thresholds())
+    findings = Findings(lake, Thresholds())
     records = [
         Record(CLUSTER, "history", 0, first + number, None, b"key", value)
         for number, value in enumerate(values)
     ]
     for at in range(0, len(records), batch):
-        ingest.write_all(records[at : at + batch])
+        take(lake, records[at : at + batch])
         findings.renew()
 
 

@@ -25,7 +25,7 @@ from tests.pipeline.catalogs import (
     on_object_store,
     rest_catalog,
 )
-from tests.pipeline.events import GROUP, line, member, rebalance, records
+from tests.pipeline.events import GROUP, line, member, rebalance, records, take
 from tests.support.processes import java_env
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def lake(
 
 def options_of(lake: IcebergLake) -> tuple[str, ...]:
     """What a job is told, for it to find the lake."""
-    home = lake._tables._namespace
+    home = lake.tables._namespace
     catalog = () if home is None else ("--catalog", str(home))
     return ("--lake", lake.root, "--format", "iceberg", *catalog)
 
@@ -104,14 +104,14 @@ def numbers_of(lake: IcebergLake) -> list[int]:
 
 
 def table_of(lake: IcebergLake) -> IcebergTable:
-    return lake._tables.get(NUMBERS.name)
+    return lake.tables.get(NUMBERS.name)
 
 
 def files_below(lake: IcebergLake, name: str = NUMBERS.name) -> set[str]:
     """All files of a table's place that are not its metadata, by its own client for the store."""
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra.
 
-    table = lake._tables.get(name)
+    table = lake.tables.get(name)
     files, root = _in_store(table, table.location())
     found = files.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
     return {one.path for one in found if one.extension in {"parquet", "avro"}}
@@ -119,7 +119,7 @@ def files_below(lake: IcebergLake, name: str = NUMBERS.name) -> set[str]:
 
 def needed(lake: IcebergLake, name: str = NUMBERS.name) -> set[str]:
     """Files of the snapshots that the table has."""
-    table = lake._tables.get(name)
+    table = lake.tables.get(name)
     found: set[str] = set()
     for snapshot in table.snapshots():
         found.add(snapshot.manifest_list)
@@ -241,7 +241,7 @@ def test_a_commit_that_is_refused_is_tried_again(
     lake.create(NUMBERS.name, NUMBERS.schema)
     for number in range(2):
         add(lake, number)
-    get, calls = lake._tables.get, list[int]()
+    get, calls = lake.tables.get, list[int]()
 
     def get_and_be_late(name: str) -> IcebergTable:
         table = get(name)
@@ -249,10 +249,10 @@ def test_a_commit_that_is_refused_is_tried_again(
         if len(calls) == 2:
             monkeypatch.undo()
             add(lake, 2)
-            monkeypatch.setattr(lake._tables, "get", get_and_be_late)
+            monkeypatch.setattr(lake.tables, "get", get_and_be_late)
         return table
 
-    monkeypatch.setattr(lake._tables, "get", get_and_be_late)
+    monkeypatch.setattr(lake.tables, "get", get_and_be_late)
     lake.compact(NUMBERS.name)
     assert len(calls) == 3
     assert (numbers_of(lake), lake.file_count(NUMBERS.name)) == ([0, 1, 2], 2)
@@ -305,7 +305,6 @@ def test_a_night_goes_over_all_tables_of_the_lake_and_no_other(
 ) -> None:
     """The job itself, eight days after these files were written."""
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415 - Spark's.
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     lake.create(NUMBERS.name, NUMBERS.schema, ["day"])
     for number in range(6):
@@ -314,11 +313,11 @@ def test_a_night_goes_over_all_tables_of_the_lake_and_no_other(
     for sequence, ago in days.items():
         now_ms = round((datetime.now(UTC) - timedelta(days=ago)).timestamp() * 1_000)
         event = rebalance(sequence, 0, member("a-1", join=0, sync=10, gained=["t-0"]))
-        Ingest(lake).write_all(records([line(replace(event, started_at_ms=now_ms))]))
+        take(lake, records([line(replace(event, started_at_ms=now_ms))]))
     Findings(lake, Thresholds()).renew()
     # Somebody else's, in the same namespace.
-    catalog = lake._tables._opened()
-    theirs = (*lake._tables._home.levels, "theirs")
+    catalog = lake.tables._opened()
+    theirs = (*lake.tables._home.levels, "theirs")
     rows = from_columns(NUMBERS, [[0], [0]])
     other = catalog.create_table(theirs, rows.schema)
     for _ in range(3):
@@ -335,12 +334,12 @@ def test_a_night_goes_over_all_tables_of_the_lake_and_no_other(
     assert f"{len(lake.names())} tables" in capsys.readouterr().err
     assert numbers_of(lake) == list(range(6))
     assert lake.file_count(NUMBERS.name) == 2
-    kept = {name: lake._tables.get(name).scan().to_arrow() for name in ("rebalances", "members")}
+    kept = {name: lake.tables.get(name).scan().to_arrow() for name in ("rebalances", "members")}
     assert [kept[name]["sequence"].to_pylist() for name in kept] == [[3], [3]]
-    (group,) = lake._tables.get("groups").scan().to_arrow().to_pylist()
+    (group,) = lake.tables.get("groups").scan().to_arrow().to_pylist()
     assert (group["group"], group["first_sequence"], group["event_count"]) == (GROUP, 3, 1)
     for name in lake.names():
-        table = lake._tables.get(name)
+        table = lake.tables.get(name)
         # A table without any row never had one.
         assert table.snapshots() == [one for one in [table.current_snapshot()] if one], name
         assert files_below(lake, name) == needed(lake, name), name

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as f
 from pyspark.testing import assertDataFrameEqual
 
-from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.events import avoided, line, member, rebalance, records, take
 from tests.pipeline.lakes import lake_of
 
 if TYPE_CHECKING:
@@ -72,15 +72,13 @@ def history(chance: random.Random) -> list[HistoryRecord]:
 def test_findings_made_bit_by_bit_are_those_made_at_once(
     spark: SparkSession, tmp_path: Path, long_form: bool
 ) -> None:
-    from kohort.pipeline.arrow import schema_of  # noqa: PLC0415
+    from kohort.pipeline.arrow import is_same, schema_of  # noqa: PLC0415
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
-    from kohort.pipeline.delta.transaction import sorted_by_group  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
     from kohort.pipeline.schemas import FINDINGS  # noqa: PLC0415
 
-    def take(lake: DeltaLake, values: list[bytes]) -> None:
-        Ingest(lake).write_all(records(values))
+    def add(lake: DeltaLake, values: list[bytes]) -> None:
+        take(lake, records(values))
         Findings(lake, Thresholds()).renew()
 
     filled: set[str] = set()
@@ -89,18 +87,18 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
         lines = [line(record) for record in history(chance)]
 
         at_once = DeltaLake(spark, str(tmp_path / f"at-once-{seed}"))
-        take(at_once, lines)
+        add(at_once, lines)
         bit_by_bit = DeltaLake(spark, str(tmp_path / f"bit-by-bit-{seed}"))
         # The last bit is one event, of one group: the other groups' rows stay.
         cuts = [0, chance.randrange(1, len(lines) - 1), len(lines) - 1, len(lines)]
         for begin, end in itertools.pairwise(cuts):
-            take(bit_by_bit, lines[begin:end])
+            add(bit_by_bit, lines[begin:end])
         for table in FINDINGS:
             found, expected = (
                 lake.begin(table.name).read(schema_of(table)) for lake in (bit_by_bit, at_once)
             )
             # Files come in any order.
-            assert sorted_by_group(found).equals(sorted_by_group(expected)), table.name
+            assert is_same(found, [expected]), table.name
             if expected.num_rows:
                 filled.add(table.name)
         if not seed:
@@ -115,28 +113,22 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
 def test_a_group_that_is_too_large_is_worked_out_in_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from kohort.pipeline.delta import transaction  # noqa: PLC0415
     from kohort.pipeline.rebalances import findings  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
     from kohort.pipeline.schemas import FINDINGS  # noqa: PLC0415
 
-    def take(lake: Lake, values: list[bytes]) -> None:
-        Ingest(lake).write_all(records(values))
+    def add(lake: Lake, values: list[bytes]) -> None:
+        take(lake, records(values))
         findings.Findings(lake, findings.Thresholds()).renew()
 
     lines = [line(record) for record in history(random.Random(1))]
     at_once = lake_of(spark, tmp_path / "at-once", kind)
-    take(at_once, lines)
+    add(at_once, lines)
     # Two events or three are a part, and what comes of them is more than may be held.
     monkeypatch.setattr(findings, "ROWS_AT_ONCE", 32)
-    monkeypatch.setattr(transaction, "HELD_ROWS_MAX", 5)
-    if kind == "iceberg":
-        from kohort.pipeline.iceberg import change  # noqa: PLC0415 - an extra.
-
-        monkeypatch.setattr(change, "HELD_ROWS_MAX", 5)
+    monkeypatch.setattr("kohort.pipeline.arrow.HELD_ROWS_MAX", 5)
     in_batches = lake_of(spark, tmp_path / "in-parts", kind)
     for values in (lines[:-1], lines[-1:]):
-        take(in_batches, values)
+        add(in_batches, values)
     versions = [in_batches.version(table.name) for table in FINDINGS]
     assert findings.Findings(in_batches, findings.Thresholds()).renew() == 0
     for table in FINDINGS:

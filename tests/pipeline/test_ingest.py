@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.delta.transaction import Transaction
+from kohort.pipeline.delta.tables import DeltaChange
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.rebalances.ingest import Ingest
-from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.events import avoided, line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COMMIT = Transaction.commit
+CHANGES = {name: getattr(DeltaChange, name) for name in ("append", "replace")}
 
 VALUES = [
     line(rebalance(1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-0"]))),
@@ -45,18 +44,25 @@ class Commits:
         """What other runs do before this one commits to that table."""
         commits = self
 
-        def commit(transaction: Transaction, *given: Any, **more: Any) -> None:  # noqa: ANN401
-            commits.before(transaction)
-            COMMIT(transaction, *given, **more)
+        for name, change in CHANGES.items():
 
-        monkeypatch.setattr(Transaction, "commit", commit)
+            def commit(
+                changing: DeltaChange,
+                *given: Any,  # noqa: ANN401
+                change: Callable[..., object] = change,
+            ) -> object:
+                commits.before(changing)
+                return change(changing, *given)
 
-    def before(self, transaction: Transaction) -> None:
+            monkeypatch.setattr(DeltaChange, name, commit)
+
+    def before(self, change: DeltaChange) -> None:
         if self.left is not None:
             if not self.left:
                 raise PowerCutError
             self.left -= 1
-        if transaction.root.endswith(f"/{self.table}") and self.others:
+        assert change._table is not None
+        if change._table.table_uri.rstrip("/").endswith(f"/{self.table}") and self.others:
             self.others.pop()()
 
 
@@ -76,14 +82,13 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
     spark: SparkSession, tmp_path: Path, commits: Commits
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
-    ingest = Ingest(lake)
     # Quarantine, members, rebalances, avoided: each run gets one further.
     for turn in range(4):
         commits.left = min(turn, 1)
         with pytest.raises(PowerCutError):
-            ingest.write_all(records(VALUES))
+            take(lake, records(VALUES))
     commits.left = None
-    tally = ingest.write_all(records(VALUES))
+    tally = take(lake, records(VALUES))
     assert (tally.rebalances, tally.avoided, tally.quarantined) == (2, 1, 1)
     counts = {
         name: lake.read(name).count() for name in ("rebalances", "avoided", "members", "quarantine")
@@ -107,15 +112,14 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
 ) -> None:
     root = str(tmp_path / "lake")
     slow, quick = DeltaLake(spark, root), DeltaLake(spark, root)
-    mine = Ingest(slow)
     for number, table in enumerate(["members", "rebalances", "avoided"]):
         values = [
             line(rebalance(3 * number + 1, 60 * number, member("a-1", join=0, sync=10, kept=1))),
             line(avoided(3 * number + 2, 60 * number + 10)),
         ]
         commits.table = table
-        commits.others.append(partial(Ingest(quick).write_all, records(values)))
-        mine.write_all(records(values))
+        commits.others.append(partial(take, quick, records(values)))
+        take(slow, records(values))
         assert not commits.others
         assert f"the table {table} of" in capsys.readouterr().err
     for table, count in {"rebalances": 3, "members": 3, "avoided": 3}.items():
@@ -125,7 +129,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
 
     def take_more(sequence: int) -> None:
         more = rebalance(sequence, 5 * sequence, member("a-1", join=0, sync=10, kept=1))
-        Ingest(quick).write_all(records([line(more)]))
+        take(quick, records([line(more)]))
 
     def find_more() -> None:
         take_more(99)
@@ -137,7 +141,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     commits.others.append(find_more)
     findings.renew()
     assert not commits.others
-    assert "another run renewed them meanwhile; trying again" in capsys.readouterr().err
+    assert "the table causes of" in capsys.readouterr().err
     assert Findings(quick, Thresholds()).renew() == 0
     acts = quick.read("acts").where("kind = 'scale_out'")
     assert sum(row["rebalance_count"] for row in acts.collect()) == 5
@@ -147,17 +151,16 @@ def test_an_event_is_there_once_and_what_contradicts_it_in_quarantine(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
-    ingest = Ingest(lake)
     first, other = rebalance(1, 0), rebalance(1, 9)
     told = [line(first), line(rebalance(2, 60, outcome="running")), line(first), line(other)]
     collects: set[bool] = set()
     for _ in range(2):
         # Rows are many, and none is in a cycle.
-        tally = ingest.write_all(one for one in records(told) if noted(collects, gc.isenabled()))
+        tally = take(lake, (one for one in records(told) if noted(collects, gc.isenabled())))
         assert tally.reasons == {"sequence_taken": 1}
     assert (collects, gc.isenabled()) == ({False}, True)
     # In a batch of its own, beside one that is new.
-    tally = ingest.write_all(records([line(other), line(avoided(3, 90)), b"{}"]))
+    tally = take(lake, records([line(other), line(avoided(3, 90)), b"{}"]))
     assert tally.reasons == {"sequence_taken": 1, "missing_field": 1}
     assert_rows(lake.read("rebalances").select("sequence", "offset"), [(1, 0)])
     assert lake.read("running").count() == 1

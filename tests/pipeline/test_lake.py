@@ -15,7 +15,6 @@ from kohort.insight.errors import ReportedError
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.delta.transaction import CHECKPOINT, SMALL_FILES_MAX, Transaction
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas.columns import TEXT, WHOLE, Column, Table
@@ -55,45 +54,6 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
     assert_rows(lake.read("created"), [])
 
 
-def test_a_first_write_leaves_alone_what_another_run_writes_first(
-    spark: SparkSession, lake: DeltaLake
-) -> None:
-    class Slow(DeltaLake):
-        """Another run begins and ends while this one has begun."""
-
-        def _check_place(self, name: str) -> bool:
-            is_there = super()._check_place(name)
-            begun = Path(lake.path(name), "_first_write")
-            if not is_there and not begun.exists():
-                begun.parent.mkdir(parents=True)
-                begun.touch()
-                (begun.parent / "mine.parquet").touch()
-                lake.overwrite(spark.range(3), name)
-                assert (begun.parent / "mine.parquet").exists()
-            return is_there
-
-    Slow(spark, lake.root).overwrite(spark.range(4), "numbers")
-    assert_rows(lake.read("numbers"), [(0,), (1,), (2,), (3,)])
-
-
-def test_a_first_write_of_another_run_may_end_while_it_is_looked_at(
-    spark: SparkSession, lake: DeltaLake
-) -> None:
-    class Slow(DeltaLake):
-        """Another run's rows become a table between two looks of this one."""
-
-        def _is_begun(self, name: str) -> bool:
-            if not lake.exists(name):
-                lake.overwrite(spark.range(3), name)
-            return super()._is_begun(name)
-
-    begun = Path(lake.path("numbers"), "_first_write")
-    begun.parent.mkdir(parents=True)
-    begun.touch()
-    Slow(spark, lake.root).overwrite(spark.range(4), "numbers")
-    assert_rows(lake.read("numbers"), [(0,), (1,), (2,), (3,)])
-
-
 def test_a_table_that_was_not_made_to_its_end_is_made_by_the_next(
     spark: SparkSession, lake: DeltaLake
 ) -> None:
@@ -119,10 +79,11 @@ def replace(
     lake: DeltaLake, *given: tuple[str, int], groups: list[str] | None, table: Table | None = None
 ) -> bool:
     listed = None if groups is None else [("c", group) for group in groups]
+    if table is not None:
+        lake.create("numbers", table.schema)
     with explained("numbers"):
-        writer = lake.begin("numbers").replacing(listed, table)
-        writer.add(grouped(*given))
-        return writer.commit(schema_of(NUMBERS))
+        rows = [grouped(*given)]
+        return lake.begin("numbers").replace(rows, schema_of(NUMBERS), listed, table)
 
 
 def append(lake: DeltaLake, *given: tuple[str, int]) -> None:
@@ -169,85 +130,23 @@ def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: DeltaLake)
     conflict = pytest.raises(ConflictError, match="another run changed it at the same time")
     with conflict, explained("numbers"):
         late.append(grouped(("a", 2)), NUMBERS.key)
-    writer = replacing.replacing([("c", "a")])
-    writer.add(grouped(("a", 3)))
     with conflict, explained("numbers"):
-        writer.commit(schema_of(NUMBERS))
+        replacing.replace([grouped(("a", 3))], schema_of(NUMBERS), [("c", "a")])
     assert_rows(lake.read("numbers"), [("c", "a", 1), ("c", "a", 2)])
-
-
-@pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_tables_with_checkpoints_and_with_more_than_files_are_read_and_changed_alike(
-    spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch, is_plain: bool
-) -> None:
-    monkeypatch.setattr("kohort.pipeline.delta.transaction.SMALL_FILES_MAX", 100)
-    replace(lake, *((f"g{n}", n) for n in range(3)), groups=None, table=NUMBERS)
-    properties = "'delta.checkpointInterval' = '2'"
-    if not is_plain:
-        properties += ", 'delta.enableDeletionVectors' = 'true'"
-    spark.sql(f"ALTER TABLE delta.`{lake.path('numbers')}` SET TBLPROPERTIES ({properties})")
-    if not is_plain:
-        spark.sql(f"DELETE FROM delta.`{lake.path('numbers')}` WHERE number = 1")
-    assert isinstance(lake.begin("numbers"), Transaction) is is_plain
-    for number in range(3, 6):
-        append(lake, (f"g{number}", number))
-    assert replace(lake, ("g4", 44), groups=["g4", "g1"])
-    expected = [("c", f"g{n}", 44 if n == 4 else n) for n in (0, 2, 3, 4, 5)]
-    assert read(lake) == expected
-    assert_rows(lake.read("numbers"), expected)
-    assert read(lake, "g2") == [("c", "g2", 2)]
-
-
-def test_a_lakes_tables_have_their_checkpoints_at_different_times(
-    spark: SparkSession, lake: DeltaLake
-) -> None:
-    between = dict[str, int]()
-    for name in ("rebalances", "members", "findings"):
-        writer = lake.begin(name).replacing(None, NUMBERS)
-        writer.add(grouped(("a", 1)))
-        assert writer.commit(schema_of(NUMBERS))
-        properties = spark.sql(f"SHOW TBLPROPERTIES delta.`{lake.path(name)}`").collect()
-        between[name] = int({row["key"]: row["value"] for row in properties}[CHECKPOINT])
-    assert len(set(between.values())) == 3
-    assert min(between.values()) >= 20
-
-
-@pytest.mark.long
-def test_rows_beyond_what_is_held_are_in_files_of_their_own(
-    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kohort.pipeline.delta.transaction.HELD_ROWS_MAX", 4)
-    monkeypatch.setattr("kohort.pipeline.delta.transaction.FILE_ROWS", 2)
-    replace(lake, *((f"g{n}", n) for n in range(9)), groups=None, table=NUMBERS)
-    assert len(files_of(lake, "numbers")) == 5
-    assert replace(lake, *((f"g{n}", -n) for n in range(6)), groups=[f"g{n}" for n in range(6)])
-    assert read(lake) == [("c", f"g{n}", -n if n < 6 else n) for n in range(9)]
-
-
-@pytest.mark.long
-def test_many_small_files_are_put_together_on_the_occasion(lake: DeltaLake) -> None:
-    names = [f"g{number:02}" for number in range(SMALL_FILES_MAX + 2)]
-    replace(lake, groups=None, table=NUMBERS)
-    for name in names:
-        append(lake, (name, 0))
-    assert len(files_of(lake, "numbers")) == len(names)
-    replace(lake, (names[0], 1), groups=[names[0]])
-    assert_rows(lake.read("numbers"), [("c", name, int(name == names[0])) for name in names])
-    assert len(files_of(lake, "numbers")) == 1
 
 
 def test_small_files_that_were_added_are_put_together_and_are_no_news(
     spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kohort.pipeline.delta.transaction.APPENDED_FILES_MAX", 3)
+    monkeypatch.setattr("kohort.pipeline.delta.tables.SMALL_FILES_MAX", 3)
     replace(lake, groups=None, table=NUMBERS)
     added = [(f"g{7 - number}", number) for number in range(7)]
     counts = []
     for one in added:
         append(lake, one)
         counts.append(len(files_of(lake, "numbers")))
-    # Four are put together by the fifth that comes.
-    assert counts == [1, 2, 3, 4, 2, 3, 4]
+    # The fourth is put together with those before it.
+    assert counts == [1, 2, 3, 1, 2, 3, 1]
     expected = sorted(("c", *one) for one in added)
     assert read(lake) == expected
     assert_rows(lake.read("numbers"), expected)
@@ -271,7 +170,7 @@ def test_small_files_that_were_added_are_put_together_and_are_no_news(
 def test_columns_that_are_not_known_here_stay_when_rows_are_added(
     spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kohort.pipeline.delta.transaction.APPENDED_FILES_MAX", 1)
+    monkeypatch.setattr("kohort.pipeline.delta.tables.SMALL_FILES_MAX", 1)
     other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
     lake.create("numbers", other.schema)
     theirs = spark.createDataFrame([("c", "a", 1, "one")], other.schema)
@@ -287,10 +186,9 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -
     replace(lake, ("a", 1), groups=None, table=NUMBERS)
     table_id = lake.create("numbers", NUMBERS.schema)
     assert not lake.begin("numbers").fits(other)
+    rows = from_columns(other, [["c"], ["b"], [2], ["two"]])
     with explained("numbers"):
-        writer = lake.begin("numbers").replacing(None, other)
-        writer.add(from_columns(other, [["c"], ["b"], [2], ["two"]]))
-        writer.commit(schema_of(other))
+        lake.begin("numbers").replace([rows], schema_of(other), None, other)
     assert lake.begin("numbers").fits(other)
     assert_rows(lake.read("numbers"), [("c", "b", 2, "two")])
     assert lake.create("numbers", other.schema) == table_id

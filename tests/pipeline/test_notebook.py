@@ -12,9 +12,8 @@ from pyspark.testing import assertDataFrameEqual
 from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline import advise, findings, history
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.rebalances.ingest import Ingest
 from tests.pipeline.catalogs import as_environment
-from tests.pipeline.events import CLUSTER, avoided, line, member, rebalance, records
+from tests.pipeline.events import CLUSTER, avoided, line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def test_a_history_is_the_same_out_of_files_and_out_of_a_lake(
     lines = [line(record) for record in EVENTS]
     file = tmp_path / "history.jsonl"
     file.write_bytes(b"\n".join([lines[0], b"no event", lines[0], *lines[1:]]))
-    Ingest(DeltaLake(spark, str(tmp_path / "lake"))).write_all(records(lines))
+    take(DeltaLake(spark, str(tmp_path / "lake")), records(lines))
 
     of_file = history(spark, str(file), cluster_id=CLUSTER)
     of_lake = history(spark, lake=str(tmp_path / "lake"))
@@ -72,7 +71,7 @@ def test_a_history_is_read_out_of_iceberg_in_a_lake_and_in_a_catalog(
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     lake, place = str(tmp_path / "lake"), "prod.kafka"
     for one in (IcebergLake(spark, lake), IcebergLake(spark, lake, Namespace.parse(place))):
-        Ingest(one).write_all(records(lines))
+        take(one, records(lines))
     for found in (
         history(spark, lake=lake, format="iceberg"),
         history(spark, format="iceberg", catalog=place),

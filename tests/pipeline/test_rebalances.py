@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.testing import assertDataFrameEqual
 
 from kohort.groups.history.model import HistoryRecord
 from tests.pipeline.churn import Churn, Record
 from tests.pipeline.conftest import Pipeline
-from tests.pipeline.events import avoided, line, member, rebalance
+from tests.pipeline.events import CLUSTER, avoided, line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
@@ -25,6 +28,7 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+WEEK = Path(__file__).parents[2] / "examples" / "rebalance-week" / "week.jsonl.gz"
 LOG = Path(__file__).parents[1] / "unit/insight/broker_log/real/kafka-3.9.log"
 
 
@@ -100,42 +104,41 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
     assert "findings of 1 group renewed" in capsys.readouterr().err
 
 
-def test_a_batch_comes_to_the_driver_in_parts_that_fit_into_its_memory(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+def test_a_large_batch_is_written_by_several_tasks_each_event_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kohort.pipeline.kafka import Kafka  # noqa: PLC0415
-    from kohort.pipeline.rebalances.stream import (  # noqa: PLC0415
-        AT_ONCE,
-        HistorySettings,
-        HistoryStream,
-    )
-    from kohort.pipeline.streaming.query import StreamSettings  # noqa: PLC0415
+    from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
+    from kohort.pipeline.rebalances import files, findings, ingest  # noqa: PLC0415
+    from kohort.pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415
 
-    topic, count = topics.create(), 3 * AT_ONCE + 1
-    topics.produce(topic, count)
-    taken: list[int] = []
-    stream = HistoryStream(
-        spark,
-        Kafka(topics.bootstrap, {}, timeout_s=30),
-        HistorySettings(topic, StreamSettings(str(tmp_path), None, True, 1), count),
-        table_id="a table",
-        handle_batch=lambda records, _: taken.extend(record.offset for record in records),
-    )
-    query = stream.start()
-    query.awaitTermination()
-    stream.raise_failure(query)
-    stream.close()
-    assert taken == list(range(count))
-    # What is asked of Spark at a time is one task's.
-    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))
-    assert len(jobs) >= count / AT_ONCE
+    expected = DeltaLake(spark, str(tmp_path / "expected"))
+    values = gzip.decompress(WEEK.read_bytes()).splitlines()
+    take(expected, records([*values, b"{", values[0]]))
+    findings.Findings(expected, findings.Thresholds()).renew()
+
+    monkeypatch.setattr(ingest, "TASK_RECORDS", 50)
+    monkeypatch.setattr(findings, "ROWS_AT_LEAST", 50)
+    divided = DeltaLake(spark, str(tmp_path / "divided"))
+    (tmp_path / "more").write_bytes(b"{\n" + values[0])
+    lines = files.read(spark, [str(WEEK), str(tmp_path / "more")], UTC)
+    tally, again = (ingest.Ingest(divided).write(lines, CLUSTER) for _ in range(2))
+    assert (tally.records - tally.quarantined, tally.quarantined) == (len(values) + 1, 1)
+    assert again == tally
+    assert len(tally.groups) == 3
+    renewing = findings.Findings(divided, findings.Thresholds())
+    assert renewing.renew(tally.groups) == 3
+    assert renewing.renew() == 0
+    for table in (*HISTORY, *FINDINGS):
+        source = ("topic", "offset", "key")
+        rows, those = (lake.read(table.name).drop(*source) for lake in (divided, expected))
+        assertDataFrameEqual(rows, those)
 
 
 def assert_numbers_agree(job: Job, said: dict[str, list[Record]]) -> None:
     rows = {(row["group"], row["sequence"]): row for row in job.table("rebalances").collect()}
     members = job.table("members").collect()
-    for group, records in said.items():
-        rebalances = [one for one in records if one["kind"] == "rebalance"]
+    for group, told_of in said.items():
+        rebalances = [one for one in told_of if one["kind"] == "rebalance"]
         for one in rebalances:
             row = rows[group, one["sequence"]]
             assert row["stopped_total_ms"] == one["stopped"]["total_ms"]
@@ -152,7 +155,7 @@ def assert_numbers_agree(job: Job, said: dict[str, list[Record]]) -> None:
             assert mine == told
         (summary,) = job.table("groups").where(f"`group` = '{group}'").collect()
         assert summary["rebalance_count"] == len(rebalances)
-        assert summary["event_count"] == len(records)
+        assert summary["event_count"] == len(told_of)
         assert summary["stopped_total_ms"] == sum(one["stopped"]["total_ms"] for one in rebalances)
         assert summary["stopped_longest_ms"] == max(
             one["stopped"]["longest_ms"] for one in rebalances

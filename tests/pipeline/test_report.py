@@ -13,7 +13,8 @@ from kohort.insight.report.contents import GroupPage, Listed, Ownership, Row
 from kohort.insight.report.events import History
 from kohort.insight.report.from_history import group_page
 from tests.pipeline.conftest import Pipeline
-from tests.pipeline.events import CLUSTER
+from tests.pipeline.events import CLUSTER, take
+from tests.pipeline.events import records as as_records
 from tests.unit.insight.report.pages import week
 
 if TYPE_CHECKING:
@@ -26,14 +27,10 @@ if TYPE_CHECKING:
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaLake:
     """The recorded week, with its findings."""
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
-    from kohort.pipeline.rebalances.files import Chunk  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     made = DeltaLake(spark, str(tmp_path_factory.mktemp("lake")))
-    records = [record for group in week().values() for record in group]
-    lines = [(number, json.dumps(record).encode()) for number, record in enumerate(records)]
-    Ingest(made).write_all(Chunk("week", lines).records(CLUSTER))
+    take(made, as_records(json.dumps(record).encode() for of in week().values() for record in of))
     Findings(made, Thresholds()).renew()
     return made
 

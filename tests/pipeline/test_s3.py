@@ -17,7 +17,7 @@ from tests.pipeline.catalogs import (
     on_object_store,
 )
 from tests.pipeline.driver import LANDED, Driver, as_in_topic, run_job
-from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.events import avoided, line, member, rebalance, records, take
 from tests.pipeline.spark_settings import JARS, JAVA_OPTIONS
 from tests.pipeline.topics import Topics
 
@@ -92,7 +92,6 @@ def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
     from kohort.pipeline.catalog import Namespace  # noqa: PLC0415 - Spark's types, in these three.
     from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     settings = on_object_store(store, tmp_path)
     real = catalogs.load_catalog
@@ -104,7 +103,7 @@ def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
     )
     values = [line(record) for record in EVENTS]
     for end in (2, 3, 3):
-        Ingest(lake).write_all(records(values[:end]))
+        take(lake, records(values[:end]))
         Findings(lake, Thresholds()).renew()
     assert not Findings(lake, Thresholds()).renew()
 

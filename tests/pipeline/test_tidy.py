@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.conftest import Pipeline
-from tests.pipeline.events import line, member, rebalance, records
+from tests.pipeline.events import line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ def test_small_files_are_put_together_and_old_events_forgotten(
 ) -> None:
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     root = tmp_path / "lake"
     lake = DeltaLake(spark, str(root))
@@ -37,7 +36,7 @@ def test_small_files_are_put_together_and_old_events_forgotten(
         line(replace(first, group=group, sequence=number, started_at_ms=now_ms - days * 86_400_000))
         for group, number, days in [("old", 1, 90), ("both", 1, 90), ("both", 2, 1)]
     ]
-    Ingest(lake).write_all(records(lines))
+    take(lake, records(lines))
     Findings(lake, Thresholds()).renew()
     assert lake.read("groups").count() == 2
 

@@ -11,7 +11,7 @@ from kohort.groups.history.observed import observed_key
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.events import Record
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.rebalances.ingest import Ingest
+from tests.pipeline.events import take
 from tests.unit.watch.recorded import watch_lab
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ def test_the_tables_have_the_records_of_two_watchers_once_and_how_certain_they_a
     ]
     assert len(other) == len(first)
     lake = DeltaLake(spark, str(tmp_path / "lake"))
-    ingest = Ingest(lake)
-    ingest.write_all(as_records([*first, *other]))
-    tally = ingest.write_all(as_records([*other, *first, *later]))
+    take(lake, as_records([*first, *other]))
+    tally = take(lake, as_records([*other, *first, *later]))
     assert not tally.quarantined
     rebalances = [record for record in history if record["kind"] == "rebalance"]
     rows = lake.read("rebalances").collect()

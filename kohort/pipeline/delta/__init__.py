@@ -1,7 +1,5 @@
-"""Changes Delta tables by rows in Python memory, without a Spark query.
+"""Delta tables: Spark writes large batches, and delta-rs those of the history and the findings.
 
-A query needs a second of planning before its first row. So Python reads the table's log to find its
-files, Arrow reads and writes the Parquet files, and Delta performs the commit with all its checks.
-Tables that use more features of Delta (deletion vectors, column mapping) are read and written by
-Spark, and so is everything too large for the driver.
+delta-rs needs no session, so tasks on executors open tables themselves, and a commit of a few rows
+takes some ten milliseconds instead of a second of planning.
 """

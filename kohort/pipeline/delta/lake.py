@@ -4,16 +4,11 @@ The root is a directory or any URL that Hadoop supports; a table is stored under
 may list the tables too, as external ones.
 """
 
-import json
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
@@ -21,9 +16,7 @@ from pyspark.sql.types import StructType
 from kohort.insight.errors import ReportedError
 from kohort.pipeline import jvm
 from kohort.pipeline.catalog import Namespace, text
-from kohort.pipeline.delta.by_spark import SparkTransaction
-from kohort.pipeline.delta.transaction import Transaction
-from kohort.pipeline.errors import ConflictError
+from kohort.pipeline.delta.tables import DeltaChange, DeltaTables
 from kohort.pipeline.faults import explained
 
 _FORMAT: Final = "delta"
@@ -32,10 +25,14 @@ _LOG: Final = "_delta_log"
 """A directory with only this entry belongs to a table whose creation is in progress, or was
 killed."""
 
-_BEGUN: Final = "_first_write"
-"""Marker file in the directory of a table whose first rows are being written: the other files there
-are ours. They were left by a killed run, in which case Delta's VACUUM removes them, or another run
-is writing them. Delta ignores names that begin with an underscore."""
+_OF_S3A: Final = {
+    "endpoint": "AWS_ENDPOINT_URL",
+    "endpoint.region": "AWS_REGION",
+    "access.key": "AWS_ACCESS_KEY_ID",
+    "secret.key": "AWS_SECRET_ACCESS_KEY",
+    "session.token": "AWS_SESSION_TOKEN",
+}
+"""Hadoop's settings of S3, without `spark.hadoop.fs.s3a.`, and their names in delta-rs."""
 
 
 class DeltaLake:
@@ -43,16 +40,17 @@ class DeltaLake:
         """Open a lake; its tables are registered in `namespace`, if given."""
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
+        self.tables: Final = DeltaTables(self.root, _storage_options(spark, self.root))
         self._known: set[str] = set()
         self._namespace = namespace
         self._registered: set[str] = set()
 
     def path(self, name: str) -> str:
-        return f"{self.root}/{name}"
+        return self.tables.path(name)
 
     def exists(self, name: str) -> bool:
         with explained(self.label(name)):
-            return DeltaTable.isDeltaTable(self.spark, self.path(name))
+            return self.tables.exists(name)
 
     def read(self, name: str) -> DataFrame:
         if not self.exists(name):
@@ -64,42 +62,39 @@ class DeltaLake:
     def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
         with explained(self.label(name)):
             if not self._check_place(name):
-                self._make(name, schema, partition_by)
-            elif self._lacks_columns(name, schema):
+                self.tables.make(name, schema, partition_by)
+            table = self.tables.open(name)
+            present = {column.name.lower() for column in table.schema().fields}
+            if not {column.lower() for column in schema.names} <= present:
                 self._add_columns(name, schema)
             self._register(name)
-            # DeltaTable.detail() returns it too, but by a query that takes seconds.
-            return str(jvm.delta_log(self.spark, self.path(name)).unsafeVolatileTableId())
+            return str(table.metadata().id)
 
     def version(self, name: str) -> int:
         with explained(self.label(name)):
-            nothing = jvm.packages(self.spark).scala.Option.empty()
-            log = jvm.delta_log(self.spark, self.path(name))
-            return int(log.update(False, nothing, nothing).version())
+            return self.tables.open(name).version()
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
-        writer = (
-            frame.write.format(_FORMAT)
-            .mode("append")
-            .option("mergeSchema", "true")
-            .option("txnAppId", app_id)
-            .option("txnVersion", batch_id)
-        )
-        with self._writing(name):
-            writer.save(self.path(name))
+        self.create(name, frame.schema)
+        with explained(self.label(name)):
+            (
+                frame.write.format(_FORMAT)
+                .mode("append")
+                .option("mergeSchema", "true")
+                .option("txnAppId", app_id)
+                .option("txnVersion", batch_id)
+                .save(self.path(name))
+            )
 
     def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
         with explained(self.label(name)):
-            log = jvm.delta_log(self.spark, self.path(name))
-            return int(log.startTransaction().txnVersion(app_id)) >= batch_id
+            last = self.tables.open(name).transaction_version(app_id)
+            return last is not None and last >= batch_id
 
-    def begin(self, name: str) -> Transaction | SparkTransaction:
+    def begin(self, name: str) -> DeltaChange:
         with explained(self.label(name)):
             self._check_place(name)
-            transaction = Transaction(self.spark, self.path(name))
-            if transaction.is_plain:
-                return transaction
-            return SparkTransaction(self.spark, self.path(name))
+            return self.tables.begin(name)
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
@@ -118,9 +113,10 @@ class DeltaLake:
             )
 
     def overwrite(self, frame: DataFrame, name: str) -> None:
-        writer = frame.write.format(_FORMAT).mode("overwrite").option("overwriteSchema", "true")
-        with self._writing(name):
-            writer.save(self.path(name))
+        self.create(name, frame.schema)
+        with explained(self.label(name)):
+            writer = frame.write.format(_FORMAT).mode("overwrite")
+            writer.option("overwriteSchema", "true").save(self.path(name))
 
     def forget(self, name: str, column: str, before: datetime) -> None:
         with explained(self.label(name)):
@@ -131,35 +127,13 @@ class DeltaLake:
             DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
 
     def vacuum(self, name: str, hours: int) -> None:
-        # Skip tables without stale files: a query for each would dominate the run time.
-        if not self._has_stale_files(name, hours):
-            return
         with explained(self.label(name)):
-            DeltaTable.forPath(self.spark, self.path(name)).vacuum(hours)
+            # Files of killed writes too, which the log does not mention.
+            self.tables.open(name).vacuum(hours, dry_run=False, full=True)
 
     def file_count(self, name: str) -> int:
         with explained(self.label(name)):
-            change = self.begin(name)
-            if isinstance(change, Transaction):
-                return len(change.files)
-            log = jvm.delta_log(self.spark, self.path(name))
-            return int(log.unsafeVolatileSnapshot().numOfFiles())
-
-    def _has_stale_files(self, name: str, hours: int) -> bool:
-        """Whether there may be files that have not belonged to the table for `hours`."""
-        with explained(self.label(name)):
-            change = self.begin(name)
-            if not isinstance(change, Transaction):
-                return True
-            live = {file.path for file in change.files}
-            before_ms = (time.time() - hours * 3600) * 1000
-            place = self._place(self.path(name))
-            return any(
-                status.isFile()
-                and status.getModificationTime() < before_ms
-                and str(status.getPath().getName()) not in live
-                for status in self._files(place).listStatus(place)
-            )
+            return len(self.tables.open(name).file_uris())
 
     def names(self) -> list[str]:
         # Tables are in the root and in its directories.
@@ -200,43 +174,6 @@ class DeltaLake:
             )
         self._registered.add(name)
 
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
-        """Mark the table's directory while rows are written that may create it."""
-        with explained(self.label(name)):
-            if self._check_place(name):
-                yield
-                return
-            begun = self._place(f"{self.path(name)}/{_BEGUN}")
-            files = self._files(begun)
-            files.create(begun).close()
-            yield
-            files.delete(begun, False)
-
-    def _lacks_columns(self, name: str, schema: StructType) -> bool:
-        return not _lowered(schema.names) <= self._columns(name)
-
-    def _columns(self, name: str) -> set[str]:
-        snapshot = jvm.delta_log(self.spark, self.path(name)).unsafeVolatileSnapshot()
-        return _lowered(field["name"] for field in json.loads(snapshot.schema().json())["fields"])
-
-    def _make(self, name: str, schema: StructType, partition_by: Sequence[str]) -> None:
-        if self._is_begun(name) and not partition_by:
-            # Delta creates tables only in empty directories.
-            self._add_columns(name, schema)
-            return
-        transaction = Transaction(self.spark, self.path(name))
-        try:
-            transaction.declare(schema, partition_by)
-            transaction.commit([], [], mode="Append")
-        except (PySparkException, Py4JError) as error:
-            # The directory was empty before.
-            if DeltaTable.isDeltaTable(self.spark, self.path(name)):
-                raise ConflictError(
-                    f"{self.label(name)}: another run is creating it at the same time"
-                ) from error
-            raise
-
     def _add_columns(self, name: str, schema: StructType) -> None:
         nothing = self.spark.createDataFrame([], schema).write.format(_FORMAT).mode("append")
         nothing.option("mergeSchema", "true").save(self.path(name))
@@ -249,27 +186,20 @@ class DeltaLake:
         """
         if name in self._known:
             return True
-        if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
+        if not self.tables.exists(name):
             place = self._place(self.path(name))
             files = self._files(place)
-            if not files.exists(place) or not len(files.listStatus(place)) or self._is_begun(name):
+            present = files.listStatus(place) if files.exists(place) else []
+            if {str(status.getPath().getName()) for status in present} <= {_LOG}:
                 return False
-            # Another run may have finished its first write meanwhile.
-            if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
+            # Another run may have created it meanwhile.
+            if not self.tables.exists(name):
                 raise ReportedError(
                     f"{self.label(name)}: the directory contains files of something else. "
                     "Is that directory a lake of this pipeline?"
                 )
         self._known.add(name)
         return True
-
-    def _is_begun(self, name: str) -> bool:
-        place = self._place(self.path(name))
-        files = self._files(place)
-        if not files.exists(place):
-            return False
-        names = {str(status.getPath().getName()) for status in files.listStatus(place)}
-        return _BEGUN in names or names == {_LOG}
 
     def _place(self, path: str) -> Any:  # noqa: ANN401 - a Java object.
         return jvm.packages(self.spark).org.apache.hadoop.fs.Path(path)
@@ -285,9 +215,22 @@ class DeltaLake:
         return str(self._files(place).makeQualified(place).toString())
 
     def label(self, name: str) -> str:
-        return f"the table {name} of {self.root}"
+        return self.tables.label(name)
 
 
-def _lowered(names: Iterable[str]) -> set[str]:
-    """Return the names in lower case, as Delta compares them."""
-    return {name.lower() for name in names}
+def _storage_options(spark: SparkSession, root: str) -> dict[str, str]:
+    """Return Hadoop's settings of an object store, for delta-rs; others are in the environment."""
+    if not root.startswith("s3a://"):
+        return {}
+    prefix = "spark.hadoop.fs.s3a."
+    conf = dict(spark.sparkContext.getConf().getAll())
+    options = {
+        name: conf[prefix + setting]
+        for setting, name in _OF_S3A.items()
+        if prefix + setting in conf
+    }
+    if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    if conf.get(f"{prefix}path.style.access") == "true":
+        options["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = "false"
+    return options

@@ -23,6 +23,8 @@ from kohort.pipeline.errors import ConflictError, UnavailableError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from kohort.pipeline.iceberg.change import IcebergChange
+
 TABLE: Final = "kohort.table"
 """Table property with the table's name in the lake."""
 
@@ -47,6 +49,29 @@ class Tables:
         self.place: Final = root if namespace is None else str(namespace)
         self._root, self._namespace = root, namespace
         self._catalog: Catalog | None = None
+
+    def __reduce__(self) -> tuple[type[Tables], tuple[str, Namespace | None]]:
+        """Leave out the open catalog: another process opens its own."""
+        return Tables, (self._root, self._namespace)
+
+    def begin(self, name: str, version: int | None = None) -> IcebergChange:
+        """Begin a change of the table, whose version must still be this one.
+
+        Raises:
+            ConflictError: it is not.
+        """
+        from kohort.pipeline.iceberg.change import IcebergChange  # noqa: PLC0415 - a cycle.
+
+        with explained(self.label(name)):
+            change = IcebergChange(self.find(name), self.label(name))
+        if version is not None and change.version != version:
+            raise ConflictError(
+                f"{self.label(name)}: another run changed it at the same time; nothing was written"
+            )
+        return change
+
+    def label(self, name: str) -> str:
+        return f"the table {name} of {self.place}"
 
     def find(self, name: str) -> Table | None:
         """Return the current table; None if it does not exist.

@@ -52,15 +52,15 @@ class IcebergLake:
         """Open no catalog yet; without a `namespace`, the tables are under `root`."""
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
-        self._tables = Tables(self.root, namespace)
+        self.tables: Final = Tables(self.root, namespace)
 
     def exists(self, name: str) -> bool:
         with explained(self.label(name)):
-            return self._tables.find(name) is not None
+            return self.tables.find(name) is not None
 
     def read(self, name: str) -> DataFrame:
         with explained(self.label(name)), explained_of_spark(self.label(name)):
-            table = self._tables.get(name)
+            table = self.tables.get(name)
             scan = table.scan()
             schema = from_arrow_schema(table.schema().as_arrow())
             files = list(scan.plan_files())
@@ -75,7 +75,7 @@ class IcebergLake:
     def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
         with explained(self.label(name)):
             columns = _columns(schema)
-            table = self._tables.find(name) or self._tables.make(name, columns, partition_by)
+            table = self.tables.find(name) or self.tables.make(name, columns, partition_by)
             if not set(columns.names) <= {field.name for field in table.schema().fields}:
                 with table.update_schema() as update:
                     update.union_by_name(columns)
@@ -83,13 +83,13 @@ class IcebergLake:
 
     def version(self, name: str) -> int:
         with explained(self.label(name)):
-            snapshot = self._tables.get(name).current_snapshot()
+            snapshot = self.tables.get(name).current_snapshot()
             return 0 if snapshot is None else int(snapshot.sequence_number or 0)
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         self.create(name, frame.schema)
         with explained(self.label(name)):
-            table = self._tables.get(name)
+            table = self.tables.get(name)
             if _has(table, app_id, batch_id):
                 return
             # A separate directory, because another run may write the same batch.
@@ -104,17 +104,16 @@ class IcebergLake:
                         raise
                 else:
                     return
-                table = self._tables.get(name)
+                table = self.tables.get(name)
                 if _has(table, app_id, batch_id):
                     return
 
     def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
         with explained(self.label(name)):
-            return _has(self._tables.get(name), app_id, batch_id)
+            return _has(self.tables.get(name), app_id, batch_id)
 
     def begin(self, name: str) -> IcebergChange:
-        with explained(self.label(name)):
-            return IcebergChange(self._tables.find(name), self.label(name))
+        return self.tables.begin(name)
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
@@ -132,7 +131,7 @@ class IcebergLake:
         rows = _rows(frame)
         self.create(name, frame.schema)
         with explained(self.label(name)):
-            table = self._tables.get(name)
+            table = self.tables.get(name)
             with table.transaction() as transaction:
                 with_columns_of(transaction, table, rows.schema)
                 # PyIceberg warns if the table has no rows to delete.
@@ -145,26 +144,26 @@ class IcebergLake:
             explained(self.label(name)),
             warnings.catch_warnings(action="ignore", category=UserWarning),
         ):
-            self._tables.get(name).delete(LessThan(column, before.isoformat()))
+            self.tables.get(name).delete(LessThan(column, before.isoformat()))
 
     def compact(self, name: str) -> None:
         with explained(self.label(name)):
-            upkeep.compact(lambda: self._tables.get(name))
+            upkeep.compact(lambda: self.tables.get(name))
 
     def vacuum(self, name: str, hours: int) -> None:
         with explained(self.label(name)):
-            upkeep.expire(lambda: self._tables.get(name), hours)
+            upkeep.expire(lambda: self.tables.get(name), hours)
 
     def file_count(self, name: str) -> int:
         with explained(self.label(name)):
-            return sum(1 for _ in self._tables.get(name).scan().plan_files())
+            return sum(1 for _ in self.tables.get(name).scan().plan_files())
 
     def names(self) -> list[str]:
-        with explained(f"the lake {self._tables.place}"):
-            return self._tables.names()
+        with explained(f"the lake {self.tables.place}"):
+            return self.tables.names()
 
     def label(self, name: str) -> str:
-        return f"the table {name} of {self._tables.place}"
+        return self.tables.label(name)
 
     def _write_files(
         self, frame: DataFrame, place: str, name: str, partition_by: Sequence[str]

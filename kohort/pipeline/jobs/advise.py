@@ -7,45 +7,43 @@ to standard output.
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from kohort.insight.advisor.setting import known_settings
-from kohort.insight.advisor.tasks import Key
 from kohort.insight.advisor.text import nothing_better
 from kohort.insight.errors import ReportedError, UsageError
 from kohort.insight.output import announce, counted
 from kohort.pipeline import options as common
-from kohort.pipeline.advising import (
-    FAILED_SHOWN,
-    Advisor,
-    Events,
-    events_in_lake,
-    events_in_lines,
-    in_batches,
-)
-from kohort.pipeline.arrow import schema_of, values_of
+from kohort.pipeline.advising import ERROR, GROUP, advice_of, events_in_lake
+from kohort.pipeline.arrow import conformed, schema_of
 from kohort.pipeline.errors import retry_on_conflict
+from kohort.pipeline.executors import Batches, results_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import Kafka
-from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake import Lake, Tables
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as frames
-from kohort.pipeline.transformations.advice import GROUP
 
 NAME: Final = "kohort-advise"
 TOPIC: Final = "__rebalance_advice"
 SHOWN: Final = 20
 """Number of groups printed: those with the most stopped time."""
+FAILED_SHOWN: Final = 20
 SCHEMA: Final = schema_of(ADVICE)
+
+_ONCE: Final = (*GROUP, "stopped_ms", "text", "unranked", "unknown", ERROR)
+_FRONT: Final = (*GROUP, "ordinal", "notice_ms", "is_best", "text")
 
 Row = dict[str, Any]
 
@@ -114,14 +112,15 @@ def run(options: argparse.Namespace) -> int:
         kafka.check_reachable()
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
-    if options.files:
-        events = from_files(options)
-    else:
-        events = events_in_lake(lake, cluster_id=options.cluster_id, groups=options.group)
-    rows = advise(lake, events, days=options.days, known=known)
-    if topic:
-        publish(spark.createDataFrame(rows, ADVICE.schema), kafka, topic)
-    show(rows)
+    with files.named(options.files) as paths, pulse(spark):
+        if paths:
+            events = from_files(spark, paths, options)
+        else:
+            events = events_in_lake(lake, cluster_id=options.cluster_id, groups=options.group)
+        advice = advise(lake, events, days=options.days, known=known)
+        if topic:
+            publish(advice, kafka, topic)
+        show(advice)
     return 0
 
 
@@ -133,23 +132,18 @@ def parse_known(given: Iterable[str]) -> dict[str, Any]:
         raise UsageError(f"--known {error}") from error
 
 
-def from_files(options: argparse.Namespace) -> Iterator[Events]:
-    """Yield the events of files; other lines are counted and skipped."""
-    events: dict[Key, list[str]] = {}
-    invalid_count = count = 0
-    for chunk in files.chunks(options.files, options.timezone):
-        lines = [line for _, line in chunk.lines]
-        count += len(lines)
-        chunk_events, invalid = events_in_lines(options.cluster_id, lines)
-        invalid_count += invalid
-        for key, texts in chunk_events.items():
-            if not options.group or key[1] in options.group:
-                events.setdefault(key, []).extend(texts)
-    if not count:
+def from_files(spark: SparkSession, paths: list[str], options: argparse.Namespace) -> DataFrame:
+    """Return the events of files; other lines are counted and skipped."""
+    lines = files.events(files.read(spark, paths, options.timezone), options.cluster_id).persist()
+    with explained("reading the files of --from"):
+        counts = lines.agg(f.count("*"), f.count("group")).collect()[0]
+    if not counts[0]:
         raise UsageError("the files of --from are empty")
-    if invalid_count:
-        announce(f"skipped {counted(invalid_count, 'line')} without a history event")
-    yield from in_batches(events)
+    if counts[0] > counts[1]:
+        skipped = counted(counts[0] - counts[1], "line")
+        announce(f"skipped {skipped} without a history event")
+    events = lines.where(f.col("group").isNotNull())
+    return events.where(f.col("group").isin(*options.group)) if options.group else events
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -159,33 +153,42 @@ def _zone(name: str) -> ZoneInfo:
         raise argparse.ArgumentTypeError(f"unknown time zone {name!r}") from error
 
 
-def advise(lake: Lake, events: Iterable[Events], *, days: int, known: dict[str, Any]) -> pa.Table:
-    """Compute the advice and write the table; return its rows of these groups.
+def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -> DataFrame:
+    """Compute the advice and write the table; return its rows of these groups, persistent.
 
     Raises:
         ReportedError: no group has a rebalance.
     """
     begun_s = time.monotonic()
-    advising = Advisor(lake.spark, days=days, known=known, report=announce)
-    with pulse(lake.spark):
-        rows = pa.concat_tables([SCHEMA.empty_table(), *map(advising.rows, events)])
-    if advising.failed > FAILED_SHOWN:
-        announce(f"{advising.failed - FAILED_SHOWN:,} more groups have no advice")
-    if not advising.groups:
+    advice = advice_of(events, days=days, known=known).persist()
+    with explained("computing advice"):
+        once = advice.where(f.col("is_recorded") | f.col(ERROR).isNotNull())
+        groups = once.select(*_ONCE[:2], ERROR).orderBy(*GROUP).toArrow().to_pylist()
+    failed = [row for row in groups if row[ERROR] is not None]
+    for row in failed[:FAILED_SHOWN]:
+        announce(f"group {row['group']}: {row[ERROR]}")
+    if len(failed) > FAILED_SHOWN:
+        announce(f"{len(failed) - FAILED_SHOWN:,} more groups have no advice")
+    if len(failed) == len(groups):
         raise ReportedError("the history contains no rebalance")
-    announce(f"done in {time.monotonic() - begun_s:.1f} s")
-    retry_on_conflict(lambda: _write(lake, rows))
-    return rows
+    announce(f"{counted(len(groups) - len(failed), 'group')} in {time.monotonic() - begun_s:.1f} s")
+    advice = advice.where(f.col(ERROR).isNull())
+    written = {(row["cluster_id"], row["group"]) for row in groups if row[ERROR] is None}
+    retry_on_conflict(lambda: _write(lake, advice, written))
+    return advice
 
 
-def _write(lake: Lake, rows: pa.Table) -> None:
+def _write(lake: Lake, advice: DataFrame, groups: set[tuple[str, str]]) -> None:
     lake.create(ADVICE.name, ADVICE.schema)
-    keys = rows.group_by(list(GROUP)).aggregate([]).select(list(GROUP))
-    groups = sorted(zip(*map(values_of, keys.columns), strict=True))
     with explained(lake.label(ADVICE.name)):
-        writer = lake.begin(ADVICE.name).replacing(groups)
-        writer.add(rows)
-        writer.commit(SCHEMA)
+        rows = advice.select(*ADVICE.names).coalesce(1).sortWithinPartitions(*GROUP, "ordinal")
+        results_of(rows, partial(_replace, lake.tables, groups))
+
+
+def _replace(tables: Tables, groups: set[tuple[str, str]], batches: Batches) -> Iterable[bool]:
+    with explained(tables.label(ADVICE.name)):
+        parts = (conformed(pa.Table.from_batches([batch]), SCHEMA) for batch in batches)
+        yield tables.begin(ADVICE.name).replace(parts, SCHEMA, groups)
 
 
 def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
@@ -201,25 +204,21 @@ def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
     announce(f"sent to the topic {topic}")
 
 
-def show(rows: pa.Table) -> None:
+def show(advice: DataFrame) -> None:
     """Print the advice, groups with the most stopped time first."""
-    recorded = (
-        rows.filter(rows["is_recorded"])
-        .select(["cluster_id", "group", "stopped_ms", "text", "unranked", "unknown"])
-        .to_pylist()
-    )
-    recorded.sort(key=lambda row: (-row["stopped_ms"], row["group"]))
-    front = rows.filter(rows["is_on_front"]).select(
-        ["cluster_id", "group", "ordinal", "notice_ms", "is_best", "text"]
-    )
-    choices: dict[Key, list[Row]] = {}
-    for row in front.to_pylist():
+    recorded = advice.where("is_recorded")
+    count = recorded.count()
+    shown = (
+        recorded.orderBy(f.desc("stopped_ms"), "group").limit(SHOWN).select(*_ONCE).toArrow()
+    ).to_pylist()
+    of_shown = f.col("group").isin(*(row["group"] for row in shown))
+    choices: dict[tuple[str, str], list[Row]] = {}
+    for row in advice.where(f.col("is_on_front") & of_shown).select(*_FRONT).toArrow().to_pylist():
         choices.setdefault((row["cluster_id"], row["group"]), []).append(row)
-    for row in recorded[:SHOWN]:
+    for row in shown:
         print("\n".join(_lines(row, choices.get((row["cluster_id"], row["group"]), []))))
-    left_out = len(recorded) - SHOWN
-    if left_out > 0:
-        print(f"{left_out:,} more groups are in the table {ADVICE.name}")
+    if count > len(shown):
+        print(f"{count - len(shown):,} more groups are in the table {ADVICE.name}")
 
 
 def _lines(recorded: Row, choices: list[Row]) -> list[str]:

@@ -7,18 +7,18 @@ repeated run does not change existing rows.
 import argparse
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from kohort.insight.analysis.rows import Group
 from kohort.insight.errors import ReportedError
 from kohort.insight.output import announce, counted
 from kohort.pipeline import options as common
 from kohort.pipeline.continuous import RetryBudget, stop_on_signals
-from kohort.pipeline.events import Record
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import TopicMissingError
 from kohort.pipeline.lake import Lake
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         source = "files" if options.files else options.topic
         job = _Job(common.lake_of(options, spark), _thresholds(options), progress, metrics, source)
         if options.files:
-            job.read_files(options)
+            job.read_files(spark, options)
         else:
             job.read_topic(spark, options)
     announce(f"{JOB}: {job.tally.shown()}")
@@ -92,35 +92,39 @@ class _Job:
         self._ingest = Ingest(lake)
         self._findings = Findings(lake, thresholds, self._progress.report)
 
-    def handle_batch(self, records: Iterable[Record], count: int) -> None:
+    def handle_batch(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
         """Write a batch of about `count` records, which may be a repetition."""
         begun_s = time.monotonic()
-        self._progress.report(f"writing {counted(count, 'record')}")
-        tally = self._ingest.write_all(records)
+        self._progress.report(
+            "writing records" if count is None else f"writing {counted(count, 'record')}"
+        )
+        tally = self._ingest.write(records, cluster_id, count)
         self.tally.add(tally)
         took_s = time.monotonic() - begun_s
         announce(f"{JOB}: {tally.shown()}; {took_s:.1f} s")
         for reason, number in tally.reasons.items():
             self._metrics.quarantined(self._source, reason, number)
-        self._metrics.batch(self._source, count, took_s)
+        self._metrics.batch(self._source, tally.records if count is None else count, took_s)
+        return tally
 
-    def renew(self, *, everything: bool = False) -> None:
+    def renew(self, among: Collection[Group] | None = None, *, everything: bool = False) -> None:
+        """Renew the findings of groups with new events, or only of those among the given ones."""
         begun_s = time.monotonic()
-        count = self._findings.renew(everything=everything)
+        count = self._findings.renew(among, everything=everything)
         if count:
             took_s = time.monotonic() - begun_s
             announce(f"{JOB}: findings of {counted(count, 'group')} renewed; {took_s:.1f} s")
 
-    def read_files(self, options: argparse.Namespace) -> None:
-        for chunk in files.chunks(options.files, options.timezone):
-            self.handle_batch(chunk.records(options.cluster_id), len(chunk.lines))
+    def read_files(self, spark: SparkSession, options: argparse.Namespace) -> None:
+        with files.named(options.files) as paths:
+            self.handle_batch(files.read(spark, paths, options.timezone), options.cluster_id)
         self.renew(everything=options.recompute)
 
     def read_topic(self, spark: SparkSession, options: argparse.Namespace) -> None:
-        def handle_batch(records: Iterable[Record], count: int) -> None:
-            self.handle_batch(records, count)
+        def handle_batch(records: DataFrame, cluster_id: str, count: int) -> None:
+            tally = self.handle_batch(records, cluster_id, count)
             if not options.available_now:
-                self.renew()
+                self.renew(tally.groups)
 
         def open_stream() -> HistoryStream:
             return HistoryStream(

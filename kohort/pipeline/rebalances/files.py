@@ -1,40 +1,88 @@
-"""Reads histories from files as records, in chunks, so that files may be larger than memory."""
+"""Reads histories from files as records, by a task: their lines do not pass through the driver."""
 
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import tzinfo
+from functools import partial
+from pathlib import Path
+from typing import Final
 
-from kohort.insight.history_files import Line, check, histories
-from kohort.pipeline.events import Record
-from kohort.pipeline.rebalances.ingest import BATCH_BYTES, BATCH_RECORDS
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
-__all__ = ["Chunk", "check", "chunks"]
+from kohort.insight.event_rows import is_running
+from kohort.insight.history_files import STDIN, check, histories
+from kohort.pipeline.events import Read, Record
+from kohort.pipeline.events import read as read_record
+from kohort.pipeline.executors import Batches, items, objects
+from kohort.pipeline.memory import cut
+from kohort.pipeline.rebalances.records import COLUMNS, DDL
+
+__all__ = ["check", "events", "named", "read"]
+
+_EVENTS: Final = pa.schema(
+    [
+        ("file", pa.int32()),
+        ("offset", pa.int64()),
+        *((name, pa.string()) for name in ("cluster_id", "group", "key", "event")),
+    ]
+)
+_LINES: Final = 500
+_BYTES: Final = 4 << 20
+"""Limits of what is held at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    name: str
-    lines: list[Line]
-
-    def records(self, cluster_id: str) -> Iterator[Record]:
-        for number, line in self.lines:
-            yield Record(cluster_id, self.name, 0, number, None, None, line)
-
-
-def chunks(paths: Sequence[str], zone: tzinfo) -> Iterator[Chunk]:
-    """Yield the chunks of all files, in the given order. Raises the errors of `histories`."""
-    for name, lines in histories(paths, zone):
-        yield from _cut(name, lines)
+@contextmanager
+def named(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Return absolute paths of the files, while the context lasts; standard input gets one."""
+    with tempfile.TemporaryDirectory(prefix="kohort-") as directory:
+        spooled = Path(directory, STDIN)
+        if STDIN in paths:
+            with spooled.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+        yield [str(spooled if path == STDIN else Path(path).absolute()) for path in paths]
 
 
-def _cut(name: str, lines: Iterator[Line]) -> Iterator[Chunk]:
-    held: list[Line] = []
-    size = 0
-    for line in lines:
-        held.append(line)
-        size += len(line[1])
-        if len(held) >= BATCH_RECORDS or size >= BATCH_BYTES:
-            yield Chunk(name, held)
-            held, size = [], 0
-    if held:
-        yield Chunk(name, held)
+def read(spark: SparkSession, paths: Sequence[str], zone: tzinfo) -> DataFrame:
+    """Return the records of all files, which executors must be able to read."""
+    return items(spark, [list(paths)]).mapInArrow(partial(_records, zone), DDL)
+
+
+def events(records: DataFrame, cluster_id: str) -> DataFrame:
+    """Return the complete events among records, in columns of EVENTS, each once; other records are
+    rows of nulls.
+    """
+    found = records.mapInArrow(
+        partial(_events, cluster_id),
+        "file int, offset bigint, cluster_id string, group string, key string, event string",
+    )
+    first = f.min_by("event", f.struct("file", "offset")).alias("event")
+    return found.groupBy("cluster_id", "group", "key").agg(first).drop("key")
+
+
+def _events(cluster_id: str, batches: Batches) -> Batches:
+    for batch in batches:
+        rows: list[tuple[object, ...]] = []
+        for file, offset, value in zip(
+            *(batch[name].to_pylist() for name in ("file", "offset", "value")), strict=True
+        ):
+            parsed = read_record(Record(cluster_id, "", 0, offset, None, None, value))
+            # An event reported before its end is reported again at its end.
+            if isinstance(parsed, Read) and not is_running(parsed.event):
+                rows.append((file, offset, *parsed.key[:2], str(parsed.key[2]), parsed.text))
+            elif not isinstance(parsed, Read):
+                rows.append((file, offset, None, None, f"{file}/{offset}", None))
+        if rows:
+            yield pa.record_batch(list(map(list, zip(*rows, strict=True))), schema=_EVENTS)
+
+
+def _records(zone: tzinfo, batches: Batches) -> Batches:
+    for paths in objects(batches):
+        for number, (name, lines) in enumerate(histories(paths, zone)):
+            for chunk in cut(lines, lambda line: len(line[1]), _LINES, _BYTES):
+                rows = [(number, name, 0, at, None, None, line) for at, line in chunk]
+                yield pa.record_batch(list(map(list, zip(*rows, strict=True))), schema=COLUMNS)

@@ -5,31 +5,39 @@ changes earlier findings, and a kill may fall between any two writes. Each group
 its whole history, of which the large part, members' stops, is limited to the last `days`. Only
 files with rows of these groups are rewritten, and only if a row differs.
 
-Groups are computed in the driver, as many at a time as fit into memory. The members of a larger
-group are read in portions.
+One query does it: its tasks each compute some groups, as many at a time as fit into memory, and
+read the members of a larger group in portions; the rows are shuffled by table, and each table is
+written in one commit. The driver decides which groups, and commits the totals of each group last.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from kohort.insight.analysis.finder import Finder, Thresholds
 from kohort.insight.analysis.rows import Group
-from kohort.pipeline.arrow import conformed, schema_of, values_of
-from kohort.pipeline.errors import ConflictError, retry_on_conflict
+from kohort.insight.output import counted
+from kohort.pipeline.arrow import schema_of, values_of
+from kohort.pipeline.errors import retry_on_conflict
+from kohort.pipeline.executors import Batches, items, objects, results_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.findings_in_arrow import (
+    COMPUTED_DDL,
     READ,
     SCHEMAS,
     as_arrow,
     histories,
     members_in,
+    packed,
+    tables_in,
     tables_of,
 )
-from kohort.pipeline.lake import Change, Lake
+from kohort.pipeline.lake import Change, Lake, Tables
 from kohort.pipeline.memory import batched, without_gc
 from kohort.pipeline.schemas import (
     AVOIDED,
@@ -48,17 +56,14 @@ ROWS_AT_ONCE: Final = 200_000
 """Events and members computed together: a few hundred megabytes."""
 
 
+ROWS_AT_LEAST: Final = 5_000
+"""Fewer are computed in the driver: planning a query would take longer."""
+
 _MEMBERS: Final = "members_after"
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    changed: dict[Group, int]
-    """Changed groups with the number of rows in their history, sorted by name."""
-    is_all: bool
-    """Whether all groups are renewed, so no existing rows are retained."""
-    is_whole: bool
-    """Whether all tables exist with the current columns."""
+_Portion: TypeAlias = tuple[int, list[tuple[Group, int]]]
+"""A number, and groups with their numbers of rows."""
 
 
 class _Events(NamedTuple):
@@ -66,6 +71,19 @@ class _Events(NamedTuple):
     last: int
     rows: int
     """Number of events and of their members: roughly the rows to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacing:
+    """What the tasks that write have to know."""
+
+    tables: Tables
+    versions: Mapping[str, int]
+    """The versions of the tables before anything was read."""
+    groups: tuple[Group, ...] | None
+    """The groups that are renewed, or None for all."""
+    is_whole: bool
+    """Whether all tables exist with the current columns."""
 
 
 class Findings:
@@ -77,38 +95,51 @@ class Findings:
         thresholds: Thresholds,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`report` is called with a line on each table before it is written."""
+        """`report` is called with a line before the groups are computed."""
         self._lake = lake
         self._thresholds = thresholds
         self._report = report
 
-    def renew(self, *, everything: bool = False) -> int:
-        """Renew the findings of groups with other events than `groups` has; return how many."""
+    def renew(self, among: Collection[Group] | None = None, *, everything: bool = False) -> int:
+        """Renew the findings of groups with other events than `groups` has; return how many.
+
+        With `among`, only those of these groups; other groups are not read.
+        """
         is_all = everything
 
         def attempt() -> int:
-            nonlocal is_all
-            wanted, is_all = is_all, True
-            return self._renew_changed(everything=wanted)
+            nonlocal is_all, among
+            wanted, chosen = is_all, among
+            is_all, among = True, None
+            return self._renew_changed(chosen, everything=wanted)
 
         # After a conflict all groups are renewed, because the other run may have read other events.
-        with without_gc():
-            return retry_on_conflict(attempt)
+        return retry_on_conflict(attempt)
 
-    def _renew_changed(self, *, everything: bool) -> int:
+    def _renew_changed(self, among: Collection[Group] | None, *, everything: bool) -> int:
         # All changes begin before anything is read, so that a concurrent renewal causes a conflict.
         changes = {table.name: self._begin(table) for table in FINDINGS}
         is_whole = all(changes[table.name].fits(table) for table in FINDINGS)
-        events = self._events()
-        done = set() if everything or not is_whole else self._finished(changes[GROUPS.name])
+        if everything or not is_whole:
+            among = None
+        events = self._events(among)
+        is_new = everything or not is_whole
+        done = set() if is_new else self._finished(changes[GROUPS.name], among)
         changed = {
             group: group_events.rows
             for group, group_events in sorted(events.items())
             if (group, group_events.events, group_events.last) not in done
         }
-        is_all = everything or not is_whole or len(changed) == len(events)
-        if changed or everything or not is_whole:
-            self._write(changes, _Work(changed, is_all, is_whole))
+        if not changed and not is_new:
+            return 0
+        is_all = is_new or (among is None and len(changed) == len(events))
+        replacing = _Replacing(
+            self._lake.tables,
+            {name: change.version for name, change in changes.items()},
+            None if is_all else tuple(changed),
+            is_whole,
+        )
+        self._write(replacing, changed)
         return len(changed)
 
     def _begin(self, table: Table) -> Change:
@@ -119,123 +150,164 @@ class Findings:
             change = self._lake.begin(table.name)
         return change
 
-    def _events(self) -> dict[Group, _Events]:
+    def _events(self, among: Collection[Group] | None) -> dict[Group, _Events]:
+        """Count the events of each group, in portions of the keys."""
         with_members = schema_of(REBALANCES, [*EVENT_KEY, _MEMBERS])
-        parts = [
-            conformed(self._read(name, names), with_members)
-            for name, names in (
-                (REBALANCES.name, with_members.names),
-                (AVOIDED.name, list(EVENT_KEY)),
-            )
-        ]
-        counted = (
-            pa.concat_tables(parts)
-            .group_by(list(EVENT_KEY[:2]))
-            .aggregate([("sequence", "count"), ("sequence", "max"), (_MEMBERS, "sum")])
-        )
-        names = (*EVENT_KEY[:2], "sequence_count", "sequence_max", f"{_MEMBERS}_sum")
-        rows = zip(*(values_of(counted[name]) for name in names), strict=True)
-        return {
-            (cluster_id, group): _Events(count, last, count + (members or 0))
-            for cluster_id, group, count, last, members in rows
-        }
+        counts: dict[Group, _Events] = {}
+        for name in (REBALANCES.name, AVOIDED.name):
+            with explained(self._lake.label(name)):
+                for part in self._lake.begin(name).parts(with_members, among):
+                    for group, events in _counted(part):
+                        known = counts.get(group, _Events(0, 0, 0))
+                        counts[group] = _Events(
+                            known.events + events.events,
+                            max(known.last, events.last),
+                            known.rows + events.rows,
+                        )
+        return counts
 
-    def _finished(self, change: Change) -> set[tuple[Group, int, int]]:
+    def _finished(
+        self, change: Change, among: Collection[Group] | None
+    ) -> set[tuple[Group, int, int]]:
         """Return the number of events and the last sequence of each group at its last renewal."""
         names = [*EVENT_KEY[:2], "event_count", "last_sequence"]
         with explained(self._lake.label(GROUPS.name)):
-            rows = change.read(schema_of(GROUPS, names))
+            rows = change.read(schema_of(GROUPS, names), among)
         columns = (values_of(rows[name]) for name in names)
         return {
             ((cluster_id, group), count, last)
             for cluster_id, group, count, last in zip(*columns, strict=True)
         }
 
-    def _write(self, changes: dict[str, Change], work: _Work) -> None:
-        groups = None if work.is_all else list(work.changed)
-        writers = {
-            table.name: changes[table.name].replacing(groups, None if work.is_whole else table)
-            for table in FINDINGS
-        }
-        for tables in self._computed(work):
-            for name, rows in tables.items():
-                with explained(self._lake.label(name)):
-                    writers[name].add(rows)
-        for number, table in enumerate(FINDINGS, 1):
-            self._report(f"{table.name}, table {number} of {len(FINDINGS)}")
-            with self._reworded_conflicts(), explained(self._lake.label(table.name)):
-                writers[table.name].commit(SCHEMAS[table.name])
+    def _write(self, replacing: _Replacing, changed: Mapping[Group, int]) -> None:
+        total = sum(changed.values())
+        self._report(f"findings of {counted(len(changed), 'group')}")
+        compute = partial(_compute, replacing.tables, self._thresholds, ROWS_AT_ONCE)
+        if total <= ROWS_AT_LEAST:
+            computed = sorted(tables_in(compute([(0, list(changed.items()))])), key=itemgetter(0))
+            totals = list(_replace(replacing, computed))
+        else:
+            totals = self._in_tasks(replacing, changed, compute, total)
+        list(_written(replacing, GROUPS.name, totals))
 
-    def _computed(self, work: _Work) -> Iterator[dict[str, pa.Table]]:
-        """Yield the rows of tables, for several groups or for a part of one group."""
-        done = 0
-        for groups in batched(work.changed, ROWS_AT_ONCE):
-            self._report(f"group {done + 1:,} of {len(work.changed):,}")
-            if work.changed[groups[0]] > ROWS_AT_ONCE:
-                yield from self._computed_in_parts(groups[0])
-            else:
-                names = {name: schema.names for name, schema in READ.items()}
-                tables = {name: self._read(name, names[name], groups) for name in names}
-                yield tables_of(histories(tables), self._thresholds)
-            done += len(groups)
-
-    def _computed_in_parts(self, group: Group) -> Iterator[dict[str, pa.Table]]:
-        """Yield the rows of a group whose members do not fit into memory."""
-        names = {name: schema.names for name, schema in READ.items() if name != MEMBERS.name}
-        tables = {name: self._read(name, names[name], [group]) for name in names}
-        (history,) = histories({**tables, MEMBERS.name: READ[MEMBERS.name].empty_table()})
-        finder = Finder(history, self._thresholds)
-        parts = list(_parts((row.sequence, row.members_after) for row in history.rebalances))
-        for number, (first, last) in enumerate(parts, 1):
-            self._report(f"{group[1]}, part {number:,} of {len(parts):,}")
-            wanted = READ[MEMBERS.name].names
-            rows = self._read(MEMBERS.name, wanted, [group], (first, last))
-            members = members_in(rows, first, last)
-            partition_rows = finder.add(members, is_last=number == len(parts))
-            if partition_rows:
-                yield {PARTITIONS.name: as_arrow(PARTITIONS, history, partition_rows)}
-        other_rows = finder.finish()
-        yield {
-            table.name: as_arrow(table, history, other_rows[table.name])
-            for table in FINDINGS
-            if other_rows.get(table.name)
-        }
-
-    def _read(
+    def _in_tasks(
         self,
-        name: str,
-        columns: Sequence[str],
-        groups: Sequence[Group] | None = None,
-        sequences: tuple[int, int] | None = None,
-    ) -> pa.Table:
-        schema = pa.schema([READ[name].field(column) for column in columns])
-        with explained(self._lake.label(name)):
-            return self._lake.begin(name).read(schema, groups, sequences)
-
-    def _reworded_conflicts(self) -> AbstractContextManager[None]:
-        return _Reworded(f"the findings of {self._lake.root}: another run renewed them meanwhile")
-
-
-class _Reworded(AbstractContextManager[None]):
-    """Replaces the text of conflict errors with one for the caller."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ConflictError):
-            raise ConflictError(self._text) from error
+        replacing: _Replacing,
+        changed: Mapping[Group, int],
+        compute: Callable[[Iterable[_Portion]], Batches],
+        total: int,
+    ) -> list[pa.Table]:
+        spark = self._lake.spark
+        cores = spark.sparkContext.defaultParallelism
+        share = max(ROWS_AT_LEAST, min(ROWS_AT_ONCE, total // (2 * cores) + 1))
+        portions = [[(group, changed[group]) for group in part] for part in batched(changed, share)]
+        computed = items(spark, enumerate(portions)).mapInArrow(
+            lambda batches: compute(objects(batches)), COMPUTED_DDL
+        )
+        by_table = computed.repartition(min(len(FINDINGS), cores), "table")
+        with explained(f"the findings of {self._lake.root}"):
+            return results_of(
+                by_table.sortWithinPartitions("table", "number"),
+                lambda batches: _replace(replacing, tables_in(batches)),
+            )
 
 
-def _parts(events: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int]]:
+def _counted(part: pa.Table) -> Iterator[tuple[Group, _Events]]:
+    grouped = part.group_by(list(EVENT_KEY[:2])).aggregate(
+        [("sequence", "count"), ("sequence", "max"), (_MEMBERS, "sum")]
+    )
+    names = (*EVENT_KEY[:2], "sequence_count", "sequence_max", f"{_MEMBERS}_sum")
+    for cluster_id, group, count, last, members in zip(
+        *(values_of(grouped[name]) for name in names), strict=True
+    ):
+        yield (cluster_id, group), _Events(count, last, count + (members or 0))
+
+
+def _compute(
+    tables: Tables, thresholds: Thresholds, rows_at_once: int, portions: Iterable[_Portion]
+) -> Batches:
+    """Yield the findings of portions of groups, in columns of COMPUTED."""
+    for number, portion in portions:
+        if not number:
+            # Each table is written, also if it gets no rows.
+            yield from packed({name: schema.empty_table() for name, schema in SCHEMAS.items()}, -1)
+        with without_gc():
+            for computed in _tables(tables, thresholds, rows_at_once, portion):
+                yield from packed(computed, number)
+
+
+def _tables(
+    tables: Tables, thresholds: Thresholds, rows_at_once: int, portion: list[tuple[Group, int]]
+) -> Iterator[dict[str, pa.Table]]:
+    """Yield the rows of tables, for several groups or for a part of one group."""
+    if not portion:
+        return
+    groups = [group for group, _ in portion]
+    if portion[0][1] > rows_at_once:
+        yield from _in_parts(tables, thresholds, rows_at_once, groups[0])
+        return
+    read = {name: _read(tables, name, groups) for name in READ}
+    yield tables_of(histories(read), thresholds)
+
+
+def _in_parts(
+    tables: Tables, thresholds: Thresholds, rows_at_once: int, group: Group
+) -> Iterator[dict[str, pa.Table]]:
+    """Yield the rows of a group whose members do not fit into memory."""
+    read = {name: _read(tables, name, [group]) for name in READ if name != MEMBERS.name}
+    (history,) = histories({**read, MEMBERS.name: READ[MEMBERS.name].empty_table()})
+    finder = Finder(history, thresholds)
+    events = ((row.sequence, row.members_after) for row in history.rebalances)
+    parts = list(_parts(events, rows_at_once // 4))
+    for number, (first, last) in enumerate(parts, 1):
+        members = members_in(_read(tables, MEMBERS.name, [group], (first, last)), first, last)
+        partition_rows = finder.add(members, is_last=number == len(parts))
+        if partition_rows:
+            yield {PARTITIONS.name: as_arrow(PARTITIONS, history, partition_rows)}
+    other_rows = finder.finish()
+    yield {
+        table.name: as_arrow(table, history, other_rows[table.name])
+        for table in FINDINGS
+        if other_rows.get(table.name)
+    }
+
+
+def _read(
+    tables: Tables,
+    name: str,
+    groups: Collection[Group],
+    sequences: tuple[int, int] | None = None,
+) -> pa.Table:
+    with explained(tables.label(name)):
+        return tables.begin(name).read(READ[name], groups, sequences)
+
+
+def _replace(replacing: _Replacing, computed: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.Table]:
+    """Write tables, from rows sorted by table. Yield the rows of GROUPS, which is written last."""
+    for name, of_table in groupby(computed, itemgetter(0)):
+        parts = (rows for _, rows in of_table)
+        yield from parts if name == GROUPS.name else _written(replacing, name, parts)
+
+
+def _written(replacing: _Replacing, name: str, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Write the rows of a table; yields nothing."""
+    table = next(table for table in FINDINGS if table.name == name)
+    with explained(replacing.tables.label(name)):
+        replacing.tables.begin(name, replacing.versions[name]).replace(
+            parts, SCHEMAS[name], replacing.groups, None if replacing.is_whole else table
+        )
+    yield from ()
+
+
+def _parts(events: Iterable[tuple[int, int | None]], most: int) -> Iterator[tuple[int, int]]:
     """Yield the first and the last sequence number of each portion of a group's events.
 
-    `events` has the number and the final member count of each. Members that left are not counted,
-    so portions are small.
+    `events` has the number and the final member count of each, `most` limits the sum of them.
+    Members that left are not counted, so portions are small.
     """
     begin, last, count = None, 0, 0
     for sequence, members in events:
-        if begin is None or count > ROWS_AT_ONCE // 4:
+        if begin is None or count > most:
             if begin is not None:
                 yield begin, last
             begin, count = sequence, 0

@@ -7,19 +7,24 @@ may number the same rebalance differently: of their records the first one counts
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from kohort.groups.history.observed import ObservedKey, observed_key
 from kohort.insight import event_rows
+from kohort.insight.analysis.rows import Group
 from kohort.insight.output import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.events import Read, Record, Refused, read, typed
+from kohort.pipeline.executors import Batches, results_of
 from kohort.pipeline.faults import explained
-from kohort.pipeline.lake import Change, Lake
-from kohort.pipeline.memory import without_gc
+from kohort.pipeline.lake import Change, Lake, Tables
+from kohort.pipeline.memory import cut, without_gc
+from kohort.pipeline.rebalances.records import routed
 from kohort.pipeline.schemas import (
     AVOIDED,
     EVENT_KEY,
@@ -30,10 +35,14 @@ from kohort.pipeline.schemas import (
     RUNNING,
     Table,
 )
+from kohort.pipeline.slices import SLICES
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20
 """Limits of a chunk: with all derived rows, a few hundred megabytes."""
+
+TASK_RECORDS: Final = 2_000
+"""Fewer records are not divided: a task for them would take longer than they do."""
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
 """Tables of complete events. Members come first, so that readers of a rebalance find them."""
@@ -58,14 +67,21 @@ class Tally:
     quarantined: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     """Counts of quarantined records by reason."""
+    groups: set[Group] = field(default_factory=set)
+    """The groups of complete events."""
 
     def add(self, other: "Tally") -> None:
         self.rebalances += other.rebalances
         self.avoided += other.avoided
         self.running += other.running
         self.quarantined += other.quarantined
+        self.groups |= other.groups
         for reason, count in other.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+    @property
+    def records(self) -> int:
+        return self.rebalances + self.avoided + self.running + self.quarantined
 
     def shown(self) -> str:
         text = f"{counted(self.rebalances, 'rebalance')}, {self.avoided:,} avoided"
@@ -78,7 +94,9 @@ class Tally:
 
 
 class Ingest:
-    """Writes batches of records. Raises ReportedError."""
+    """Writes batches of records by tasks that each have all records of some groups, in the order of
+    their source. Raises ReportedError.
+    """
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -88,11 +106,45 @@ class Ingest:
         self.table_id: Final = ids[REBALANCES.name]
         """Id of the table `rebalances`, to which the checkpoints belong."""
 
+    def write(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
+        """Write the records, in columns of `records.COLUMNS`; about `count`, None if unknown."""
+        cores = self._lake.spark.sparkContext.defaultParallelism
+        tasks = min(cores, SLICES, SLICES if count is None else -(-count // TASK_RECORDS))
+        if tasks > 1:
+            records = routed(records, cluster_id).repartition(tasks, "slice")
+        else:
+            records = records.coalesce(1)
+        tally = Tally()
+        with explained(f"writing the history to {self._lake.root}"):
+            for other in results_of(
+                records.sortWithinPartitions("file", "partition", "offset"),
+                partial(_written, self._lake.tables, cluster_id),
+            ):
+                tally.add(other)
+        return tally
+
+
+def _written(tables: Tables, cluster_id: str, batches: Batches) -> Iterator[Tally]:
+    names = ("topic", "partition", "offset", "ms", "key", "value")
+    rows = (
+        row
+        for batch in batches
+        for row in zip(*map(values_of, map(batch.column, names)), strict=True)
+    )
+    yield Writer(tables).write_all(Record(cluster_id, *row) for row in rows)
+
+
+class Writer:
+    """Writes records in any process, one chunk after the other."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
     def write_all(self, records: Iterable[Record]) -> Tally:
         """Write a batch, in chunks that fit into memory."""
         tally = Tally()
         with without_gc():
-            for chunk in chunks(records):
+            for chunk in cut(records, _size, BATCH_RECORDS, BATCH_BYTES):
                 parsed = [read(record) for record in chunk]
                 tally.add(retry_on_conflict(lambda parsed=parsed: self._write_chunk(parsed)))  # type: ignore[misc]
         return tally
@@ -112,7 +164,7 @@ class Ingest:
             for parsed_record in events
             if not event_rows.is_running(parsed_record.event)
         ]
-        batch = _Batch(self._lake, complete)
+        batch = _Batch(self._tables, complete)
         refused += batch.refused
         if refused:
             self._add_missing(
@@ -128,8 +180,8 @@ class Ingest:
         return _tally(complete, running, refused)
 
     def _add_missing(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        with explained(self._lake.label(table.name)):
-            change = self._lake.begin(table.name)
+        with explained(self._tables.label(table.name)):
+            change = self._tables.begin(table.name)
             groups = {(row["cluster_id"], row["group"]) for row in rows if "group" in row}
             known = change.read(schema_of(table, table.key), groups or None)
             new = {tuple(map(row.get, table.key)): row for row in reversed(rows)}
@@ -142,8 +194,8 @@ class Ingest:
 class _Batch:
     """Complete events, and the keys that the tables already have."""
 
-    def __init__(self, lake: Lake, events: Sequence[Read]) -> None:
-        self._lake = lake
+    def __init__(self, tables: Tables, events: Sequence[Read]) -> None:
+        self._tables = tables
         self.refused: list[Refused] = []
         """Events whose sequence number belongs to another event."""
         self._events: dict[_Key, Read] = {}
@@ -182,8 +234,8 @@ class _Batch:
         groups = {parsed.key[:2] for parsed in events}
         numbers = [parsed.key[2] for parsed in events]
         for table in _TABLES:
-            with explained(self._lake.label(table.name)):
-                change = self._lake.begin(table.name)
+            with explained(self._tables.label(table.name)):
+                change = self._tables.begin(table.name)
                 self._changes[table.name] = change
                 known = change.read(
                     schema_of(table, table.key), groups, (min(numbers), max(numbers))
@@ -194,7 +246,7 @@ class _Batch:
         """Read which watched rebalances the tables have, whatever their sequence numbers."""
         for table, apart in _OBSERVED.items():
             names = ["cluster_id", "group", "observed_partition", "observed_offset", *apart]
-            with explained(self._lake.label(table.name)):
+            with explained(self._tables.label(table.name)):
                 rows = self._changes[table.name].read(schema_of(table, names), groups)
             for cluster_id, *values in zip(*map(values_of, rows.columns), strict=True):
                 group, partition, offset, *more = values
@@ -241,7 +293,7 @@ class _Batch:
         groups = {key[:2] for key in keys}
         numbers = [key[2] for key in keys]
         for table in (REBALANCES, AVOIDED):
-            with explained(self._lake.label(table.name)):
+            with explained(self._tables.label(table.name)):
                 schema = schema_of(table, [*EVENT_KEY, "event"])
                 known = self._changes[table.name].read(schema, groups, (min(numbers), max(numbers)))
             for *key, text in zip(*map(values_of, known.columns), strict=True):
@@ -253,21 +305,12 @@ class _Batch:
         known = self._known.get(table.name, set())
         new = [row for row in rows if tuple(map(row.get, table.key)) not in known]
         if new:
-            with explained(self._lake.label(table.name)):
+            with explained(self._tables.label(table.name)):
                 self._changes[table.name].append(from_rows(table, new), table.key)
 
 
-def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
-    held: list[Record] = []
-    size = 0
-    for record in records:
-        held.append(record)
-        size += len(record.value or b"")
-        if len(held) >= BATCH_RECORDS or size >= BATCH_BYTES:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+def _size(record: Record) -> int:
+    return len(record.value or b"")
 
 
 def _keys(known: pa.Table) -> set[tuple[Any, ...]]:
@@ -295,7 +338,8 @@ def _quarantined(refused: Refused) -> dict[str, Any]:
 
 
 def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[Refused]) -> Tally:
-    tally = Tally(running=len(running), quarantined=len(refused))
+    groups = {parsed.key[:2] for parsed in complete}
+    tally = Tally(running=len(running), quarantined=len(refused), groups=groups)
     for parsed in complete:
         if parsed.event["kind"] == event_rows.REBALANCE:
             tally.rebalances += 1

@@ -1,7 +1,7 @@
 """Reads the history's topic with a streaming query, whose batches may be repeated."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,22 +11,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.insight.errors import ReportedError
 from kohort.insight.output import counted
-from kohort.pipeline.events import Record
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Kafka, Offsets
 from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 
 JOB: Final = "rebalances"
 TOPIC: Final = "__rebalance_history"
-OFFSETS_DEFAULT: Final = 20_000
-"""Events per trigger: with 1,000 members, each may be half a megabyte."""
+OFFSETS_DEFAULT: Final = 100_000
+"""Events per trigger: executors hold a fraction of them at a time."""
 
-AT_ONCE: Final = 250
-"""Maximum number of records that one task reads and the driver receives together. Records have at
-most a megabyte, so they use a fraction of the driver's memory. Tasks for fewer records would cost
-more than they save."""
-
-_READ: Final = ("topic", "partition", "offset", "key", "value")
+RECORDS_PER_TASK: Final = 5_000
+"""Maximum number of records that one task reads: more tasks than partitions read a long history."""
 
 _OFFSETS_BY_CONSUMER: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 """The connector's other way to fetch offsets, through an admin client, ignores internal topics such
@@ -49,24 +44,28 @@ class HistoryStream:
         settings: HistorySettings,
         *,
         table_id: str,
-        handle_batch: Callable[[Iterator[Record], int], None],
+        handle_batch: Callable[[DataFrame, str, int], None],
     ) -> None:
         """Open the topic and checkpoint, and check that they match.
 
-        `handle_batch` is called with the records of each batch and their number, possibly
-        repeatedly; `table_id` is the id of the table that receives them.
+        `handle_batch` is called with the records of each batch, in columns of `records.COLUMNS`,
+        the id of their cluster and their number, possibly repeatedly;
+        `table_id` is the id of the table that receives them.
 
         Raises:
             TopicMissingError, UnavailableError, ReportedError
         """
-        self._spark, self._settings, self._handle_batch = spark, settings, handle_batch
+        self._spark, self._settings = spark, settings
+        self._handle_batch = handle_batch
         self._query = TopicQuery(
             spark,
             kafka,
             JOB,
             settings.topic,
             settings.stream,
-            lambda frame, batch_id: self._convert_batch(frame, self._count(batch_id)),
+            lambda frame, batch_id: self._handle_batch(
+                frame, self._query.cluster_id, self._count(batch_id)
+            ),
         )
         try:
             self._query.begin(table_id, self._starts)
@@ -82,15 +81,13 @@ class HistoryStream:
             # there.
             "failOnDataLoss": False,
             "maxOffsetsPerTrigger": self._settings.offsets_max,
-            "maxRecordsPerPartition": AT_ONCE,
+            "maxRecordsPerPartition": RECORDS_PER_TASK,
         }
         before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
         self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
         try:
             # The query keeps the settings with which it was started.
-            return self._query.start(
-                options, lambda frame: frame.select(*_READ, f.unix_millis("timestamp").alias("ms"))
-            )
+            return self._query.start(options, _as_records)
         finally:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
 
@@ -109,9 +106,6 @@ class HistoryStream:
     def close(self) -> None:
         """Close the admin client; the query is not stopped."""
         self._query.close()
-
-    def _convert_batch(self, frame: DataFrame, count: int) -> None:
-        self._handle_batch(records(frame, self._query.cluster_id, count), count)
 
     def _count(self, batch_id: int) -> int:
         """Return the number of offsets in a batch, including deleted records."""
@@ -135,15 +129,6 @@ class HistoryStream:
             )
 
 
-def records(frame: DataFrame, cluster_id: str, count: int) -> Iterator[Record]:
-    """Yield the rows of a batch task by task; a small batch is read by a single task."""
-    for row in (frame.coalesce(1) if count <= AT_ONCE else frame).toLocalIterator():
-        yield Record(
-            cluster_id,
-            row["topic"],
-            row["partition"],
-            row["offset"],
-            row["ms"],
-            None if row["key"] is None else bytes(row["key"]),
-            None if row["value"] is None else bytes(row["value"]),
-        )
+def _as_records(frame: DataFrame) -> DataFrame:
+    ms = f.unix_millis("timestamp").alias("ms")
+    return frame.select(f.lit(0).alias("file"), "topic", "partition", "offset", ms, "key", "value")

@@ -1,13 +1,10 @@
 """Converts rows of the table `advice` to messages, one per group."""
 
-from typing import Final
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kohort.insight.advisor.tasks import SETTING
-
-GROUP: Final = ("cluster_id", "group")
+from kohort.pipeline.advising import GROUP
 
 
 def messages(rows: DataFrame) -> DataFrame:

@@ -1,0 +1,226 @@
+"""The Delta tables of the history and the findings, in any process: by delta-rs, without Spark."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from pyarrow import dataset
+from pyspark.sql.types import StructType
+
+from kohort.pipeline.arrow import conformed, held_of, is_same
+from kohort.pipeline.schemas import Table
+from kohort.pipeline.slices import slice_of
+
+FILE_BYTES: Final = 64 << 20
+"""Size at which a new file begins."""
+
+ROW_GROUP_ROWS: Final = 20_000
+"""Rows that are read or skipped together."""
+
+SMALL_FILES_MAX: Final = 32
+"""If a table has more files below half of FILE_BYTES, an append compacts them: a job that runs for
+weeks adds some per minute, and each batch opens all of them."""
+
+_CONFIGURATION: Final = {
+    # Columns by which rows are selected. Delta's default is the first 32, which would cost a small
+    # write more than its rows.
+    "delta.dataSkippingStatsColumns": ("cluster_id", "group", "sequence", "started_at", "at"),
+}
+_WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP_ROWS, compression="SNAPPY")
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTables:
+    """The tables under a root. May be pickled. Raises DeltaError, ArrowException and OSError."""
+
+    root: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Settings of an object store, as delta-rs names them."""
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def label(self, name: str) -> str:
+        return f"the table {name} of {self.root}"
+
+    def exists(self, name: str) -> bool:
+        return DeltaTable.is_deltatable(self.path(name), dict(self.options))
+
+    def open(self, name: str, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self.path(name), version, dict(self.options))
+
+    def make(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> None:
+        """Create an empty table, unless another run has just created it."""
+        configuration: dict[str, str | None] = {
+            key: ",".join(column for column in columns if column in schema.names)
+            for key, columns in _CONFIGURATION.items()
+            if "group" in schema.names
+        }
+        DeltaTable.create(
+            self.path(name),
+            Schema.from_json(schema.json()),
+            mode="ignore",
+            partition_by=list(partition_by),
+            configuration=configuration,
+            storage_options=dict(self.options),
+        )
+
+    def begin(self, name: str, version: int | None = None) -> "DeltaChange":
+        """Begin a change of the table's newest version, or of an earlier one."""
+        try:
+            return DeltaChange(self.open(name, version))
+        except TableNotFoundError:
+            return DeltaChange(None)
+
+
+class DeltaChange:
+    """Implements `Change`. A commit fails as a whole if its rows collide with those of another run
+    that were written since the version that was opened.
+    """
+
+    def __init__(self, table: DeltaTable | None) -> None:
+        self.is_new: Final = table is None
+        self._table = table
+        self._names = set() if table is None else {column.name for column in table.schema().fields}
+
+    @property
+    def version(self) -> int:
+        return -1 if self._table is None else self._table.version()
+
+    def fits(self, table: Table) -> bool:
+        return self._names == set(table.names)
+
+    def read(
+        self,
+        schema: pa.Schema,
+        groups: Collection[tuple[str, str]] | None = None,
+        sequences: tuple[int, int] | None = None,
+    ) -> pa.Table:
+        return pa.concat_tables([schema.empty_table(), *self.parts(schema, groups, sequences)])
+
+    def parts(
+        self,
+        schema: pa.Schema,
+        groups: Collection[tuple[str, str]] | None = None,
+        sequences: tuple[int, int] | None = None,
+    ) -> Iterator[pa.Table]:
+        if self._table is None:
+            return
+        wanted = None if groups is None else _of_groups(groups)
+        if sequences is not None:
+            first, last = sequences
+            number = dataset.field("sequence")
+            within = (number >= first) & (number <= last)
+            wanted = within if wanted is None else wanted & within
+        names = [name for name in schema.names if name in self._names]
+        batches = self._table.to_pyarrow_dataset().to_batches(
+            columns=names, filter=wanted, batch_readahead=2, fragment_readahead=2
+        )
+        for batch in batches:
+            if batch.num_rows:
+                yield conformed(pa.Table.from_batches([batch]), schema)
+
+    def append(self, rows: pa.Table, key: Sequence[str]) -> None:
+        del key  # The commit fails if another writer has added rows of the same groups since.
+        assert self._table is not None, "the table must exist"
+        write_deltalake(
+            self._table,
+            rows,
+            mode="append",
+            schema_mode="merge",
+            writer_properties=_WRITER,
+            commit_properties=CommitProperties(
+                app_transactions=[
+                    Transaction(app_id, self.version + 1) for app_id in sorted(_app_ids(rows))
+                ]
+            ),
+        )
+        self._compact()
+
+    def replace(
+        self,
+        rows: Iterable[pa.Table],
+        schema: pa.Schema,
+        groups: Collection[tuple[str, str]] | None,
+        table: Table | None = None,
+    ) -> bool:
+        assert self._table is not None, "the table must exist"
+        groups = None if table is not None else groups
+        held, rest = held_of(rows, schema)
+        if rest is None and table is None and is_same(held, self.parts(schema, groups)):
+            return False
+        batches = chain(held.to_batches(), *(part.to_batches() for part in rest or ()))
+        write_deltalake(
+            self._table,
+            pa.RecordBatchReader.from_batches(schema, batches),
+            mode="overwrite",
+            predicate=None if groups is None else _sql_of_groups(groups),
+            schema_mode="overwrite" if table is not None else None,
+            target_file_size=FILE_BYTES,
+            writer_properties=_WRITER,
+        )
+        return True
+
+    def _compact(self) -> None:
+        assert self._table is not None
+        sizes = self._table.get_add_actions()["size_bytes"].to_pylist()
+        if sum(size < FILE_BYTES // 2 for size in sizes) > SMALL_FILES_MAX:
+            try:
+                self._table.optimize.compact(target_size=FILE_BYTES, writer_properties=_WRITER)
+            except CommitFailedError:
+                # Another run compacts them, or deletes rows.
+                return
+
+
+def _app_ids(rows: pa.Table) -> set[str]:
+    """Return the application ids under which these rows are appended. Two runs that add rows of the
+    same group use the same one, and Delta rejects the second; rows of other groups do not collide.
+    """
+    if "group" not in rows.column_names:
+        return {"kohort"}
+    groups = rows.group_by(["cluster_id", "group"]).aggregate([])
+    return {
+        f"kohort-{slice_of(cluster_id, group)}"
+        for cluster_id, group in zip(
+            groups["cluster_id"].to_pylist(), groups["group"].to_pylist(), strict=True
+        )
+    }
+
+
+def _by_cluster(groups: Collection[tuple[str, str]]) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for cluster_id, group in sorted(groups):
+        names.setdefault(cluster_id, []).append(group)
+    return names
+
+
+def _of_groups(groups: Collection[tuple[str, str]]) -> dataset.Expression:
+    """Return the condition that a row belongs to one of these groups."""
+    wanted = dataset.scalar(False)
+    for cluster_id, names in _by_cluster(groups).items():
+        is_cluster = dataset.field("cluster_id") == cluster_id
+        wanted = wanted | (is_cluster & dataset.field("group").isin(names))
+    return wanted
+
+
+def _sql_of_groups(groups: Collection[tuple[str, str]]) -> str:
+    conditions = [
+        f"(cluster_id = {_quoted(cluster_id)} AND `group` IN ({', '.join(map(_quoted, names))}))"
+        for cluster_id, names in _by_cluster(groups).items()
+    ]
+    return " OR ".join(conditions) or "false"
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
