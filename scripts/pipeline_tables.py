@@ -1,15 +1,12 @@
-"""The tables of docs/pipeline-tables.md, made from the schemas that the pipeline declares."""
-
-from __future__ import annotations
+"""The tables of docs/pipeline-tables.md, made from their declarations."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-
-    from kohort.pipeline.schemas import Column, Table
+from kohort.insight.tables import FINDINGS, HISTORY, REBALANCES, Column, Table
+from kohort.insight.tables.advice import ADVICE
+from kohort.insight.tables.columns import ListOf, Struct, Type
 
 ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "pipeline-tables.md"
@@ -23,9 +20,6 @@ MARKS: Final = {
 
 def renew(text: str) -> str:
     """The document with its tables as the schemas have them now."""
-    from kohort.pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415 - Spark's types take a second.
-    from kohort.pipeline.schemas.advice import ADVICE  # noqa: PLC0415 - as above.
-
     for name, tables in (("history", HISTORY), ("findings", FINDINGS), ("advice", (ADVICE,))):
         begin, end = MARKS[name]
         before, _, rest = text.partition(begin)
@@ -40,8 +34,6 @@ def document(tables: Iterable[Table]) -> str:
 
 
 def _chapter(table: Table) -> Iterator[str]:
-    from kohort.pipeline.schemas import REBALANCES  # noqa: PLC0415 - as in `renew`.
-
     key = ", ".join(f"`{name}`" for name in table.key)
     yield f"### {table.name}\n\n{table.meaning} Key: {key}.\n"
     known = () if table is REBALANCES else REBALANCES.columns
@@ -67,11 +59,11 @@ def _named(names: list[str], known: Iterable[Column]) -> Iterator[str]:
     yield from (f"`{name}`" for name in names if name not in together)
 
 
-def _type(kind: DataType) -> str:
+def _type(kind: Type) -> str:
     """What follows the name: nothing for a string, otherwise the type in SQL, without the fields of
     structs, which the meaning describes.
     """
-    name = kind.simpleString().split("<")[0]
-    if name == "array":
-        name = f"array of {_type(kind.elementType).lstrip() or STRING}"  # type: ignore[attr-defined]
+    if isinstance(kind, ListOf):
+        return f" array of {_type(kind.of).lstrip() or STRING}"
+    name = "struct" if isinstance(kind, Struct) else kind
     return "" if name == STRING else f" {name}"

@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "tidy": ("compact small files, delete old ones", "kohort.pipeline.jobs.tidy"),
     "convert-log": (
         "convert the log of a Kafka broker to a rebalance history; needs neither Spark nor Java",
-        "kohort.pipeline.jobs.convert_log",
+        "kohort.insight.broker_log.command",
     ),
     "jars": ("download the jars that Spark needs to read Kafka", "kohort.pipeline.jobs.jars"),
     "py-files": (
@@ -39,7 +39,7 @@ NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow")
 """Packages of the extra `spark`."""
 
 WITHOUT_EXTRA: Final = frozenset(
-    {"kohort.pipeline.jobs.convert_log", "kohort.pipeline.jobs.py_files"}
+    {"kohort.insight.broker_log.command", "kohort.pipeline.jobs.py_files"}
 )
 """Modules that do not need the extra."""
 

@@ -7,17 +7,17 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kohort.insight.advisor import tasks
+from kohort.insight.tables import AVOIDED, REBALANCES
+from kohort.insight.tables.advice import ADVICE
 from kohort.pipeline.arrow import from_rows
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.schemas import AVOIDED, REBALANCES
-from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.schemas.columns import TEXT
+from kohort.pipeline.transformations.advice import GROUP
+from kohort.pipeline.types import spark_schema
 
-GROUP: Final = ("cluster_id", "group")
-EVENTS: Final = StructType([StructField(name, TEXT) for name in (*GROUP, "event")])
+EVENTS: Final = StructType([StructField(name, StringType()) for name in (*GROUP, "event")])
 """The columns of a history: `event` is the event as JSON, as written by the broker."""
 
 ERROR: Final = "error"
@@ -69,5 +69,5 @@ def advice_of(events: DataFrame, *, days: int, known: Mapping[str, Any]) -> Data
             advice, error = from_rows(ADVICE, pickle.loads(weighed)), None  # noqa: S301
         return advice.append_column(ERROR, pa.array([error] * advice.num_rows, pa.string()))
 
-    schema = StructType([*ADVICE.schema.fields, StructField(ERROR, TEXT)])
+    schema = StructType([*spark_schema(ADVICE).fields, StructField(ERROR, StringType())])
     return by_group(events).groupBy(*GROUP).applyInArrow(work, schema)

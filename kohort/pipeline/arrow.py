@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import TimestampType
 
-from kohort.pipeline.schemas import Table
+from kohort.insight.tables import Table
+from kohort.pipeline.types import arrow_type
 
 MOMENT: Final = pa.timestamp("us", "UTC")
 """The timestamp type that Spark writes to files."""
@@ -20,17 +19,7 @@ _AS_GIVEN: Final = pa.timestamp("ms", "UTC")
 
 def schema_of(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
     types = {column.name: column.type for column in table.columns}
-    return pa.schema(
-        [
-            pa.field(
-                name,
-                MOMENT
-                if isinstance(types[name], TimestampType)
-                else to_arrow_type(types[name], timezone="UTC"),
-            )
-            for name in names or table.names
-        ]
-    )
+    return pa.schema([pa.field(name, arrow_type(types[name])) for name in names or table.names])
 
 
 def from_columns(table: Table, columns: Sequence[Sequence[Any]]) -> pa.Table:

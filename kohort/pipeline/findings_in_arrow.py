@@ -14,8 +14,8 @@ from kohort.insight.analysis.rows import (
     Rebalance,
     Running,
 )
+from kohort.insight.tables import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING, Table
 from kohort.pipeline.arrow import from_columns, schema_of, values_of
-from kohort.pipeline.schemas import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING, Table
 
 READ: Final = {
     REBALANCES.name: schema_of(REBALANCES, ["cluster_id", "group", *Rebalance._fields]),

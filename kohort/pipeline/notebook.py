@@ -24,9 +24,10 @@ from pyspark.sql import functions as f
 from kohort.insight.analysis.finder import Thresholds
 from kohort.insight.analysis.rows import read_histories
 from kohort.insight.errors import ReportedError, UsageError
+from kohort.insight.parsing import typed
+from kohort.insight.tables import FINDINGS
 from kohort.pipeline.advising import ERROR, GROUP, advice_of, by_group, events_in_lake
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.events import typed
 from kohort.pipeline.executors import Batches
 from kohort.pipeline.findings_in_arrow import (
     COMPUTED,
@@ -37,7 +38,8 @@ from kohort.pipeline.findings_in_arrow import (
 )
 from kohort.pipeline.lake_formats import DELTA, open_lake
 from kohort.pipeline.rebalances import files
-from kohort.pipeline.schemas import FINDINGS
+from kohort.pipeline.transformations.advice import GROUP
+from kohort.pipeline.types import spark_schema
 
 __all__ = ["Thresholds", "advise", "findings", "history"]
 
@@ -96,7 +98,9 @@ def findings(
 
     computed = by_group(events).groupBy(*GROUP).applyInArrow(work, COMPUTED_DDL).persist()
     return {
-        table.name: computed.where(f.col("table") == table.name).mapInArrow(_unpacked, table.schema)
+        table.name: computed.where(f.col("table") == table.name).mapInArrow(
+            _unpacked, spark_schema(table)
+        )
         for table in FINDINGS
     }
 

@@ -27,7 +27,7 @@ from kohort.groups.history.model import (
 
 if TYPE_CHECKING:
     from kohort.insight.analysis.rows import GroupHistory
-    from kohort.pipeline.events import Record
+    from kohort.insight.parsing import Record
     from kohort.pipeline.lake import Lake
     from kohort.pipeline.rebalances.ingest import Tally
 
@@ -155,7 +155,7 @@ def line(record: HistoryRecord) -> bytes:
 
 def records(values: Iterable[bytes | None]) -> list[Record]:
     """Values as they come in."""
-    from kohort.pipeline.events import Record  # noqa: PLC0415
+    from kohort.insight.parsing import Record  # noqa: PLC0415
 
     return [
         Record(CLUSTER, "history", 0, offset, None, GROUP.encode(), value)
@@ -174,7 +174,7 @@ def take(lake: Lake, given: Iterable[Record]) -> Tally:
 def histories(*given: HistoryRecord) -> dict[str, GroupHistory]:
     """What the tables of the history have of these, by group."""
     from kohort.insight.analysis.rows import read_histories  # noqa: PLC0415
-    from kohort.pipeline.events import typed  # noqa: PLC0415
+    from kohort.insight.parsing import typed  # noqa: PLC0415
 
     found = read_histories(CLUSTER, (typed(line(record).decode()) for record in given))
     return {history.group: history for history in found}

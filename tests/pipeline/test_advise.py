@@ -11,13 +11,14 @@ from pyspark.sql import functions as f
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.grid import grid
 from kohort.insight.errors import UsageError
+from kohort.insight.tables import REBALANCES
+from kohort.insight.tables.advice import ADVICE
 from kohort.pipeline.advising import ERROR, EVENTS, advice_of
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.jobs import advise as job
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.schemas import REBALANCES
-from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as steps
+from kohort.pipeline.types import spark_schema
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import records, take
 from tests.pipeline.lakes import lake_of
@@ -155,7 +156,7 @@ def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
 def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(
     spark: SparkSession, advised: list[Json]
 ) -> None:
-    rows = spark.createDataFrame(advised, ADVICE.schema).where("`group` = 'a'")
+    rows = spark.createDataFrame(advised, spark_schema(ADVICE)).where("`group` = 'a'")
 
     (first,), (second,) = (steps.messages(rows.repartition(n)).collect() for n in (1, 3))
 
@@ -217,7 +218,7 @@ def test_the_report_of_a_lake_is_one_page(
     values = [json.dumps(record).encode() for record in deploy("a", 2)]
     take(lake, [record._replace(cluster_id="c") for record in records(values)])
     Findings(lake, Thresholds()).renew()
-    lake.overwrite(spark.createDataFrame(advised, ADVICE.schema), ADVICE.name)
+    lake.overwrite(spark.createDataFrame(advised, spark_schema(ADVICE)), ADVICE.name)
 
     output = tmp_path / "page.html"
     assert pipeline("report", "--lake", tmp_path / "lake", "--output", output) == 0

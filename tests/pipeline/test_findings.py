@@ -27,8 +27,8 @@ from kohort.insight.analysis.wait_times import (
     WaitTimes,
     percentile,
 )
+from kohort.insight.tables import FINDINGS
 from kohort.pipeline.findings_in_arrow import SCHEMAS, tables_of
-from kohort.pipeline.schemas import FINDINGS
 from tests.pipeline.events import BEGIN_MS, avoided, histories, member, rebalance
 
 if TYPE_CHECKING:

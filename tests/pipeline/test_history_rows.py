@@ -11,8 +11,8 @@ import pytest
 from kohort.groups.history.json_form import as_json
 from kohort.groups.history.model import WaitedFor
 from kohort.insight import event_rows
-from kohort.pipeline.events import Read, Refused, read, typed
-from kohort.pipeline.schemas import AVOIDED, MEMBERS, REBALANCES, RUNNING
+from kohort.insight.parsing import Read, Refused, read, typed
+from kohort.insight.tables import AVOIDED, MEMBERS, REBALANCES, RUNNING
 from tests.pipeline.events import BEGIN_MS, avoided, line, member, rebalance, records
 
 if TYPE_CHECKING:

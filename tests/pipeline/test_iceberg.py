@@ -12,11 +12,12 @@ import pytest
 from pyspark.testing import assertDataFrameEqual
 
 from kohort.insight.errors import ReportedError
+from kohort.insight.tables import FINDINGS, HISTORY
+from kohort.insight.tables.columns import MOMENT, TEXT, WHOLE, Column, Table
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.schemas import FINDINGS, HISTORY
-from kohort.pipeline.schemas.columns import MOMENT, TEXT, WHOLE, Column, Table
+from kohort.pipeline.types import spark_schema
 from tests.pipeline.events import avoided, line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 from tests.pipeline.lakes import lake_of
@@ -103,7 +104,7 @@ def test_what_a_kill_left_of_a_batch_is_not_in_the_table(
 
 
 def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake) -> None:
-    lake.create(NUMBERS.name, NUMBERS.schema)
+    lake.create(NUMBERS.name, spark_schema(NUMBERS))
     assert replace(lake, ("a", 1), ("b", 1), groups=None)
     assert replace(lake, ("a", 2), ("a", 3), groups=["a"])
     assert_rows(lake.read("numbers"), [("c", "a", 2), ("c", "a", 3), ("c", "b", 1)])
@@ -115,7 +116,7 @@ def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake
 
 
 def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: IcebergLake) -> None:
-    lake.create(NUMBERS.name, NUMBERS.schema)
+    lake.create(NUMBERS.name, spark_schema(NUMBERS))
     first, second = lake.begin(NUMBERS.name), lake.begin(NUMBERS.name)
     lake.begin(NUMBERS.name).append(numbers(("b", 1)), NUMBERS.key)
     with pytest.raises(ConflictError):
@@ -127,7 +128,7 @@ def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: IcebergLak
 
 def test_columns_of_another_version_make_way_for_those_of_now(lake: IcebergLake) -> None:
     former = Table("numbers", "", ("group",), (Column("group", TEXT, ""), Column("was", TEXT, "")))
-    lake.create("numbers", former.schema)
+    lake.create("numbers", spark_schema(former))
     change = lake.begin("numbers")
     assert not change.fits(NUMBERS)
     assert change.replace([numbers(("a", 1))], schema_of(NUMBERS), None, NUMBERS)
@@ -137,7 +138,7 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: IcebergLake)
 
 def test_old_rows_are_forgotten_by_their_moment(lake: IcebergLake) -> None:
     table = Table("moments", "", ("at",), (Column("at", MOMENT, ""),))
-    lake.create(table.name, table.schema)
+    lake.create(table.name, spark_schema(table))
     lake.begin(table.name).append(from_columns(table, [[1_000, 2_000, 3_000]]), table.key)
     lake.forget(table.name, "at", datetime.fromtimestamp(2, UTC))
     kept = lake.begin(table.name).read(schema_of(table))["at"].cast(pa.int64()).to_pylist()

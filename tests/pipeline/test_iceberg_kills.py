@@ -42,7 +42,7 @@ def lake_at(root: str) -> Lake:
 
 def work(root: str, values: list[bytes], first: int, batch: int = BATCH) -> None:
     """The job between Kafka and the tables: values from that offset on, so many at a time."""
-    from kohort.pipeline.events import Record  # noqa: PLC0415 - Spark's types.
+    from kohort.insight.parsing import Record  # noqa: PLC0415 - Spark's types.
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
 
     lake = lake_at(root)
@@ -61,7 +61,7 @@ def work(root: str, values: list[bytes], first: int, batch: int = BATCH) -> None
 def test_batches_and_findings_are_whole_however_often_they_are_killed(
     tmp_path: Path, pipeline_kills: int
 ) -> None:
-    from kohort.pipeline.schemas import REBALANCES  # noqa: PLC0415 - Spark's types.
+    from kohort.insight.tables import REBALANCES  # noqa: PLC0415 - Spark's types.
 
     seed = random.randrange(1 << 32)
     print(f"seed {seed}, {KILLS_OF_ONE * pipeline_kills} kills")
@@ -107,8 +107,8 @@ def events_avoided(events: int) -> int:
 
 def tables(root: str) -> dict[str, list[Any]]:
     """The rows of all tables, in an order of their own."""
+    from kohort.insight.tables import FINDINGS, HISTORY  # noqa: PLC0415
     from kohort.pipeline.arrow import schema_of  # noqa: PLC0415 - Spark's types.
-    from kohort.pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415
 
     lake = lake_at(root)
     return {

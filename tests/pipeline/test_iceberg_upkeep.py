@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kohort.insight.tables.columns import MOMENT, WHOLE, Column, Table
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.schemas.columns import MOMENT, WHOLE, Column, Table
+from kohort.pipeline.types import spark_schema
 from tests.pipeline.catalogs import (
     as_environment,
     object_store,
@@ -138,7 +139,7 @@ def _in_store(table: IcebergTable, location: str) -> tuple[Any, str]:
 
 
 def test_small_files_are_put_together_within_their_partitions(lake: IcebergLake) -> None:
-    lake.create(NUMBERS.name, NUMBERS.schema, ["day"])
+    lake.create(NUMBERS.name, spark_schema(NUMBERS), ["day"])
     for number in range(4):
         add(lake, number, day=number % 2)
     add(lake, 4, day=2)
@@ -158,7 +159,7 @@ def test_what_others_add_or_remove_meanwhile_is_as_they_left_it(
 ) -> None:
     from pyiceberg.io import pyarrow  # noqa: PLC0415 - an extra.
 
-    lake.create(NUMBERS.name, NUMBERS.schema)
+    lake.create(NUMBERS.name, spark_schema(NUMBERS))
     for number in range(3):
         add(lake, number, day=number)
     meanwhile: list[Any] = [lambda: add(lake, 3, day=3)]
@@ -203,14 +204,14 @@ def nested_rows(first: int) -> pa.Table:
 def test_nulls_of_nested_columns_stay_nulls(lake: IcebergLake) -> None:
     """With the files as Spark writes them: without field ids."""
     rows = [nested_rows(0), nested_rows(4), nested_rows(8).drop_columns(["by_name", "texts"])]
-    table = lake._tables.make("land/nested", rows[0].schema, ())
+    table = lake.tables.make("land/nested", rows[0].schema, ())
     for part, place in zip(rows, "abc", strict=True):
         path = table.location_provider().new_data_location(f"{place}.parquet")
         with table.io.new_output(path).create() as sink:
             pq.write_table(part, sink)
         table.add_files([path])
     lake.compact("land/nested")
-    table = lake._tables.get("land/nested")
+    table = lake.tables.get("land/nested")
     (task,) = table.scan().plan_files()
     with table.io.new_input(task.file.file_path).open() as source:
         found = pq.read_table(source).sort_by("number")
@@ -220,7 +221,7 @@ def test_nulls_of_nested_columns_stay_nulls(lake: IcebergLake) -> None:
 
 
 def test_a_file_with_a_column_that_was_renamed_since_is_left_alone(lake: IcebergLake) -> None:
-    lake.create(NUMBERS.name, NUMBERS.schema)
+    lake.create(NUMBERS.name, spark_schema(NUMBERS))
     for number in range(2):
         add(lake, number)
     with table_of(lake).update_schema() as update:
@@ -238,7 +239,7 @@ def test_a_file_with_a_column_that_was_renamed_since_is_left_alone(lake: Iceberg
 def test_a_commit_that_is_refused_is_tried_again(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.create(NUMBERS.name, NUMBERS.schema)
+    lake.create(NUMBERS.name, spark_schema(NUMBERS))
     for number in range(2):
         add(lake, number)
     get, calls = lake.tables.get, list[int]()
@@ -261,7 +262,7 @@ def test_a_commit_that_is_refused_is_tried_again(
 def test_old_snapshots_go_with_the_files_that_no_other_has(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.create(NUMBERS.name, NUMBERS.schema, ["day"])
+    lake.create(NUMBERS.name, spark_schema(NUMBERS), ["day"])
     # Two files of one manifest, of which one is removed: the other is in a new manifest then.
     rows = from_columns(NUMBERS, [[0, 9], [0, 9 * 86_400_000]])
     lake.begin(NUMBERS.name).append(rows, NUMBERS.key)
@@ -286,7 +287,7 @@ def test_old_snapshots_go_with_the_files_that_no_other_has(
 
 
 def test_files_of_a_table_that_says_they_are_not_its_own_stay(lake: IcebergLake) -> None:
-    lake.create(NUMBERS.name, NUMBERS.schema)
+    lake.create(NUMBERS.name, spark_schema(NUMBERS))
     for number in range(3):
         add(lake, number)
     with table_of(lake).transaction() as transaction:
@@ -306,7 +307,7 @@ def test_a_night_goes_over_all_tables_of_the_lake_and_no_other(
     """The job itself, eight days after these files were written."""
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415 - Spark's.
 
-    lake.create(NUMBERS.name, NUMBERS.schema, ["day"])
+    lake.create(NUMBERS.name, spark_schema(NUMBERS), ["day"])
     for number in range(6):
         add(lake, number, day=number % 2)
     days = {1: 90, 2: 40, 3: 1}

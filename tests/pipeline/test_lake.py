@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from kohort.insight.errors import ReportedError
+from kohort.insight.tables.columns import TEXT, WHOLE, Column, Table
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
-from kohort.pipeline.schemas.columns import TEXT, WHOLE, Column, Table
+from kohort.pipeline.types import spark_schema
 from tests.pipeline.frames import assert_rows
 
 
@@ -80,7 +81,7 @@ def replace(
 ) -> bool:
     listed = None if groups is None else [("c", group) for group in groups]
     if table is not None:
-        lake.create("numbers", table.schema)
+        lake.create("numbers", spark_schema(table))
     with explained("numbers"):
         rows = [grouped(*given)]
         return lake.begin("numbers").replace(rows, schema_of(NUMBERS), listed, table)
@@ -172,8 +173,8 @@ def test_columns_that_are_not_known_here_stay_when_rows_are_added(
 ) -> None:
     monkeypatch.setattr("kohort.pipeline.delta.tables.SMALL_FILES_MAX", 1)
     other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
-    lake.create("numbers", other.schema)
-    theirs = spark.createDataFrame([("c", "a", 1, "one")], other.schema)
+    lake.create("numbers", spark_schema(other))
+    theirs = spark.createDataFrame([("c", "a", 1, "one")], spark_schema(other))
     lake.merge_new(theirs, "numbers", on=NUMBERS.key)
     for number in range(2, 5):
         append(lake, ("a", number))
@@ -184,14 +185,14 @@ def test_columns_that_are_not_known_here_stay_when_rows_are_added(
 def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -> None:
     other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
     replace(lake, ("a", 1), groups=None, table=NUMBERS)
-    table_id = lake.create("numbers", NUMBERS.schema)
+    table_id = lake.create("numbers", spark_schema(NUMBERS))
     assert not lake.begin("numbers").fits(other)
     rows = from_columns(other, [["c"], ["b"], [2], ["two"]])
     with explained("numbers"):
         lake.begin("numbers").replace([rows], schema_of(other), None, other)
     assert lake.begin("numbers").fits(other)
     assert_rows(lake.read("numbers"), [("c", "b", 2, "two")])
-    assert lake.create("numbers", other.schema) == table_id
+    assert lake.create("numbers", spark_schema(other)) == table_id
 
 
 def test_a_table_of_before_gets_the_columns_that_it_lacks(

@@ -107,9 +107,9 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
 def test_a_large_batch_is_written_by_several_tasks_each_event_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kohort.insight.tables import FINDINGS, HISTORY  # noqa: PLC0415
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
     from kohort.pipeline.rebalances import files, findings, ingest  # noqa: PLC0415
-    from kohort.pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415
 
     expected = DeltaLake(spark, str(tmp_path / "expected"))
     values = gzip.decompress(WEEK.read_bytes()).splitlines()

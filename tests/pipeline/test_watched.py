@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kohort.groups.history.observed import observed_key
+from kohort.insight.parsing import Record
 from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.events import Record
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
 from tests.pipeline.events import take
 from tests.unit.watch.recorded import watch_lab

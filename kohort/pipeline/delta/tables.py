@@ -18,8 +18,8 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import dataset
 from pyspark.sql.types import StructType
 
+from kohort.insight.tables import Table
 from kohort.pipeline.arrow import conformed, held_of, is_same
-from kohort.pipeline.schemas import Table
 from kohort.pipeline.slices import slice_of
 
 FILE_BYTES: Final = 64 << 20

@@ -21,8 +21,9 @@ from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.text import nothing_better
 from kohort.insight.errors import ReportedError, UsageError
 from kohort.insight.output import announce, counted
+from kohort.insight.tables.advice import ADVICE
 from kohort.pipeline import options as common
-from kohort.pipeline.advising import ERROR, GROUP, advice_of, events_in_lake
+from kohort.pipeline.advising import ERROR, advice_of, events_in_lake
 from kohort.pipeline.arrow import conformed, schema_of
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.executors import Batches, results_of
@@ -32,8 +33,9 @@ from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake, Tables
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
-from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as frames
+from kohort.pipeline.transformations.advice import GROUP
+from kohort.pipeline.types import spark_schema
 
 NAME: Final = "kohort-advise"
 TOPIC: Final = "__rebalance_advice"
@@ -179,7 +181,7 @@ def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -
 
 
 def _write(lake: Lake, advice: DataFrame, groups: set[tuple[str, str]]) -> None:
-    lake.create(ADVICE.name, ADVICE.schema)
+    lake.create(ADVICE.name, spark_schema(ADVICE))
     with explained(lake.label(ADVICE.name)):
         rows = advice.select(*ADVICE.names).coalesce(1).sortWithinPartitions(*GROUP, "ordinal")
         results_of(rows, partial(_replace, lake.tables, groups))

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kohort.insight.output import announce, counted
+from kohort.insight.tables import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING
 from kohort.pipeline import options as common
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.schemas import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING
 
 NAME: Final = "kohort-tidy"
 HOURS_MIN: Final = 168

@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 
 from kohort.insight.event_rows import is_running
 from kohort.insight.history_files import STDIN, check, histories
-from kohort.pipeline.events import Read, Record
-from kohort.pipeline.events import read as read_record
+from kohort.insight.parsing import Read, Record
+from kohort.insight.parsing import read as read_record
 from kohort.pipeline.executors import Batches, items, objects
 from kohort.pipeline.memory import cut
 from kohort.pipeline.rebalances.records import COLUMNS, DDL

@@ -22,6 +22,16 @@ import pyarrow as pa
 from kohort.insight.analysis.finder import Finder, Thresholds
 from kohort.insight.analysis.rows import Group
 from kohort.insight.output import counted
+from kohort.insight.tables import (
+    AVOIDED,
+    EVENT_KEY,
+    FINDINGS,
+    GROUPS,
+    MEMBERS,
+    PARTITIONS,
+    REBALANCES,
+    Table,
+)
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.executors import Batches, items, objects, results_of
@@ -39,16 +49,7 @@ from kohort.pipeline.findings_in_arrow import (
 )
 from kohort.pipeline.lake import Change, Lake, Tables
 from kohort.pipeline.memory import batched, without_gc
-from kohort.pipeline.schemas import (
-    AVOIDED,
-    EVENT_KEY,
-    FINDINGS,
-    GROUPS,
-    MEMBERS,
-    PARTITIONS,
-    REBALANCES,
-    Table,
-)
+from kohort.pipeline.types import spark_schema
 
 __all__ = ["Findings", "Thresholds"]
 
@@ -146,7 +147,7 @@ class Findings:
         """Begin a change, creating a missing table first."""
         change = self._lake.begin(table.name)
         if change.is_new:
-            self._lake.create(table.name, table.schema)
+            self._lake.create(table.name, spark_schema(table))
             change = self._lake.begin(table.name)
         return change
 

@@ -17,15 +17,8 @@ from kohort.groups.history.observed import ObservedKey, observed_key
 from kohort.insight import event_rows
 from kohort.insight.analysis.rows import Group
 from kohort.insight.output import counted
-from kohort.pipeline.arrow import from_rows, schema_of, values_of
-from kohort.pipeline.errors import retry_on_conflict
-from kohort.pipeline.events import Read, Record, Refused, read, typed
-from kohort.pipeline.executors import Batches, results_of
-from kohort.pipeline.faults import explained
-from kohort.pipeline.lake import Change, Lake, Tables
-from kohort.pipeline.memory import cut, without_gc
-from kohort.pipeline.rebalances.records import routed
-from kohort.pipeline.schemas import (
+from kohort.insight.parsing import Read, Record, Refused, read, typed
+from kohort.insight.tables import (
     AVOIDED,
     EVENT_KEY,
     HISTORY,
@@ -35,7 +28,15 @@ from kohort.pipeline.schemas import (
     RUNNING,
     Table,
 )
+from kohort.pipeline.arrow import from_rows, schema_of, values_of
+from kohort.pipeline.errors import retry_on_conflict
+from kohort.pipeline.executors import Batches, results_of
+from kohort.pipeline.faults import explained
+from kohort.pipeline.lake import Change, Lake, Tables
+from kohort.pipeline.memory import cut, without_gc
+from kohort.pipeline.rebalances.records import routed
 from kohort.pipeline.slices import SLICES
+from kohort.pipeline.types import spark_schema
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20
@@ -101,7 +102,7 @@ class Ingest:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         ids = retry_on_conflict(
-            lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
+            lambda: {table.name: lake.create(table.name, spark_schema(table)) for table in HISTORY}
         )
         self.table_id: Final = ids[REBALANCES.name]
         """Id of the table `rebalances`, to which the checkpoints belong."""

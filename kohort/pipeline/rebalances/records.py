@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from kohort.pipeline.events import group_of
+from kohort.insight.parsing import group_of
 from kohort.pipeline.executors import Batches
 from kohort.pipeline.slices import slice_of
 

@@ -1,10 +1,13 @@
 """Converts rows of the table `advice` to messages, one per group."""
 
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kohort.insight.advisor.tasks import SETTING
-from kohort.pipeline.advising import GROUP
+
+GROUP: Final = ("cluster_id", "group")
 
 
 def messages(rows: DataFrame) -> DataFrame:

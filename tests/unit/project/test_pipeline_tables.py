@@ -5,14 +5,11 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark")
-
-from pyspark.sql.types import ArrayType, StructType
-
 from kohort.groups.events import Certainty, Evidence, TriggerKind
 from kohort.groups.history import model
 from kohort.groups.history.json_form import as_json
-from kohort.pipeline.schemas import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
+from kohort.insight.tables import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
+from kohort.insight.tables.columns import ListOf, Struct
 from scripts import pipeline_tables
 
 DOCUMENT = pipeline_tables.PATH.read_text(encoding="utf-8")
@@ -43,9 +40,6 @@ def test_a_table_has_a_key_and_each_column_once_with_a_meaning(table: Table) -> 
     assert len(set(table.names)) == len(table.names)
     assert set(table.key) <= set(table.names)
     assert all(column.meaning.strip() for column in table.columns)
-    assert [field.metadata["comment"] for field in table.schema] == [
-        column.meaning for column in table.columns
-    ]
 
 
 def test_the_schema_of_events_has_the_fields_of_the_history() -> None:
@@ -82,13 +76,12 @@ def names(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def fields(schema: StructType) -> dict[str, Any]:
+def fields(schema: Struct) -> dict[str, Any]:
     """Names within names, of a schema."""
     found: dict[str, Any] = {}
-    for field in schema:
-        kind = field.dataType
-        inner = kind.elementType if isinstance(kind, ArrayType) else kind
-        found[field.name] = fields(inner) if isinstance(inner, StructType) else None
+    for name, kind in schema.fields:
+        inner = kind.of if isinstance(kind, ListOf) else kind
+        found[name] = fields(inner) if isinstance(inner, Struct) else None
     return found
 
 

@@ -3,9 +3,9 @@
 from typing import Final
 
 from kohort.insight.event_rows import SCHEMA_VERSION
-from kohort.pipeline.schemas.columns import Column, Table
-from kohort.pipeline.schemas.event import EVENT
-from kohort.pipeline.schemas.findings import (
+from kohort.insight.tables.columns import Column, Table
+from kohort.insight.tables.event import EVENT
+from kohort.insight.tables.findings import (
     ACTS,
     FLAPPING,
     GROUPS,
@@ -17,7 +17,7 @@ from kohort.pipeline.schemas.findings import (
     STORMS,
     UNAVAILABILITY,
 )
-from kohort.pipeline.schemas.history import (
+from kohort.insight.tables.history import (
     AVOIDED,
     EVENT_KEY,
     MEMBERS,

@@ -5,11 +5,9 @@ Fields added by newer brokers are ignored; fields that older brokers did not wri
 
 from typing import Final
 
-from pyspark.sql.types import ArrayType, StructType
+from kohort.insight.tables.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, ListOf, struct
 
-from kohort.pipeline.schemas.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, struct
-
-EVIDENCE: Final = ArrayType(struct(kind=TEXT, ms=WHOLE))
+EVIDENCE: Final = ListOf(struct(kind=TEXT, ms=WHOLE))
 
 CAUSE: Final = struct(
     kind=TEXT,
@@ -111,7 +109,7 @@ MEMBER: Final = struct(
 OBSERVED: Final = struct(by=TEXTS, partition=WHOLE, offset=WHOLE)
 """From what `kohort watch` concluded it, and where in __consumer_offsets it was known."""
 
-EVENT: Final[StructType] = struct(
+EVENT: Final = struct(
     schema=WHOLE,
     kind=TEXT,
     group=TEXT,
@@ -129,7 +127,7 @@ EVENT: Final[StructType] = struct(
     protocol_type=TEXT,
     started_at_ms=WHOLE,
     trigger=CAUSE,
-    further_causes=ArrayType(CAUSE),
+    further_causes=ListOf(CAUSE),
     further_causes_dropped=WHOLE,
     timeline=TIMELINE,
     waited_for=WAITED_FOR,
@@ -145,7 +143,7 @@ EVENT: Final[StructType] = struct(
     stopped=STOPPED,
     pending_transactions=WHOLE,
     fenced_commits=WHOLE,
-    members=ArrayType(MEMBER),
+    members=ListOf(MEMBER),
     members_dropped=WHOLE,
     recovered=FLAG,
     # Of watched groups only.

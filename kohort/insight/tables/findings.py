@@ -5,7 +5,7 @@ They are renewed for each group that has new events, and may be deleted at any t
 
 from typing import Final
 
-from kohort.pipeline.schemas.columns import (
+from kohort.insight.tables.columns import (
     MOMENT,
     SMALL,
     SMALLS,
@@ -16,7 +16,7 @@ from kohort.pipeline.schemas.columns import (
     Column,
     Table,
 )
-from kohort.pipeline.schemas.history import CLUSTER, EVENT_KEY, GROUP, IDENTITY
+from kohort.insight.tables.history import CLUSTER, EVENT_KEY, GROUP, IDENTITY
 
 _GROUP_KEY: Final = (CLUSTER.name, GROUP.name)
 _TOPIC_PARTITION: Final = (

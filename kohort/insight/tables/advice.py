@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql.types import ArrayType
-
-from kohort.pipeline.schemas.columns import (
+from kohort.insight.tables.columns import (
     FLAG,
     MOMENT,
     SMALL,
@@ -12,10 +10,11 @@ from kohort.pipeline.schemas.columns import (
     TEXTS,
     WHOLE,
     Column,
+    ListOf,
     Table,
     struct,
 )
-from kohort.pipeline.schemas.history import CLUSTER, GROUP
+from kohort.insight.tables.history import CLUSTER, GROUP
 
 ADVICE: Final = Table(
     "advice",
@@ -43,7 +42,7 @@ ADVICE: Final = Table(
         Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
         Column(
             "stopped_by_member",
-            ArrayType(struct(member=TEXT, stopped_ms=WHOLE)),
+            ListOf(struct(member=TEXT, stopped_ms=WHOLE)),
             "Stopped time per process, by instance id or client id.",
         ),
         Column(

@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql.types import ArrayType
-
-from kohort.pipeline.schemas.columns import (
+from kohort.insight.tables.columns import (
     BYTES,
     FLAG,
     MOMENT,
@@ -13,6 +11,7 @@ from kohort.pipeline.schemas.columns import (
     TEXTS,
     WHOLE,
     Column,
+    ListOf,
     Table,
     struct,
 )
@@ -116,7 +115,7 @@ REBALANCES: Final = Table(
         Column("protocol_type", TEXT, "`consumer`, `connect` and so on."),
         Column("protocol", TEXT, "Chosen assignor."),
         *_TRIGGER,
-        Column("further_causes", ArrayType(FURTHER_CAUSE), "Further causes before the assignment."),
+        Column("further_causes", ListOf(FURTHER_CAUSE), "Further causes before the assignment."),
         Column("further_causes_dropped", WHOLE, "Further causes that are not listed."),
         Column("extension_count", WHOLE, "Extensions of the initial delay (at most 100)."),
         Column("stall_count", WHOLE, "Rebalance timeouts without any join."),

@@ -5,18 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-)
-
 from kohort.insight.event_rows import AVOIDED, MOMENT_MAX_MS, REBALANCE, SCHEMA_VERSION, begun_ms
-from kohort.pipeline.schemas.event import EVENT
+from kohort.insight.tables.columns import FLAG, TEXT, WHOLE, ListOf, Struct, Type
+from kohort.insight.tables.event import EVENT
 
 SEQUENCE_MAX: Final = 2**53
 """The largest integer that every JSON reader represents exactly."""
@@ -145,24 +136,17 @@ def _reject_constant(name: str) -> NoReturn:
 _Typed: TypeAlias = Callable[[Any], Any]
 
 
-def _typed(kind: DataType) -> _Typed:
+def _typed(kind: Type) -> _Typed:
     """Return a function that converts a JSON value to this type."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, Struct):
         return _typed_struct(kind)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, ListOf):
         return _typed_array(kind)
-    if isinstance(kind, StringType):
-        return _text
-    if isinstance(kind, LongType):
-        return _whole(2**63)
-    if isinstance(kind, IntegerType):
-        return _whole(2**31)
-    assert isinstance(kind, BooleanType), kind
-    return _flag
+    return {TEXT: _text, WHOLE: _whole, FLAG: _flag}[kind]
 
 
-def _typed_struct(kind: StructType) -> _Typed:
-    fields = [(field.name, _typed(field.dataType)) for field in kind.fields]
+def _typed_struct(kind: Struct) -> _Typed:
+    fields = [(name, _typed(field)) for name, field in kind.fields]
 
     def struct(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - JSON.
         if value is None:
@@ -177,8 +161,8 @@ def _typed_struct(kind: StructType) -> _Typed:
     return struct
 
 
-def _typed_array(kind: ArrayType) -> _Typed:
-    convert = _typed(kind.elementType)
+def _typed_array(kind: ListOf) -> _Typed:
+    convert = _typed(kind.of)
 
     def array(value: Any) -> list[Any] | None:  # noqa: ANN401 - JSON.
         if value is None:
@@ -198,15 +182,10 @@ def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON.
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 
-def _whole(end: int) -> _Typed:
-    def whole(value: Any) -> int | None:  # noqa: ANN401 - JSON.
-        if value is None:
-            return None
-        if type(value) is not int or not -end <= value < end:
-            raise _TypeError
-        return value
-
-    return whole
+def _whole(value: Any) -> int | None:  # noqa: ANN401 - JSON.
+    if value is not None and (type(value) is not int or not -(2**63) <= value < 2**63):
+        raise _TypeError
+    return value
 
 
 def _flag(value: Any) -> bool | None:  # noqa: ANN401 - JSON.

@@ -1,0 +1,58 @@
+"""Declares tables: each column has a meaning, which becomes Delta's comment and the text in
+docs/pipeline-tables.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+Type: TypeAlias = "str | ListOf | Struct"
+"""The name of a type in SQL, or a compound type."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    of: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    fields: tuple[tuple[str, Type], ...]
+
+
+BYTES: Final = "binary"
+TEXT: Final = "string"
+WHOLE: Final = "bigint"
+SMALL: Final = "int"
+FLAG: Final = "boolean"
+MOMENT: Final = "timestamp"
+"""Wall-clock time in UTC; times from the history have milliseconds."""
+TEXTS: Final = ListOf(TEXT)
+WHOLES: Final = ListOf(WHOLE)
+SMALLS: Final = ListOf(SMALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: Type
+    meaning: str
+    """The column's meaning and unit, and the meaning of null if it can be null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    meaning: str
+    """The meaning of a row, and the job that writes it."""
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+
+def struct(**fields: Type) -> Struct:
+    return Struct(tuple(fields.items()))
