@@ -1,8 +1,9 @@
-"""Detects deployments in a history: several processes left and as many joined, one after another.
+"""Detects deployments in a history: several processes restarted or were replaced, one after
+another.
 
-No client says that it is being deployed, except by a stated RESTART; what can be observed is the
-exchange. The rule is that of the table `storms` (kohort/insight/analysis/storms.py), applied to
-the part of records that does not need their members: the causes.
+No client says that it is being deployed, except by a stated RESTART; what can be observed is that
+processes leave and come back. The rule is simpler than that of the report's acts
+(kohort/insight/analysis/acts.py): it needs only causes, and makes one pass.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,6 @@ _WENT: Final = frozenset(
         TriggerKind.MEMBER_LEFT,
         TriggerKind.REMOVED_BY_ADMIN,
         TriggerKind.SESSION_EXPIRED,
-        TriggerKind.STATIC_REPLACED,
     }
 )
 
@@ -74,6 +74,7 @@ class _Run:
         self.ended_ms = ended_ms
         self._came: set[str] = set()
         self._went: set[str] = set()
+        self._restarted: set[str] = set()
         self._said_so: set[str] = set()
 
     def add(self, record: HistoryRecord, ended_ms: int) -> None:
@@ -88,14 +89,19 @@ class _Run:
         name = _process(cause)
         if cause.kind in _CAME:
             self._came.add(name)
-        if cause.kind in _WENT:
+            if name in self._went or cause.kind is TriggerKind.STATIC_REPLACED:
+                self._restarted.add(name)
+        # A dynamic member that is silent has crashed or pauses; a static one may be stopped.
+        has_crashed = cause.kind is TriggerKind.SESSION_EXPIRED and cause.instance_id is None
+        if cause.kind in _WENT and not has_crashed:
             self._went.add(name)
             self._went.update(cause.removed[1:])
         if cause.reason == "RESTART" and cause.reason_source == "tag":
             self._said_so.add(name)
 
     def deploy(self) -> Deploy | None:
-        processes = max(min(len(self._came), len(self._went)), len(self._said_so))
+        replaced = min(len(self._came - self._went), len(self._went - self._came))
+        processes = max(len(self._restarted) + replaced, len(self._said_so))
         if processes < PROCESSES_MIN:
             return None
         return Deploy(

@@ -69,9 +69,9 @@ async def test_records_are_listed_in_short_and_told_one_by_one_with_their_member
     assert missing.status is HTTPStatus.NOT_FOUND
 
 
-async def test_an_exchange_of_two_processes_is_told_as_a_deploy() -> None:
+async def test_two_processes_that_come_back_are_told_as_a_deploy() -> None:
     async with looked_at() as broker:
-        for client in ("c", "d"):
+        for client in ("c", "d", "c", "d"):
             member_id = await broker.settle("g", client)
             await broker.leave("g", member_id)
         listed = await broker.ask("/api/groups/g/rebalances")

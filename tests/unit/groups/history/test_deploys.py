@@ -112,6 +112,16 @@ def test_members_that_only_come_or_only_go_are_none() -> None:
     assert not history.deploys
 
 
+def test_crashes_and_scaling_at_the_same_time_are_none() -> None:
+    history = History()
+    history.rebalance((TriggerKind.SESSION_EXPIRED, "a"))
+    history.rebalance((CAME, "a"))
+    for kind in (CAME, LEFT):
+        for client in ("b", "c"):
+            history.rebalance((kind, client))
+    assert not history.deploys
+
+
 def test_a_deploy_ends_when_nothing_happens_for_long() -> None:
     history = History()
     for pause_ms in (5_000, TOOK_MS + QUIET_MS + 1, TOOK_MS + QUIET_MS):
@@ -125,7 +135,7 @@ def test_a_deploy_ends_when_nothing_happens_for_long() -> None:
 
 def test_several_members_that_one_record_removes_count_each() -> None:
     history = History()
-    history.rebalance((TriggerKind.SESSION_EXPIRED, "a"), removed=2)
+    history.rebalance((LEFT, "a"), removed=2)
     history.rebalance((CAME, "c"))
     history.rebalance((CAME, "d"))
     assert [one.processes for one in history.deploys] == [2]
