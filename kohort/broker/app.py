@@ -391,6 +391,8 @@ class Broker:
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
             startup=self.startup,
+            executor=executor,
+            offloaded_reads=services.offloaded_reads,
         )
         page = MetricsPage(scraped_broker(self.metrics, source, self.config), executor)
         stack.push_async_callback(page.close)

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +14,7 @@ from pathlib import Path
 from random import SystemRandom
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
@@ -166,6 +168,33 @@ async def test_a_scrape_tells_what_clients_have_done(tmp_path: Path) -> None:
     assert value(found, f"{meters}_group_completed_rebalance_count") == 1
     assert value(found, f"{meters}_offset_commit_count") == 1
     assert value(left, "kohort_group_members_removed_total", cause="left") == 1
+
+
+async def test_lag_in_time_is_the_age_of_the_oldest_unread_record(tmp_path: Path) -> None:
+    hour_s = 3_600
+    async with running(tmp_path) as (broker, port):
+        bootstrap = f"127.0.0.1:{broker.endpoint.port}"
+        now_ms = time.time_ns() // 1_000_000
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for hours in (6, 4, 2):
+                sent_ms = now_ms - hours * hour_s * 1_000
+                await producer.send_and_wait("orders", b"", partition=0, timestamp_ms=sent_ms)
+        partition = TopicPartition("orders", 0)
+        lags_s: dict[int, float] = {}
+        found: dict[str, Metric] = {}
+        async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="readers") as consumer:
+            consumer.assign([partition])
+            for offset in (1, 3):
+                await consumer.commit({partition: offset})
+                found = await scrape(port)
+                lags_s[offset] = value(
+                    found, "kohort_consumergroup_lag_seconds", consumergroup="readers"
+                )
+    assert 4 * hour_s <= lags_s[1] < 6 * hour_s
+    assert lags_s[3] == 0
+    status = os.statvfs(tmp_path)
+    assert value(found, "kohort_disk_bytes") == status.f_blocks * status.f_frsize
+    assert 0 < value(found, "kohort_disk_free_bytes") <= value(found, "kohort_disk_bytes")
 
 
 async def test_a_scrape_tells_of_requests_connections_and_the_process(tmp_path: Path) -> None:

@@ -28,9 +28,11 @@ def scraped_broker(
     """Return a function that makes the exposition of a broker."""
 
     def make() -> Scraped:
+        from kohort.broker.console.lag import Ages  # noqa: PLC0415 - not needed for the start.
         from kohort.broker.metrics.exposition import Exposition  # noqa: PLC0415 - costs 50 ms.
 
-        return Exposition(metrics, source, config)
+        ages = Ages(source.topics, source.clock, source.executor, source.offloaded_reads)
+        return Exposition(metrics, source, config, ages.wait_oldest)
 
     return make
 

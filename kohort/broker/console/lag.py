@@ -7,9 +7,11 @@ timestamp. The broker reads it directly from its logs.
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kohort.broker.groups_seen import GroupSeen, Readable, ReadableOf
+from kohort.broker.metrics.partitions import readable
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.log.detached import Detached
@@ -108,6 +110,14 @@ class Ages:
         if asked:
             await self._wait_answers(asked, ages)
         return ages
+
+    async def wait_oldest(self, group: GroupSeen, time_slice: Slice) -> int | None:
+        """Return the age of the group's oldest unread record in milliseconds; 0 if it has read all,
+        None if it is unknown.
+        """
+        of_group = list(positions(group, partial(readable, self._topics)))
+        ages = await self.wait_ages(of_group, time_slice)
+        return max((age for age in ages if age is not None), default=None)
 
     def _look_up(self, position: Position) -> "int | tuple[_Key, Detached[int | None]] | None":
         """Return the cached timestamp, else the cache key and the lookup; None without a log."""

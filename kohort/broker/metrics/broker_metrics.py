@@ -9,14 +9,17 @@ from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.metrics.transactions import TransactionMetrics
-from kohort.broker.runtime.slices import Monotonic
 
 if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Executor
+
     from kohort.broker.coordinator.host import GroupHost
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.history.history import RebalanceHistory
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
+    from kohort.broker.runtime.clock import Clock
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.topics.startup_progress import StartupProgress
     from kohort.broker.transactions.host import TransactionHost
@@ -53,12 +56,16 @@ class MetricsSource(NamedTuple):
     purgatory: Purgatory
     network: NetworkServer
     tasks: BackgroundTasks
-    clock: Monotonic
+    clock: Clock
     node_id: int
     address: str
     """Address as advertised: host:port."""
     version: str
     startup: StartupProgress
+    executor: Executor
+    """Runs blocking reads of a scrape."""
+    offloaded_reads: asyncio.Semaphore
+    """Acquired while another thread reads a log."""
 
 
 class MetricsConfig(Protocol):

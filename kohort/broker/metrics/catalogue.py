@@ -102,6 +102,12 @@ GROUP_LAG_SUM = gauge(
     "consumergroup",
     "topic",
 )
+GROUP_LAG_SECONDS = gauge(
+    "kohort_consumergroup_lag_seconds",
+    "Age of the oldest record that the group has not read, by the record's timestamp; 0 if it has "
+    "read all. Absent if it is unknown. Of an earlier scrape if reading takes over two seconds.",
+    "consumergroup",
+)
 GROUP_MEMBERS = gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup")
 GROUP_STATE = gauge(
     "kohort_consumergroup_state",
@@ -166,6 +172,10 @@ REQUEST_DURATION = histogram(
     "Time from the complete request to its response. It includes waits: for records "
     "(Fetch), for other members (JoinGroup, SyncGroup), for the disk (Produce).",
     "api",
+)
+STORAGE_ERRORS = counter(
+    "kohort_storage_errors_total",
+    "KAFKA_STORAGE_ERROR in responses: the disk is full or has failed. One for each partition.",
 )
 REQUESTS_REJECTED = counter(
     "kohort_requests_rejected_total",
@@ -260,6 +270,11 @@ SCRAPE_SECONDS = gauge(
     "Duration of the previous scrape, which runs in small slices between the broker's work.",
 )
 
+DISK_BYTES = gauge("kohort_disk_bytes", "Size of the file system.")
+DISK_FREE_BYTES = gauge(
+    "kohort_disk_free_bytes", "Free bytes of the file system that the broker may use."
+)
+
 STARTING = gauge(
     "kohort_starting",
     "1 while the broker starts: verifies logs, and loads groups and transactions; 0 afterwards.",
@@ -314,6 +329,7 @@ SECTIONS: Final = (
             GROUP_CURRENT_OFFSET_SUM,
             GROUP_LAG,
             GROUP_LAG_SUM,
+            GROUP_LAG_SECONDS,
         ),
     ),
     Section(
@@ -343,6 +359,7 @@ SECTIONS: Final = (
         (
             REQUESTS,
             REQUEST_ERRORS,
+            STORAGE_ERRORS,
             REQUEST_DURATION,
             REQUESTS_REJECTED,
             ACCESS_DENIED,
@@ -366,6 +383,11 @@ SECTIONS: Final = (
             REQUEST_BYTES_HELD,
             RESPONSE_BYTES_HELD,
         ),
+    ),
+    Section(
+        "Disk",
+        "The file system of the data directory. `kafka_log_log_size` has the bytes of partitions.",
+        (DISK_BYTES, DISK_FREE_BYTES),
     ),
     Section(
         "The start",

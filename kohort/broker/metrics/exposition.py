@@ -6,6 +6,8 @@ Imports prometheus-client, which takes 50 ms and 5 MiB: import this module when 
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, M
 from kohort.broker.metrics.families import Family, single
 from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.groups import GroupCollector, LoadTimeCollector
+from kohort.broker.metrics.lag_times import LagTimeCollector, OldestUnread
 from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.partitions import readable
@@ -36,6 +39,9 @@ from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from pathlib import Path
+
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
@@ -98,6 +104,10 @@ class EdgeCollector:
         for (api, code), count in errors.items():
             by_error.add(count, api, _ERROR_NAMES.get(code, str(code)))
         yield by_error
+        storage_errors = (
+            count for (_, code), count in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR
+        )
+        yield single(catalogue.STORAGE_ERRORS, sum(storage_errors))
 
 
 class MemoryCollector:
@@ -180,6 +190,29 @@ class ClusterCollector:
         yield info
 
 
+class DiskCollector:
+    def __init__(self, executor: Executor, directory: Path) -> None:
+        self._executor = executor
+        self._directory = directory
+        self._status: os.statvfs_result | None = None
+
+    async def refresh(self) -> None:
+        """Read the sizes on another thread: a network file system may not respond."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._status = await loop.run_in_executor(self._executor, os.statvfs, self._directory)
+        except OSError:
+            self._status = None
+
+    def collect(self) -> Iterator[Metric]:
+        size, free = Family(catalogue.DISK_BYTES), Family(catalogue.DISK_FREE_BYTES)
+        if self._status is not None:
+            size.add(self._status.f_blocks * self._status.f_frsize)
+            free.add(self._status.f_bavail * self._status.f_frsize)
+        yield size
+        yield free
+
+
 class StartupCollector:
     def __init__(self, startup: StartupProgress) -> None:
         self._startup = startup
@@ -226,7 +259,11 @@ SLICE_MS: Final = 1
 
 class Exposition:
     def __init__(
-        self, metrics: BrokerMetrics, source: MetricsSource, config: MetricsConfig
+        self,
+        metrics: BrokerMetrics,
+        source: MetricsSource,
+        config: MetricsConfig,
+        oldest_unread: OldestUnread,
     ) -> None:
         self._clock = source.clock
         self._topics = TopicCollector(
@@ -241,6 +278,10 @@ class Exposition:
             groups_max=config.kohort_metrics_groups_max,
             group_partitions_max=config.kohort_metrics_group_partitions_max,
         )
+        self._lag_times = LagTimeCollector(
+            source.groups, oldest_unread, source.clock, groups_max=config.kohort_metrics_groups_max
+        )
+        self._disk = DiskCollector(source.executor, source.topics.directory)
         self._scrape = ScrapeCollector()
         # A registry of its own: the global one would include metrics of everything imported into
         # the process.
@@ -249,6 +290,7 @@ class Exposition:
             ClusterCollector(node_id=source.node_id, address=source.address),
             self._topics,
             self._groups,
+            self._lag_times,
             LoadTimeCollector(source.groups),
             EdgeCollector(metrics.edge),
             MemoryCollector(source.network),
@@ -256,6 +298,7 @@ class Exposition:
             HistoryCollector(source.history),
             TransactionCollector(source.transactions, metrics.transactions),
             PurgatoryCollector(source.purgatory),
+            self._disk,
             StartupCollector(source.startup),
             ProcessCollector(
                 metrics.loop_lag, metrics.gc_pauses, source.tasks, version=source.version
@@ -274,6 +317,8 @@ class Exposition:
         try:
             await self._topics.refresh(time_slice)
             await self._groups.refresh(time_slice)
+            await self._lag_times.refresh(time_slice)
+            await self._disk.refresh()
             self._scrape.folded = self._topics.folded | self._groups.folded
             parts = []
             for text in write(self.registry.collect(), text_format):

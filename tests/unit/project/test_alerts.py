@@ -25,6 +25,14 @@ def test_every_alert_has_a_place_in_the_document_and_no_other_has() -> None:
     assert headings == [rule["alert"] for rule in RULES]
 
 
+def test_every_runbook_is_a_section_of_a_page() -> None:
+    for rule in RULES:
+        page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        headings = re.findall(r"^#+ (\w+)$", (ROOT / page).read_text(), re.MULTILINE)
+        assert anchor in {heading.lower() for heading in headings}
+        assert anchor == rule["alert"].lower()
+
+
 def test_every_metric_that_an_alert_asks_for_is_there() -> None:
     document = (ROOT / "docs" / "metrics.md").read_text()
     known = set(re.findall(r"^\| `(\w+)`", document, re.MULTILINE)) | OTHERS

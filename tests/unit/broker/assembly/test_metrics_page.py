@@ -107,7 +107,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             metrics.rebalances.observe("readers", event, Now(0, 0))
         source = MetricsSource(
             topics=topics,
-            groups=Groups([Group("readers", Offsets({("orders", 0): 5}), counts=GAUGES)]),
+            groups=Groups([Group("readers", Offsets({("orders", 0): 7}), counts=GAUGES)]),
             transactions=Transactions(),
             history=History(),
             purgatory=Purgatory(),
@@ -118,6 +118,8 @@ async def make_page() -> AsyncIterator[MakePage]:
             address="localhost:9092",
             version="1.2.3",
             startup=StartupProgress(SystemClock()),
+            executor=executor,
+            offloaded_reads=asyncio.Semaphore(),
         )
         return MetricsPage(scraped_broker(metrics, source, Limits()), executor)
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, cast
 
 from prometheus_client.metrics_core import Metric
@@ -72,6 +73,8 @@ class Compaction:
 
 
 class FakeTopics:
+    directory = Path("/")
+
     def __init__(self, topics: Iterable[Topic]) -> None:
         self.compaction = Compaction()
         self.by_name = {topic.name: topic for topic in topics}

@@ -38,6 +38,11 @@ def test_errors_are_shown_by_their_names_and_summed_over_versions() -> None:
         ("Fetch", "UNKNOWN_SERVER_ERROR"): 1,
         ("Fetch", "32000"): 1,
     }
+    assert found["kohort_storage_errors_total"] == {(): 0}
+    edge.request_failed("Produce", 9, ErrorCode.KAFKA_STORAGE_ERROR, 0.001)
+    edge.request_failed("OffsetCommit", 9, ErrorCode.KAFKA_STORAGE_ERROR, 0.001)
+    again = values(EdgeCollector(edge).collect())
+    assert again["kohort_storage_errors_total"] == {(): 2}
 
 
 def test_connections_bytes_and_reasons_are_shown() -> None:
@@ -60,6 +65,7 @@ def test_connections_bytes_and_reasons_are_shown() -> None:
         "kohort_requests_waiting": {(): 1},
         "kohort_received_bytes_total": {(): 11},
         "kohort_sent_bytes_total": {(): 12},
+        "kohort_storage_errors_total": {(): 0},
     }
 
 
