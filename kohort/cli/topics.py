@@ -21,6 +21,7 @@ from kohort.cli.errors import CommandError, NotFoundError, UsageError
 from kohort.cli.not_found import no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, refusal
 from kohort.cli.table import table
+from kohort.cli.trim import add_trim
 from kohort.formats.text import counted, shown
 from kohort.protocol.errors import ErrorCode
 
@@ -82,6 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="reset a config to the broker's default; repeatable",
     )
     _add_dry_run(command)
+
+    add_trim(commands)
 
     command = commands.add("delete", "delete topics with all their records", _delete)
     _add_names(command)

@@ -15,4 +15,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     advice.add_report(commands)
     history.add_timeline(commands)
     reset_offsets.add_reset_offsets(commands)
+    state.add_delete_offsets(commands)
     state.add_delete(commands)

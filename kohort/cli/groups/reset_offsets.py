@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from kohort.admin.cluster import Cluster
 from kohort.admin.group_changes import set_offsets
 from kohort.admin.groups import committed_offsets
-from kohort.admin.offsets import END, START, TopicPartition, checked_offsets
+from kohort.admin.offsets import END, START, TopicPartition
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
-from kohort.cli.not_found import partitions_of
 from kohort.cli.options import (
     DURATION,
     add_kafka,
@@ -24,6 +23,7 @@ from kohort.cli.options import (
     moment_ms,
     print_result,
 )
+from kohort.cli.partitions import PARTITIONS, existing_offsets, partitions_named
 from kohort.cli.table import table
 from kohort.formats.text import shown
 
@@ -50,7 +50,7 @@ def add_reset_offsets(commands: Commands) -> None:
     which.add_argument(
         "--topic",
         action="append",
-        metavar="TOPIC[:0,2,5]",
+        metavar=PARTITIONS,
         help="all partitions of a topic, or these; repeatable",
     )
     which.add_argument(
@@ -126,19 +126,7 @@ def _partitions(
                 f"the group {options.group!r} has no offsets; give its topics with --topic"
             )
         return sorted(known)
-    partitions: list[TopicPartition] = []
-    for text in options.topic:
-        name, colon, indexes = text.partition(":")
-        wanted = _indexes(text, indexes) if colon else None
-        partitions += [(name, index) for index in partitions_of(cluster, name, wanted)]
-    return sorted(set(partitions))
-
-
-def _indexes(text: str, indexes: str) -> list[int]:
-    parts = indexes.split(",")
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise UsageError(f"--topic {text}: expected TOPIC or TOPIC:0,2,5")
-    return [int(part) for part in parts]
+    return partitions_named(cluster, options.topic)
 
 
 def _moves(
@@ -147,14 +135,14 @@ def _moves(
     partitions: list[TopicPartition],
     known: Mapping[TopicPartition, int],
 ) -> list[Move]:
-    starts = _offsets(cluster, dict.fromkeys(partitions, START))
-    ends = _offsets(cluster, dict.fromkeys(partitions, END))
+    starts = existing_offsets(cluster, dict.fromkeys(partitions, START))
+    ends = existing_offsets(cluster, dict.fromkeys(partitions, END))
     time_ms = options.to_datetime
     if options.by_duration is not None:
         time_ms = int(time.time() * 1000) - options.by_duration
     times: dict[TopicPartition, int] = {}
     if time_ms is not None:
-        times = _offsets(cluster, dict.fromkeys(partitions, time_ms))
+        times = existing_offsets(cluster, dict.fromkeys(partitions, time_ms))
     moves = []
     for partition in partitions:
         start, end, before = starts[partition], ends[partition], known.get(partition)
@@ -177,11 +165,3 @@ def _moves(
             wanted = before + (options.shift_by or 0)
         moves.append(Move(partition, before, min(max(wanted, start), end), end))
     return moves
-
-
-def _offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    offsets = checked_offsets(cluster, times)
-    if missing := sorted(set(times) - offsets.keys()):
-        topic, index = missing[0]
-        raise NotFoundError(f"no partition {topic}-{index}, in which the group has an offset")
-    return offsets

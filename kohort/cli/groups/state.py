@@ -7,16 +7,17 @@ from itertools import groupby
 from typing import Any, Final
 
 from kohort.admin.cluster import RefusedError
-from kohort.admin.group_changes import delete_group
+from kohort.admin.group_changes import delete_group, delete_offsets
 from kohort.admin.group_overview import RECENT_S, overview
-from kohort.admin.groups import Group, Position, describe_group
+from kohort.admin.groups import Group, Position, committed_offsets, describe_group
 from kohort.admin.offsets import TopicPartition
 from kohort.cli.commands import Commands
-from kohort.cli.errors import RefusedCommandError, UnavailableError
+from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
 from kohort.cli.groups.from_files import add_from, groups_in_files
 from kohort.cli.groups.history import local_clock
 from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
+from kohort.cli.partitions import PARTITIONS, split_partitions
 from kohort.cli.table import table
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import REBALANCE
@@ -44,6 +45,23 @@ def add_describe(commands: Commands) -> None:
 def add_delete(commands: Commands) -> None:
     parser = commands.add("delete", "delete groups without members, with their offsets", _delete)
     parser.add_argument("groups", metavar="GROUP", nargs="+")
+    add_kafka(parser)
+
+
+def add_delete_offsets(commands: Commands) -> None:
+    parser = commands.add(
+        "delete-offsets",
+        "delete committed offsets of topics that no member reads",
+        _delete_offsets,
+    )
+    parser.add_argument("group", metavar="GROUP")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        required=True,
+        metavar=PARTITIONS,
+        help="all partitions of a topic, or these; repeatable",
+    )
     add_kafka(parser)
 
 
@@ -274,3 +292,29 @@ def _delete(options: argparse.Namespace) -> None:
                 print(f"{shown(group)}: deleted")
     if options.json:
         print_json({"deleted": options.groups})
+
+
+def _delete_offsets(options: argparse.Namespace) -> None:
+    """Topics are looked up among the group's offsets, because a topic may be deleted already."""
+    with cluster_of(options) as cluster:
+        known = committed_offsets(cluster, options.group)
+        deleted: dict[TopicPartition, int] = {}
+        for text in options.topic:
+            topic, wanted = split_partitions(text)
+            found = {
+                (name, index): offset
+                for (name, index), offset in known.items()
+                if name == topic and (wanted is None or index in wanted)
+            }
+            if not found:
+                raise NotFoundError(f"the group {options.group!r} has no offsets in {text}")
+            deleted |= found
+        delete_offsets(cluster, options.group, deleted)
+    rows = [(*partition, offset) for partition, offset in sorted(deleted.items())]
+    keys = ("topic", "partition", "committed")
+    data = {
+        "group": options.group,
+        "deleted": [dict(zip(keys, row, strict=True)) for row in rows],
+    }
+    lines = [*table(("TOPIC", "PARTITION", "COMMITTED"), rows), "", "These offsets were deleted."]
+    print_result(options, data, lines)
