@@ -36,10 +36,16 @@ class Resource(NamedTuple):
 
 
 class Source(IntEnum):
-    """Sources of dynamic values, by their number in DescribeConfigs."""
+    """Sources of values, by their number in DescribeConfigs."""
 
     TOPIC = 1
     BROKER = 2
+    ALL_BROKERS = 3
+    FILE = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Operation(IntEnum):
@@ -83,8 +89,13 @@ def alter(
     what: str,
     *,
     is_dry_run: bool = False,
+    broker: BlockingConnection | None = None,
 ) -> None:
-    """Change configs; the others of a resource are kept. Raises as `described`."""
+    """Change configs; the others of a resource are kept. Raises as `described`.
+
+    Args:
+        broker: the one whose configs are changed; otherwise, the controller is asked.
+    """
     resources = [
         AlterConfigsResource(
             resource_type=resource.kind, resource_name=resource.name, configs=list(configs)
@@ -92,7 +103,7 @@ def alter(
         for resource, configs in changes.items()
     ]
     request = IncrementalAlterConfigsRequest(resources=resources, validate_only=is_dry_run)
-    answer: IncrementalAlterConfigsResponse = cluster.ask(cluster.controller(), request)
+    answer: IncrementalAlterConfigsResponse = cluster.ask(broker or cluster.controller(), request)
     for response in answer.responses:
         if response.error_code:
             raise RefusedError(response.error_code, what, response.error_message)

@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "acl": ("access rules: list, add, remove, check", "kohort.cli.acl"),
     "quotas": ("limits on clients: list, set, remove", "kohort.cli.quotas"),
     "users": ("users: list, add, disable, remove, and their passwords", "kohort.cli.users"),
-    "config": ("the broker's settings: list, check", "kohort.cli.config"),
+    "config": ("settings: list, check, get, set, delete", "kohort.cli.config"),
     "export-kafka": (
         "convert a stopped Kohort's data directory to Kafka's",
         "kohort.cli.kafka_directory:add_export",

@@ -1,4 +1,4 @@
-"""``kohort config``: the broker's settings; needs no running broker."""
+"""``kohort config``: settings of files and, in `stored_configs`, those that clusters store."""
 
 import argparse
 import os
@@ -16,6 +16,7 @@ from kohort.broker.config.topic import TOPIC_SETTINGS
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_json, print_json, print_result
+from kohort.cli.stored_configs import add_stored
 
 _INDENT: Final = "    "
 _WIDTH: Final = 100
@@ -48,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     daemon.add_arguments(command)
     add_json(command)
+
+    add_stored(commands)
 
 
 def _list(options: argparse.Namespace) -> None:

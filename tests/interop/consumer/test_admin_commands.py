@@ -130,7 +130,124 @@ class TestTopics:
                                     "BYTES"]  # fmt: skip
 
 
+class TestConfigs:
+    def test_those_of_a_topic_are_set_shown_and_deleted(
+        self, any_broker: ServerProcess, kohort: Kohort, topics: Topics
+    ) -> None:
+        topic = topics.create(1)
+
+        def configs(*names: str) -> dict[str, tuple[str, str]]:
+            entries = kohort("config", "get", *names, "--topic", topic, "--json").json["configs"]
+            return {entry["name"]: (entry["value"], entry["source"]) for entry in entries}
+
+        assert kohort("config", "set", "retention.ms=5", "--topic", topic, "--dry-run").code == 0
+        assert configs() == {}
+        assert kohort("config", "set", "retention.ms=5", "--topic", topic).code == 0
+        wait_until(lambda: configs() == {"retention.ms": ("5", "topic")}, "the config is set")
+        assert kohort("config", "delete", "retention.ms", "--topic", topic).code == 0
+        wait_until(lambda: configs() == {}, "the config is reset")
+        assert configs("retention.ms") == {"retention.ms": ("604800000", "default")}
+        refused = kohort("config", "set", "retention.ms=soon", "--topic", topic)
+        assert refused.code == 4
+        assert "INVALID_CONFIG" in refused.err
+        assert kohort("config", "get", "retention.mz", "--topic", topic).code == 1
+        assert kohort("config", "get", "--topic", f"no-{topic}").code == 1
+
+    def test_those_of_a_broker_come_before_those_of_all(self, kohort: Kohort) -> None:
+        name = "log.cleaner.threads"
+
+        def effective() -> tuple[str, str]:
+            (entry,) = kohort("config", "get", name, "--json").json["configs"]
+            return entry["value"], entry["source"]
+
+        assert kohort("config", "set", f"{name}=2").code == 0
+        wait_until(lambda: effective() == ("2", "all brokers"), "the default is set")
+        assert kohort("config", "set", f"{name}=1", "--broker", "1").code == 0
+        wait_until(lambda: effective() == ("1", "broker"), "the broker's is set")
+        assert kohort("config", "delete", name, "--broker", "1").code == 0
+        assert kohort("config", "delete", name).code == 0
+        wait_until(lambda: effective() == ("1", "default"), "both are reset")
+        assert kohort("config", "get", "--broker", "77").code == 1
+
+
+class TestTrim:
+    def test_records_before_an_offset_or_a_time_are_deleted(
+        self, any_broker: ServerProcess, kohort: Kohort, topics: Topics
+    ) -> None:
+        topic = topics.create(2)
+        producer = Producer({"bootstrap.servers": any_broker.bootstrap})
+        for partition in range(2):
+            for number in range(10):
+                time_ms = 1_000_000 + number
+                producer.produce(topic, b"x", partition=partition, timestamp=time_ms)
+        producer.flush(60)
+
+        def starts() -> list[int]:
+            (described_topic,) = kohort("topics", "describe", topic, "--json").json["topics"]
+            return [partition["start"] for partition in described_topic["partitions"]]
+
+        def trim(*how: str) -> list[tuple[int, int]]:
+            partitions = kohort("topics", "trim", *how, "--json").json["partitions"]
+            return [(partition["before"], partition["after"]) for partition in partitions]
+
+        assert trim(topic, "--to-offset", "4", "--dry-run") == [(0, 4), (0, 4)]
+        assert starts() == [0, 0]
+        assert trim(f"{topic}:1", "--to-offset", "4") == [(0, 4)]
+        assert trim(topic, "--to-datetime", "1970-01-01T00:16:40.003Z") == [(0, 3), (4, 4)]
+        assert starts() == [3, 4]
+        assert trim(topic, "--by-duration", "1d") == [(3, 10), (4, 10)]
+        assert trim(topic, "--to-latest") == [(10, 10), (10, 10)]
+        assert kohort("topics", "trim", f"{topic}:2", "--to-latest").code == 1
+
+    def test_a_compacted_topic_is_refused(
+        self, any_broker: ServerProcess, kohort: Kohort, name: str
+    ) -> None:
+        compacted = ("--partitions", "1", "--config", "cleanup.policy=compact")
+        kohort("topics", "create", name, *compacted)
+        described(kohort, name)
+        producer = Producer({"bootstrap.servers": any_broker.bootstrap})
+        producer.produce(name, b"value", b"key")
+        producer.flush(60)
+        refused = kohort("topics", "trim", name, "--to-latest")
+        assert refused.code == 4
+        assert "POLICY_VIOLATION" in refused.err
+
+
 class TestOffsets:
+    def test_those_of_one_topic_are_deleted(
+        self, any_broker: ServerProcess, kohort: Kohort, topics: Topics, group: str
+    ) -> None:
+        kept, gone = topics.create(1), topics.create(2)
+        places = [TopicPartition(kept, 0, 4), *(TopicPartition(gone, n, n) for n in range(2))]
+        commit(any_broker.bootstrap, group, *places)
+
+        def committed() -> set[tuple[str, int]]:
+            partitions = kohort("groups", "describe", group, "--json").json["partitions"]
+            return {(place["topic"], place["partition"]) for place in partitions}
+
+        deleted = kohort("groups", "delete-offsets", group, "--topic", f"{gone}:1", "--json").json
+        assert deleted["deleted"] == [{"topic": gone, "partition": 1, "committed": 1}]
+        assert committed() == {(kept, 0), (gone, 0)}
+        assert kohort("groups", "delete-offsets", group, "--topic", gone).code == 0
+        assert committed() == {(kept, 0)}
+        again = kohort("groups", "delete-offsets", group, "--topic", gone)
+        assert again.code == 1
+        assert "has no offsets" in again.err
+
+    def test_those_of_a_topic_that_members_read_stay(
+        self, any_broker: ServerProcess, kohort: Kohort, topics: Topics, group: str
+    ) -> None:
+        topic = topics.create(1)
+        consumer = Consumer({"bootstrap.servers": any_broker.bootstrap, "group.id": group})
+        consumer.subscribe([topic])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+        refused = kohort("groups", "delete-offsets", group, "--topic", topic)
+        consumer.close()
+        assert refused.code == 4
+        assert "members read the topic" in refused.err
+
     def test_they_are_shown_first_and_set_when_that_is_wanted(
         self, any_broker: ServerProcess, kohort: Kohort, topics: Topics, group: str
     ) -> None:
