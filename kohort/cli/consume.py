@@ -1,4 +1,4 @@
-"""``kohort consume``: prints the records of a topic.
+"""``kohort consume``: prints the records of topics.
 
 Without a group it reads partitions from the given start and, with ``--exit``, up to their ends at
 that time. With ``--group`` it joins the group, shares its partitions and commits what it printed.
@@ -7,6 +7,7 @@ that time. With ``--group`` it joins the group, shares its partitions and commit
 import argparse
 from typing import Final
 
+from kohort.cli import patterns
 from kohort.cli.commands import exit_codes, run
 from kohort.cli.options import DURATION, add_kafka, duration_ms, moment_ms
 from kohort.cli.record_format import HELP
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Prints the value of each record on a line, starting with new records. --from-beginning "
         "starts with the oldest ones, --exit stops at the current end."
     )
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topics", metavar="TOPIC", nargs="+", help=patterns.HELP)
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--from-beginning", action="store_true", help="start at the first record")
     start.add_argument(
@@ -54,6 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read only this partition; repeatable",
     )
     parser.add_argument("--exit", "-e", action="store_true", help="stop at the current end")
+    parser.add_argument(
+        "--to-offset",
+        type=int,
+        metavar="N",
+        help="stop before this offset, at the latest at the current end",
+    )
+    parser.add_argument(
+        "--to-time",
+        type=moment_ms,
+        metavar="TIME",
+        help="stop before the first record of this time or later, at the latest at the current end",
+    )
     parser.add_argument("--max-messages", "-c", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--format", "-f", metavar="TEXT", help=HELP)
     parser.add_argument(

@@ -7,12 +7,14 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from kohort.admin import offsets
 from kohort.admin.cluster import Cluster
+from kohort.admin.topics import list_topics
+from kohort.cli import patterns
 from kohort.cli.errors import UsageError
 from kohort.cli.not_found import partitions_of
 from kohort.cli.options import client_error, cluster_of, consumer_settings
@@ -36,7 +38,8 @@ NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
     starts: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int] | None
+    """None to read for ever."""
 
 
 def consume(options: argparse.Namespace) -> None:
@@ -44,10 +47,12 @@ def consume(options: argparse.Namespace) -> None:
     form = _form(options)
     if options.max_messages is not None and options.max_messages < 1:
         raise UsageError("--max-messages must be 1 or more")
-    if options.group is not None and (options.partition or options.exit):
-        raise UsageError("--group cannot be combined with --partition or --exit")
+    is_bounded = options.exit or options.to_offset is not None or options.to_time is not None
+    if options.group is not None and (options.partition or is_bounded):
+        raise UsageError("--group cannot be combined with --partition, --exit, --to-... options")
     with cluster_of(options) as cluster:
-        plan = _plan(cluster, options)
+        topics = patterns.matching(options.topics, lambda: _topic_names(cluster))
+        plan = _plan(cluster, options, topics, is_bounded=is_bounded)
     settings = consumer_settings(options) | {
         "isolation_level": options.isolation_level,
         "max_poll_records": RECORDS_AT_ONCE,
@@ -62,7 +67,7 @@ def consume(options: argparse.Namespace) -> None:
                     "enable_auto_commit": False,
                     "auto_offset_reset": "earliest",
                 }
-                reading = _share(options, Consumer(options.topic, **settings), form)
+                reading = _share(options, Consumer(*topics, **settings), form)
             asyncio.run(_until_terminated(reading))
     except ConsumerError as error:
         raise client_error(error) from error
@@ -103,12 +108,21 @@ def _form(options: argparse.Namespace) -> Form:
     return as_line
 
 
-def _plan(cluster: Cluster, options: argparse.Namespace) -> _Plan:
+def _topic_names(cluster: Cluster) -> list[str]:
+    return [topic.name for topic in list_topics(cluster)]
+
+
+def _plan(
+    cluster: Cluster, options: argparse.Namespace, topics: Sequence[str], *, is_bounded: bool
+) -> _Plan:
     """Raises CommandError, DisconnectedError."""
-    wanted = partitions_of(cluster, options.topic, options.partition)
+    partitions = [
+        TopicPartition(topic, index)
+        for topic in topics
+        for index in partitions_of(cluster, topic, options.partition)
+    ]
     if options.group is not None:
-        return _Plan({}, {})
-    partitions = [TopicPartition(options.topic, index) for index in wanted]
+        return _Plan({}, None)
     firsts = _offsets(cluster, partitions, offsets.START)
     ends = _offsets(
         cluster, partitions, offsets.END, committed_only=options.isolation_level == "read_committed"
@@ -124,15 +138,28 @@ def _plan(cluster: Cluster, options: argparse.Namespace) -> _Plan:
             for partition in partitions
         }
     elif time_ms is not None:
-        by_time = _offsets(cluster, partitions, time_ms)
-        starts = {
-            partition: offset if offset >= 0 else ends[partition]
-            for partition, offset in by_time.items()
-        }
+        starts = _at_time(cluster, time_ms, ends)
     else:
         starts = ends
     starts = {partition: max(offset, firsts[partition]) for partition, offset in starts.items()}
+    if not is_bounded:
+        return _Plan(starts, None)
+    if options.to_offset is not None:
+        ends = {partition: min(end, options.to_offset) for partition, end in ends.items()}
+    if options.to_time is not None:
+        by_time = _at_time(cluster, options.to_time, ends)
+        ends = {partition: min(end, by_time[partition]) for partition, end in ends.items()}
     return _Plan(starts, ends)
+
+
+def _at_time(
+    cluster: Cluster, time_ms: int, ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The offsets of the first records of this time or later; the ends, if there are none."""
+    return {
+        partition: offset if offset >= 0 else ends[partition]
+        for partition, offset in _offsets(cluster, ends, time_ms).items()
+    }
 
 
 def _offsets(
@@ -149,10 +176,12 @@ def _offsets(
 
 async def _read(options: argparse.Namespace, plan: _Plan, reader: AnyConsumer, form: Form) -> None:
     """Read partitions without a group."""
-    ends = plan.ends if options.exit else {}
     left = options.max_messages
-    unread = [partition for partition, end in plan.ends.items() if plan.starts[partition] < end]
-    partitions = unread if options.exit else list(plan.starts)
+    partitions = list(plan.starts)
+    if plan.ends is not None:
+        partitions = [
+            partition for partition in partitions if plan.starts[partition] < plan.ends[partition]
+        ]
     if not partitions:
         return
     async with reader as consumer:
@@ -160,12 +189,12 @@ async def _read(options: argparse.Namespace, plan: _Plan, reader: AnyConsumer, f
         for partition in partitions:
             consumer.seek(partition, plan.starts[partition])
         while partitions:
-            count = await _print_some(consumer, form, left, ends)
+            count = await _print_some(consumer, form, left, plan.ends or NO_ENDS)
             if left is not None:
                 left -= count
                 if not left:
                     return
-            if options.exit:
+            if plan.ends is not None:
                 partitions = [
                     partition
                     for partition in partitions

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kohort.admin.cluster import RefusedError
+from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.topics import (
     Config,
     Topic,
@@ -16,6 +16,7 @@ from kohort.admin.topics import (
     list_topics,
     topic_configs,
 )
+from kohort.cli import patterns
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError
 from kohort.cli.not_found import no_topic
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
     command = commands.add("describe", "partitions, offsets, sizes and configs", _describe)
-    _add_names(command)
+    command.add_argument("topics", metavar="TOPIC", nargs="*", help=f"{patterns.HELP} (all topics)")
     add_kafka(command)
     command.add_argument(
         "--all-configs", action="store_true", help="include configs that have their default"
@@ -137,7 +138,7 @@ def _list(options: argparse.Namespace) -> None:
 def _describe(options: argparse.Namespace) -> None:
     described: list[tuple[Topic, list[Config]]] = []
     with cluster_of(options) as cluster:
-        for name in options.topics:
+        for name in patterns.matching(options.topics, lambda: topic_names(cluster)):
             try:
                 topic = describe_topic(cluster, name)
                 configs = topic_configs(cluster, name) if topic else []
@@ -150,6 +151,10 @@ def _describe(options: argparse.Namespace) -> None:
             described.append((topic, configs))
     data = {"topics": [_topic_json(topic, configs) for topic, configs in described]}
     print_result(options, data, _topics_lines(described))
+
+
+def topic_names(cluster: Cluster) -> list[str]:
+    return [topic.name for topic in list_topics(cluster)]
 
 
 def _topics_lines(described: Iterable[tuple[Topic, list[Config]]]) -> Iterator[str]:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from kohort.admin.cluster import RefusedError
+from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.group_changes import delete_group, delete_offsets
 from kohort.admin.group_overview import RECENT_S, overview
-from kohort.admin.groups import Group, Position, committed_offsets, describe_group
+from kohort.admin.groups import Group, Position, committed_offsets, describe_group, groups_of
 from kohort.admin.offsets import TopicPartition
+from kohort.cli import patterns
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
 from kohort.cli.groups.from_files import add_from, groups_in_files
@@ -27,6 +28,9 @@ from kohort.protocol.errors import DecodeError, ErrorCode
 _HEAD: Final = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")
 
 
+_UNDESCRIBED: Final = frozenset({"share", "streams"})
+"""Types of groups that `describe_group` does not know."""
+
 _HEAD_OF_HISTORY: Final = ("GROUP", "TYPE", "MEMBERS", "REBALANCES", "IN 1 H", "LAST", "BECAUSE")
 
 
@@ -37,8 +41,8 @@ def add_list(commands: Commands) -> None:
 
 
 def add_describe(commands: Commands) -> None:
-    parser = commands.add("describe", "members, partitions and lag of a group", _describe)
-    parser.add_argument("group", metavar="GROUP")
+    parser = commands.add("describe", "members, partitions and lag of groups", _describe)
+    parser.add_argument("groups", metavar="GROUP", nargs="*", help=f"{patterns.HELP} (all groups)")
     add_kafka(parser)
 
 
@@ -134,11 +138,33 @@ def _list_files(options: argparse.Namespace) -> None:
 
 
 def _describe(options: argparse.Namespace) -> None:
+    groups: list[Group] = []
     with cluster_of(options) as cluster:
-        group = describe_group(cluster, options.group)
-    if group is None:
-        raise no_group(options.group)
-    print_result(options, _group_json(group), group_lines(group))
+        for group_id in patterns.matching(options.groups, lambda: _group_ids(cluster)):
+            group = describe_group(cluster, group_id)
+            if group is not None:
+                groups.append(group)
+            elif group_id in options.groups:
+                raise no_group(group_id)
+    is_single = len(options.groups) == 1 and options.groups[0] == groups[0].group_id
+    data = _group_json(groups[0]) if is_single else {"groups": list(map(_group_json, groups))}
+    print_result(options, data, _groups_lines(groups) if groups else ["no groups"])
+
+
+def _group_ids(cluster: Cluster) -> list[str]:
+    return [
+        group.group_id
+        for broker in cluster.brokers()
+        for group in groups_of(cluster, broker)
+        if group.group_type not in _UNDESCRIBED
+    ]
+
+
+def _groups_lines(groups: Iterable[Group]) -> Iterator[str]:
+    for number, group in enumerate(groups):
+        if number:
+            yield ""
+        yield from group_lines(group)
 
 
 def group_lines(group: Group) -> Iterator[str]:

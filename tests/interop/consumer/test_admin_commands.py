@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.kohort_server import KohortServer
@@ -52,7 +52,17 @@ def described(kohort: Kohort, name: str, is_so: Callable[[Any], bool] = bool) ->
 
 def commit(bootstrap: str, group: str, *offsets: TopicPartition) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    consumer.commit(offsets=list(offsets), asynchronous=False)
+
+    def is_stored() -> bool:
+        try:
+            consumer.commit(offsets=list(offsets), asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        return True
+
+    wait_until(is_stored, "the coordinator, which a Kafka elects after it has created its topic")
     consumer.close()
 
 
@@ -115,6 +125,17 @@ class TestTopics:
         assert again.code == 5
         assert "TOPIC_ALREADY_EXISTS" in again.err
         assert kohort("topics", "create", name, "--if-not-exists").out == f"{name}: exists\n"
+
+    def test_those_of_a_pattern_and_all_are_described(self, kohort: Kohort, topics: Topics) -> None:
+        first, second = topics.create(1), topics.create(1)
+
+        def names(*texts: str) -> list[str]:
+            listed = kohort("topics", "describe", *texts, "--json").json["topics"]
+            return [topic["topic"] for topic in listed]
+
+        assert names(first[:-1] + f"[{first[-1]}]", second) == [first, second]
+        assert {first, second} <= set(names())
+        assert kohort("topics", "describe", f"no-{first}*").code == 1
 
     def test_offsets_and_bytes_of_a_topic_are_told(
         self, any_broker: ServerProcess, kohort: Kohort, topics: Topics
@@ -326,6 +347,22 @@ def test_a_group_without_members_is_deleted(
     again = kohort("groups", "delete", group)
     assert again.code == 1
     assert "there is no group" in again.err
+
+
+def test_groups_of_a_pattern_and_all_are_described(
+    any_broker: ServerProcess, kohort: Kohort, topics: Topics, group: str
+) -> None:
+    names = [f"{group}-{number}" for number in range(2)]
+    for name in names:
+        commit(any_broker.bootstrap, name, TopicPartition(topics.create(1), 0, 0))
+
+    def ids(*texts: str) -> list[str]:
+        groups = kohort("groups", "describe", *texts, "--json").json["groups"]
+        return [described_group["group"] for described_group in groups]
+
+    assert ids(f"{group}-*") == names
+    assert set(names) <= set(ids())
+    assert kohort("groups", "describe", f"no-{group}*").code == 1
 
 
 def test_groups_are_listed_with_members_lag_and_rebalances(

@@ -187,10 +187,26 @@ def test_a_read_begins_and_ends_where_it_is_told(scene: Scene, topics: Topics) -
     assert seen("--from-time", "1970-01-01T00:16:40.006+00:00", "-e") == b"6789"
     assert seen("--last", "1h", "-e") == b""
     assert seen("-e") == b""
+    assert seen("--offset", "2", "--to-offset", "5") == b"234"
+    assert seen("--from-beginning", "--to-offset", "99") == b"0123456789"
+    assert seen("--offset", "5", "--to-offset", "5") == b""
+    assert seen("--offset", "7", "--to-time", "1970-01-01T00:16:40.009Z") == b"78"
     assert seen("--from-beginning", "--max-messages", "3") == b"012"
     assert seen("--from-beginning", "-c", "1", "-f", "%t %p %o %T %d %k %S%%") == (
         topic.encode() + b" 0 0 1000000 1970-01-01T00:16:40.000Z null 1%"
     )
+
+
+def test_several_topics_are_read_together(scene: Scene, topics: Topics, group: str) -> None:
+    first, second = topics.create(1), topics.create(1)
+    topics.fill(first, [b"a"])
+    topics.fill(second, [b"b"])
+    assert sorted(scene.consume(first, second, "--from-beginning", "-e")) == [b"a", b"b"]
+    # The pattern matches the first topic only.
+    pattern = first[:-1] + f"[{first[-1]}]"
+    assert scene.consume(pattern, "--from-beginning", "-e") == [b"a"]
+    assert sorted(scene.consume(first, second, "--group", group, "-c", "2")) == [b"a", b"b"]
+    assert scene.run("consume", f"no-{first}*", "-e").code == 1
 
 
 def test_what_was_aborted_is_left_out_when_that_is_wanted(scene: Scene, topics: Topics) -> None:
