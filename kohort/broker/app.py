@@ -219,6 +219,7 @@ class Broker:
             progress=self.startup,
         )
         await topics.start()
+        topics.settings.ports = web.ports()
         stack.push_async_callback(topics.close)
         self.startup.phase = "loading the rebalance history"
         # Started before the groups, whose records continue the numbers in the history.

@@ -83,6 +83,7 @@ def bootstrap_server() -> str | None:
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "-b",
         "--bootstrap-server",
         default=bootstrap_server() or BOOTSTRAP_SERVER,
         metavar="HOST:PORT[,...]",

@@ -203,7 +203,7 @@ async def test_the_kafka_port_tells_what_the_http_port_does(kohort: Asking) -> N
         for number in range(5):
             settle(client, f"between-{number}", "pod-1")
         settle(client, "elsewhere", "pod-3")
-    port = ["--bootstrap-server", kohort.server.bootstrap]
+    port = ["--http", "none", "--bootstrap-server", kohort.server.bootstrap]
 
     async def stored(command: str, *arguments: str) -> Said[str]:
         given = (command, "elsewhere", "--timeout", "100", *arguments, *port)
@@ -265,10 +265,14 @@ async def test_while_a_rebalance_hangs_why_says_who_is_missing_since_when_and_un
         found = await kohort.until_waiting("hanging")
         said = await kohort.ask("why", "hanging")
         drawn = await kohort.ask("timeline", "hanging")
+        # The Kafka port is enough to find the HTTP port, the only one that shows what is awaited.
+        port = ("-b", kohort.server.bootstrap, "--json")
+        through_kafka = await asyncio.to_thread(kohort_groups, "why", "hanging", *port)
         # The one that is missing comes, and the newcomer gets its answer.
         join(client, "hanging", silent, instance="pod-1")
         await joining
     assert found["waiting"]["member_ids"] == [silent]
+    assert through_kafka.json["waiting"]["member_ids"] == [silent]
     assert "Group hanging is rebalancing since " in said.out
     expected = (
         rf"Right now it waits for member {silent} \(static id pod-1, host 127\.0\.0\.1\) to join "

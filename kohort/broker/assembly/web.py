@@ -45,6 +45,11 @@ class WebPorts(NamedTuple):
     metrics: HttpServer
     console: HttpServer
 
+    def ports(self) -> dict[str, int]:
+        """The ports that are open, by the name of their setting."""
+        servers = {"kohort.metrics.port": self.metrics, "kohort.console.port": self.console}
+        return {name: server.port for name, server in servers.items() if server.is_open}
+
     def show_to_operators(self, pages: Mapping[str, AnyPage]) -> None:
         """Add pages to the metrics port for requesters that may describe the cluster."""
         self.metrics.add_pages({path: for_operators(page) for path, page in pages.items()})

@@ -102,6 +102,8 @@ class CurrentConfig:
         """Configs of groups that have any, by group id. Changed by whoever stores them."""
         self.config = self._combined(self._for_this, self._for_all)
         """The values; a new object after every change."""
+        self.ports: dict[str, int] = {}
+        """Ports in use, by the name of their setting, which may leave the choice to the broker."""
         self._listeners: list[Callable[[], None]] = []
         self._own_checks: list[OwnCheck] = []
 
@@ -215,7 +217,8 @@ class CurrentConfig:
         """Yield all settings of this broker except internal ones, also those without effect."""
         for known in BROKER_SETTINGS.values():
             if not known.declared.internal:
-                text = known.format(getattr(self.config, known.attribute))
+                value = self.ports.get(known.name, getattr(self.config, known.attribute))
+                text = known.format(value)
                 yield _entry(
                     known,
                     text,

@@ -120,6 +120,10 @@ class HttpServer:
         return port
 
     @property
+    def is_open(self) -> bool:
+        return bool(self._servers)
+
+    @property
     def connection_count(self) -> int:
         return len(self._connections)
 

@@ -6,17 +6,21 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from kohort.admin.cluster import Cluster
 from kohort.admin.history import group_history
 from kohort.cli.admin_http import HTTP, Json, fetch
+from kohort.cli.broker_http import http_of
 from kohort.cli.commands import Commands
-from kohort.cli.errors import NotFoundError, UnavailableError
+from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError, UsageError
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
 from kohort.cli.groups.from_files import add_from, history_from_files
 from kohort.cli.options import (
+    BOOTSTRAP_SERVER,
     add_command_config,
     add_common,
     bootstrap_server,
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 COUNT_MAX: Final = 1_000
+NO_HTTP: Final = "none"
+"""Value of --http."""
 WIDTH_WITHOUT_TERMINAL: Final = 120
 MEMBERS: Final = 20
 
@@ -74,15 +80,16 @@ def add_history(
         "--http",
         "--admin-url",
         metavar="URL",
-        help=f"HTTP port of a Kohort broker, kohort.metrics.port ({HTTP})",
+        help=f"HTTP port of a Kohort broker, kohort.metrics.port ({HTTP}, or found through"
+        " --bootstrap-server); none to read the stored records only",
     )
     parser.add_argument(
+        "-b",
         "--bootstrap-server",
         default=bootstrap_server(),
         metavar="HOST:PORT[,...]",
-        help="Kafka port of a Kohort broker, if its HTTP port cannot be reached; shows stored"
-        " records only, not what an ongoing rebalance waits for (KOHORT_BOOTSTRAP_SERVER, unless"
-        " --http is given)",
+        help="Kafka port of a Kohort broker; if its HTTP port cannot be reached, only stored"
+        " records are shown, not what an ongoing rebalance waits for (KOHORT_BOOTSTRAP_SERVER)",
     )
     # No --wait: a broker that is still starting has no history to show.
     parser.set_defaults(wait=0.0)
@@ -103,27 +110,48 @@ def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -
     """The response of GET /groups/{group}/rebalances, or its like. Raises CommandError."""
     if options.files:
         return history_from_files(options, kind)
-    if reads_topic(options):
-        return _stored_history(options, kind)
+    if options.http not in {None, NO_HTTP}:
+        return _from_http(options, options.http, kind)
+    if options.http == NO_HTTP:
+        options.bootstrap_server = options.bootstrap_server or BOOTSTRAP_SERVER
+    if options.bootstrap_server is not None:
+        return _through_broker(options, kind)
+    try:
+        # Also the port of `kohort watch`, whose brokers have no history.
+        return _from_http(options, HTTP, kind)
+    except UnavailableError as error:
+        options.bootstrap_server = BOOTSTRAP_SERVER
+        try:
+            return _through_broker(options, kind)
+        except UnavailableError:
+            raise error from None
+
+
+def _through_broker(options: argparse.Namespace, kind: str | None) -> Json:
+    """The history of a broker whose Kafka port is known. Raises CommandError."""
+    with cluster_of(options) as cluster:
+        url = None if options.http == NO_HTTP else http_of(cluster)
+        if url is not None:
+            # If this port is blocked, or lacks the TLS that the password needs, the topic is left.
+            with suppress(UnavailableError, RefusedCommandError, UsageError):
+                return _from_http(options, url, kind)
+        return _stored_history(cluster, options, kind)
+
+
+def _from_http(options: argparse.Namespace, url: str, kind: str | None) -> Json:
     query = f"last={options.last}" + (f"&kind={kind}" if kind else "")
     path = f"/groups/{quote(options.group, safe='', errors='surrogateescape')}/rebalances?{query}"
     try:
-        return fetch(options.http or HTTP, path, options.timeout, security_of(options))
+        return fetch(url, path, options.timeout, security_of(options))
     except NotFoundError as error:
         raise _unknown_group(options.group) from error
 
 
-def reads_topic(options: argparse.Namespace) -> bool:
-    """Whether the history comes from the Kafka port, and not from the HTTP port."""
-    return options.http is None and options.bootstrap_server is not None
-
-
-def _stored_history(options: argparse.Namespace, kind: str | None) -> Json:
-    with cluster_of(options) as cluster:
-        try:
-            history = group_history(cluster, options.group, last=options.last, kind=kind)
-        except DecodeError as error:
-            raise UnavailableError(f"the history cannot be read: {error}") from error
+def _stored_history(cluster: Cluster, options: argparse.Namespace, kind: str | None) -> Json:
+    try:
+        history = group_history(cluster, options.group, last=options.last, kind=kind)
+    except DecodeError as error:
+        raise UnavailableError(f"the history cannot be read: {error}") from error
     if history is None:
         raise UnavailableError(
             f"{options.bootstrap_server} has no rebalance history: either no group has rebalanced"

@@ -8,7 +8,6 @@ from typing import Final
 from kohort.cli.admin_http import HTTP
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.groups.advising import known_of, records_of, reporting_invalid_records
-from kohort.cli.groups.history import reads_topic
 from kohort.cli.options import print_result
 from kohort.formats.text import counted, listed, shown
 from kohort.insight.advisor.computation import compute_advice
@@ -38,9 +37,7 @@ def report(options: argparse.Namespace) -> None:
             return
         advice = compute_advice(options.group, history.events, known=known)
         page = group_page(history, advice_rows(advice))
-    source = options.bootstrap_server if reads_topic(options) else options.http or HTTP
-    if options.files:
-        source = listed(options.files)
+    source = listed(options.files) or options.http or options.bootstrap_server or HTTP
     text = render(Contents([page]), source)
     try:
         write_whole(output, text)

@@ -4,6 +4,7 @@ import argparse
 
 import pytest
 
+from kohort.cli import whole_parser
 from kohort.cli.options import duration_ms, seconds
 
 
@@ -33,3 +34,15 @@ def test_seconds_are_a_number_or_a_duration() -> None:
     for text in ("0", "0s", "2h", "nan"):
         with pytest.raises(argparse.ArgumentTypeError):
             seconds(text)
+
+
+def test_the_address_is_that_of_the_environment_unless_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KOHORT_BOOTSTRAP_SERVER", "kafka.example:9092")
+    parser = whole_parser()
+    for command in (["topics", "list"], ["consume", "t"], ["groups", "why", "g"]):
+        options = parser.parse_args(command)
+        assert options.bootstrap_server == "kafka.example:9092"
+        options = parser.parse_args([*command, "-b", "other:9092"])
+        assert options.bootstrap_server == "other:9092"
