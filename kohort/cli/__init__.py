@@ -19,7 +19,8 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 COMMANDS: Final = {
     "serve": ("start the broker", "kohort.cli.serve"),
-    "topics": ("topics: list, describe, create, alter, delete", "kohort.cli.topics"),
+    "status": ("brokers, disks and partitions at a glance", "kohort.cli.status"),
+    "topics": ("topics: list, describe, create, alter, trim, delete", "kohort.cli.topics"),
     "produce": ("append a record for each line of input", "kohort.cli.produce"),
     "consume": ("print the records of a topic", "kohort.cli.consume"),
     "groups": ("consumer groups: their state, and why they rebalanced", "kohort.cli.groups"),

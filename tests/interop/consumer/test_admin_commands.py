@@ -66,6 +66,23 @@ def commit(bootstrap: str, group: str, *offsets: TopicPartition) -> None:
     consumer.close()
 
 
+def test_status_shows_brokers_disks_and_partitions(
+    any_broker: ServerProcess, kohort: Kohort, topics: Topics
+) -> None:
+    topic = topics.create(3)
+    topics.fill(topic, [b"x" * 1_000])
+    status = kohort("status", "--json").json
+    (broker,) = status["brokers"]
+    assert broker["address"] == any_broker.bootstrap
+    (directory,) = broker["directories"]
+    assert directory["error"] == 0
+    assert directory["data_bytes"] >= 1_000
+    assert 0 < directory["free_bytes"] < directory["volume_bytes"]
+    assert status["partitions"] >= 3
+    assert status["without_leader"] == status["under_replicated"] == []
+    assert status["cluster_id"] in kohort("status").out
+
+
 class TestTopics:
     def test_a_topic_lives_from_create_to_delete(self, kohort: Kohort, name: str) -> None:
         made = kohort("topics", "create", name, "--partitions", "3", "--config", "retention.ms=5")
