@@ -39,6 +39,7 @@ COMMANDS: Final = {
         "kohort.cli.kafka_directory:add_import",
     ),
     "doctor": ("check whether this machine can run a broker", "kohort.cli.doctor"),
+    "dump-log": ("the batches and records of segment files", "kohort.cli.dump_log"),
     "completion": ("completion script for bash, zsh, tcsh and fish", "kohort.cli.completion"),
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),

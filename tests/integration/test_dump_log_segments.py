@@ -9,6 +9,7 @@ import pytest
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.cli import main
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -97,7 +98,10 @@ def compacted(directory: Path) -> PartitionLog:
 
 @pytest.mark.parametrize("make", [closed, recovered, compacted])
 def test_every_file_of_a_log_is_as_kafka_expects_it(
-    tmp_path: Path, dump: Dump, make: Callable[[Path], PartitionLog]
+    tmp_path: Path,
+    dump: Dump,
+    make: Callable[[Path], PartitionLog],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     directory = tmp_path / "topic-0"
     log = make(directory)
@@ -105,6 +109,11 @@ def test_every_file_of_a_log_is_as_kafka_expects_it(
 
     records = dump(directory, ".log", "--deep-iteration", "--print-data-log")
     assert "isvalid: false" not in records
+    files = map(str, sorted(directory.glob("*.log")))
+    assert main(["dump-log", "--records", *files]) == 0
+    kinds = ("Dumping ", "baseOffset: ", "| offset: ")
+    expected = [line for line in records.splitlines() if line.startswith(kinds)]
+    assert capsys.readouterr().out.splitlines() == expected
     offsets = [int(each) for each in re.findall(r"^\| offset: (\d+) ", records, re.MULTILINE)]
     if make is compacted:
         assert offsets == sorted(set(offsets))
@@ -130,6 +139,22 @@ def test_every_file_of_a_log_is_as_kafka_expects_it(
     snapshots = dump(directory, ".snapshot")
     assert "producerId: 77 producerEpoch: 3 " in snapshots
     assert f"lastSequence: {COUNT * 3 - 1} lastOffset: {COUNT * 3 - 1} offsetDelta: 2 " in snapshots
+
+
+def test_damaged_batches_are_marked_and_a_torn_one_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = closed(tmp_path / "topic-0")
+    path = Path(log.segments[0].path(".log"))
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1
+    path.write_bytes(content[:-1])
+    assert main(["dump-log", str(path)]) == 1
+    printed = capsys.readouterr()
+    flags = re.findall(r"isvalid: (\w+)", printed.out)
+    assert (flags[0], set(flags[1:])) == ("false", {"true"})
+    assert " ends at " in printed.err
+    assert main(["dump-log", str(tmp_path / "none.log")]) == 1
 
 
 def test_a_damaged_index_is_what_the_tool_would_complain_about(tmp_path: Path, dump: Dump) -> None:
