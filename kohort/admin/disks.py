@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.blocking import BlockingConnection
-from kohort.protocol.messages.describe_log_dirs import (
+from kohort.protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
