@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from kohort.broker.config.endpoints import Endpoint, parse_endpoints
+from kohort.broker.config.network import Endpoint, parse_endpoints
 from kohort.broker.kafka_directory.exporting import (
     CONTROLLER,
     KAFKA_LISTENERS,

@@ -20,7 +20,7 @@ from kohort.admin.users import (
     remove_user,
     set_password,
 )
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.security.users_file import credential_line
 from kohort.cli.commands import Commands
 from kohort.cli.errors import ExistsError, NotFoundError, UsageError

@@ -55,7 +55,7 @@ class Append(NamedTuple):
     records: tuple[DurableRecord, ...]
     is_paced: bool = False
     """Whether the next append that holds the whole group should wait; see
-    `kohort.broker.coordinator.pacing`."""
+    `kohort.broker.coordinator.inbox`."""
 
 
 class Schedule(NamedTuple):

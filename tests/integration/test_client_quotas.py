@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from kohort.broker.core.security.rate import Rate
+from kohort.broker.core.security.account import Rate
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_client_quotas import EntityData, EntryData
 from kohort.protocol.records.builder import encode_batch

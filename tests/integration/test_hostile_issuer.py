@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import pytest
 
 from kohort.broker.config import load
-from kohort.broker.core.security.exchange import Done, SaslFailure
+from kohort.broker.core.security.sasl import Done, SaslFailure
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.key_fetching import KEYS_BYTES_MAX, fetch_keys
 from kohort.broker.security.tokens import FETCH_AGAIN_MS, Tokens

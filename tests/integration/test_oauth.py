@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from kohort.broker.app import StartError
 from kohort.broker.config import ConfigError
-from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
+from kohort.broker.core.security.sasl import Done, SaslFailure
 from kohort.broker.core.security.session import Principal
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.tokens import FETCH_AGAIN_MS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kohort.admin.users import hashed
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.security.users_file import credential_line
 from kohort.client.net.sasl import Plain
 from kohort.protocol.scram import keys_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.core.security.distinguished_name import subject_of
+from kohort.broker.core.security.certificate import subject_of
 from tests.support.network.der import Attribute, certificate, name
 from tests.support.processes import java_env
 

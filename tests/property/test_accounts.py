@@ -12,6 +12,7 @@ from kohort.broker.core.security.account import (
     FETCH_KEY,
     MICROSECONDS_OF_A_PERCENT,
     PRODUCE_KEY,
+    Rate,
 )
 from kohort.broker.core.security.quotas import (
     CONSUMER,
@@ -20,7 +21,6 @@ from kohort.broker.core.security.quotas import (
     Entity,
     Quotas,
 )
-from kohort.broker.core.security.rate import Rate
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.responses import Charging
 from kohort.broker.network.service import ConnectionInfo

@@ -9,7 +9,7 @@ from socket import socket
 from typing import cast
 
 from kohort.broker.environment import Environment
-from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.broker.metrics.stalls import LoopLagMeter
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock

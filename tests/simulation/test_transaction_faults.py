@@ -9,7 +9,7 @@ import pytest
 from kohort.broker.core.partition.transactions import TransactionSpans
 from kohort.broker.core.transaction.effects import Append
 from kohort.broker.core.transaction.records import TransactionRecord
-from kohort.broker.storage.compaction.transactions import AbortedRanges
+from kohort.broker.storage.compaction.filter import AbortedRanges
 from kohort.broker.transactions.host import TransactionHost
 from kohort.broker.transactions.reconciling import Reconciler
 from tests.simulation.transactions.history import examine_history

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from kohort.broker.config import BrokerConfig, Endpoint
-from kohort.broker.config.endpoints import EVERY_INTERFACE
+from kohort.broker.config.network import EVERY_INTERFACE
 from kohort.broker.environment import Environment
 from kohort.broker.network.server.listening import (
     close_all,

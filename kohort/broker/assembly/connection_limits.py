@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 
 from kohort.broker.config.current import CurrentConfig
-from kohort.broker.config.endpoints import parse_ip_overrides
+from kohort.broker.config.network import parse_ip_overrides
 from kohort.broker.network.connection.limits import NetworkLimits
 
 logger = logging.getLogger(__name__)

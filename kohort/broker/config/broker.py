@@ -4,21 +4,21 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from kohort.broker.config.access import (
-    AccessSettings,
-    QuotaSettings,
-    super_users_problem,
-    super_users_warnings,
-)
-from kohort.broker.config.endpoints import (
+from kohort.broker.config.groups import GroupSettings
+from kohort.broker.config.kohort_settings import KohortSettings
+from kohort.broker.config.network import (
     Endpoint,
+    NetworkSettings,
     parse_endpoints,
     parse_protocol_map,
 )
-from kohort.broker.config.groups import GroupSettings
-from kohort.broker.config.kohort_settings import KohortSettings
-from kohort.broker.config.network import NetworkSettings
-from kohort.broker.config.security import SecuritySettings
+from kohort.broker.config.security import (
+    AccessSettings,
+    QuotaSettings,
+    SecuritySettings,
+    super_users_problem,
+    super_users_warnings,
+)
 from kohort.broker.config.settings import Int, Settings, String, setting, settings_of, unit_ms
 from kohort.broker.config.storage import (
     CleanerSettings,

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig
-from kohort.broker.config.endpoints import parse_protocol_map
 from kohort.broker.config.ignored import ignored_settings, misspelt
+from kohort.broker.config.network import parse_protocol_map
 from kohort.broker.config.security import (
     STORE_TYPES,
     SUPPORTED_MECHANISMS,

@@ -1,16 +1,27 @@
 """Checks a group's settings for common causes of rebalances and lag.
 
-Pure functions from the facts of a group to findings. The advisor replays the costs of other
+Pure functions from the facts of a group to findings, collecting these facts, and GET /api/checks
+with all groups that have findings. The advisor replays the costs of other
 settings (`kohort.broker.console.advising`); these checks need only the current state.
 """
 
+import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kohort.broker.console.lag import Position, positions
+from kohort.broker.console.recent import HOUR_MS, Recent, Recents
+from kohort.broker.console.source import GroupsSource
+from kohort.broker.console.survey import GROUPS_MAX
+from kohort.broker.groups_seen import GroupSeen
+from kohort.broker.http.json_parts import SLICE_MS
+from kohort.broker.runtime.slices import Slice
 from kohort.formats.text import counted, duration, listed, shown
+from kohort.groups.description import DescribedMember, GroupDescription
 from kohort.groups.history.limits import cut_id
-from kohort.groups.requests import CONSUMER
+from kohort.groups.history.shares import parse_share
+from kohort.groups.requests import CONSUMER, Now
 
 Json: TypeAlias = dict[str, Any]
 
@@ -205,3 +216,112 @@ def _still(facts: GroupFacts) -> Iterator[Finding]:
         advice="Check the member that owns it. Common causes are a record that cannot be "
         "processed, and a consumer that does not commit.",
     )
+
+
+MEMBERS_LOOKED_AT: Final = 1_000
+"""Maximum number of members checked per group, the oldest first."""
+
+_TOPICS: Final = struct.Struct(">hih")
+"""The first fields of an assignment: its version, the number of topics, the length of the first
+name."""
+_PARTITIONS: Final = struct.Struct(">i")
+
+
+def facts_of(group: GroupSeen, behind: Iterable[Position], recent: Recent, now: Now) -> GroupFacts:
+    """Return the facts of a group and at most `MEMBERS_LOOKED_AT` of its members."""
+    described = group.describe()
+    members = [_member(described, member) for member in group.describe_members(MEMBERS_LOOKED_AT)]
+    still = [
+        StillFacts(
+            f"{position.topic}-{position.partition}",
+            position.lag,
+            max(now.wall_ms - position.committed.commit_timestamp_ms, 0),
+        )
+        for position in behind
+        if position.lag
+    ]
+    causes = [
+        rebalance.cause
+        for rebalance in recent.rebalances
+        if rebalance.at_ms >= now.wall_ms - HOUR_MS
+    ]
+    return GroupFacts(described.protocol_type, described.is_stable, members, causes, still)
+
+
+def _member(group: GroupDescription, member: DescribedMember) -> MemberFacts:
+    has_partitions = None
+    if group.protocol_type == CONSUMER:
+        has_partitions = has_any(member.assignment)
+    return MemberFacts(
+        member.member_id,
+        member.instance_id,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.assignors,
+        has_partitions,
+    )
+
+
+def has_any(assignment: bytes) -> bool | None:
+    """Return whether a consumer's assignment has a partition, None if it cannot be parsed. Usually
+    reads only the first topic, because this is called for all members of all groups.
+    """
+    if len(assignment) >= _TOPICS.size:
+        _, topics, name_bytes = _TOPICS.unpack_from(assignment)
+        at = _TOPICS.size + name_bytes
+        if topics > 0 and name_bytes >= 0 and at + _PARTITIONS.size < len(assignment):
+            (partitions,) = _PARTITIONS.unpack_from(assignment, at)
+            if partitions > 0:
+                return True
+    share = parse_share(assignment)
+    return None if share is None else bool(share)
+
+
+LISTED_MAX: Final = 200
+"""Maximum number of groups in a response, those with warnings first."""
+
+
+class Checker:
+    def __init__(self, source: GroupsSource, recents: Recents) -> None:
+        self._source = source
+        self._recents = recents
+
+    async def wait_checks(self) -> Json:
+        """Return the current findings; runs in slices."""
+        source = self._source
+        time_slice = Slice(source.clock, SLICE_MS)
+        warned: list[Json] = []
+        noted: list[Json] = []
+        counts: Counter[str] = Counter()
+        checked = 0
+        ids = source.groups.group_ids()
+        for group_id in ids[:GROUPS_MAX]:
+            group = source.groups.living_group(group_id)
+            if group is None:
+                continue
+            checked += 1
+            now = source.groups.now()
+            behind = []
+            for position in positions(group, source.readable):
+                if position.lag:
+                    behind.append(position)
+                await time_slice.pause()
+            recent = self._recents.recent(source.history, group_id, now.wall_ms)
+            of_group = findings(facts_of(group, behind, recent, now))
+            if of_group:
+                counts.update({finding.check for finding in of_group})
+                item = {
+                    "group": group_id,
+                    "findings": [finding.as_json() for finding in of_group],
+                }
+                listed = warned if of_group[0].is_warning else noted
+                if len(listed) < LISTED_MAX:
+                    listed.append(item)
+            await time_slice.pause()
+        return {
+            "at_ms": source.groups.now().wall_ms,
+            "total": len(ids),
+            "looked_at": checked,
+            "counts": dict(counts),
+            "groups": [*warned, *noted][:LISTED_MAX],
+        }

@@ -6,9 +6,9 @@ from typing import NamedTuple, Protocol
 
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
-from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.metrics.stalls import LoopLagMeter
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.manager import TopicManager

@@ -29,8 +29,7 @@ from typing import Any, Final, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
-from kohort.broker.coordinator.inbox import Batch, Inbox
-from kohort.broker.coordinator.pacing import PacedCommands
+from kohort.broker.coordinator.inbox import Batch, Inbox, PacedCommands
 from kohort.broker.coordinator.timers import GroupTimers
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.deferred import Deferred

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.timing_wheel import KeyedTimers
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import RoundRobin
 from kohort.groups.effects import TimerKey

@@ -16,8 +16,8 @@ from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.coordinator.log.relocation import former_partition_of
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
-from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.timing_wheel import KeyedTimers
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.peer_log import PeerLog

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 
 from kohort.broker.coordinator.command import ActorHost
-from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.timing_wheel import KeyedTimers
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.effects import TimerKey
 from kohort.groups.steps import FEW

@@ -23,8 +23,13 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
-from kohort.broker.core.keyed_timers import ExpirySink, KeyedEntry, KeyedTimers
-from kohort.broker.core.timing_wheel import TimerEntry, TimingWheel
+from kohort.broker.core.timing_wheel import (
+    ExpirySink,
+    KeyedEntry,
+    KeyedTimers,
+    TimerEntry,
+    TimingWheel,
+)
 
 
 class ParkingLimits(NamedTuple):

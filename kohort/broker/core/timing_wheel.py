@@ -16,12 +16,16 @@ access and a heap of small ints are cheaper than computing levels, and no entry 
 level to level, so no event loop iteration has to move a whole level. `loop.call_later` per timer
 was measured too: cancelled timers stay in its heap until a rebuild that stalls the loop for over
 100 ms at 100,000 timers.
+
+`KeyedTimers` are timers of one owner, under the owner's own keys: the sessions and rebalance
+timeouts of one group.
 """
 
+from collections.abc import Callable, Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from operator import attrgetter
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 _STALE_SLOT_TIMES_ALLOWED = 64
 """Lower bound for rebuilding the heap, so that a nearly empty wheel does not rebuild at every
@@ -178,3 +182,89 @@ class TimingWheel(Generic[E]):
             self._slots = dict(self._slots)
             self._slot_times = list(self._slots)
             heapify(self._slot_times)
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class TimerHost(Protocol):
+    """The part of the purgatory that keyed timers use."""
+
+    def schedule_entry(self, entry: TimerEntry, deadline_ms: int) -> None: ...
+
+    def cancel_entry(self, entry: TimerEntry) -> bool: ...
+
+    def count_timers(self, kind: str, change: int) -> None: ...
+
+
+class ExpirySink(Protocol):
+    """Receives its own expired entries."""
+
+    def fire(self, entries: Sequence[TimerEntry], now_ms: int) -> None: ...
+
+
+class KeyedEntry(TimerEntry):
+    __slots__ = ("key", "sink")
+
+    def __init__(self, key: Hashable, sink: ExpirySink) -> None:
+        super().__init__()
+        self.key = key
+        self.sink = sink
+
+
+class KeyedTimers(Generic[K]):
+    __slots__ = ("_entries", "_host", "_kind", "_on_expired")
+
+    def __init__(
+        self, host: TimerHost, on_expired: Callable[[list[K], int], None], kind: str
+    ) -> None:
+        """`on_expired` is called with the keys, earliest deadline first, and the current time."""
+        self._host = host
+        self._on_expired = on_expired
+        self._kind = kind
+        self._entries: dict[K, KeyedEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def schedule(self, key: K, deadline_ms: int) -> None:
+        """Make `key` expire at `deadline_ms` (monotonic) instead of any earlier deadline."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = KeyedEntry(key, self)
+            self._host.count_timers(self._kind, 1)
+        self._host.schedule_entry(entry, deadline_ms)
+
+    def cancel(self, key: K) -> bool:
+        """Cancel the timer of `key`; False if there is none."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return False
+        self._host.cancel_entry(entry)
+        self._host.count_timers(self._kind, -1)
+        return True
+
+    def cancel_all(self) -> None:
+        """Cancel all timers, because the owner is removed."""
+        for entry in self._entries.values():
+            self._host.cancel_entry(entry)
+        self._host.count_timers(self._kind, -len(self._entries))
+        self._entries = {}
+
+    def deadline_ms(self, key: K) -> int | None:
+        """Return when `key` expires, None if it is not scheduled."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.deadline_ms
+
+    def fire(self, entries: Sequence[TimerEntry], now_ms: int) -> None:
+        """Called by the purgatory with entries that were removed from the wheel."""
+        keys: list[K] = []
+        for entry in entries:
+            assert isinstance(entry, KeyedEntry)
+            key: K = entry.key  # type: ignore[assignment]  # Only this object puts keys into its entries.
+            if self._entries.get(key) is entry and not entry.is_scheduled:
+                del self._entries[key]
+                keys.append(key)
+        self._host.count_timers(self._kind, -len(keys))
+        if keys:
+            self._on_expired(keys, now_ms)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kohort.broker.config import BrokerConfig, ConfigError
-from kohort.broker.config.access import parse_super_users
 from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.security import parse_super_users
 from kohort.broker.core.security.acls import CLUSTER_NAME, EVERYBODY, Operation, ResourceType
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.quotas import Quotas

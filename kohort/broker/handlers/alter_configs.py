@@ -13,19 +13,20 @@ v0-1 as in Kafka 4.4: the topics that Metadata lists, this broker and its logger
 have configs. There are no client-metrics subscriptions, the only resources that v0 lists.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
 from functools import partial
+from typing import NamedTuple
 
-from kohort.broker.config.alter import Change, altered, replaced
 from kohort.broker.config.current import all_broker_settings
+from kohort.broker.config.settings import ConfigType, Setting
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default
 from kohort.broker.core.security import acls
-from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import ResourceType, alter, alter_each
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -47,6 +48,85 @@ from kohort.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+
+
+class Operation(IntEnum):
+    """Operation on a config, with the protocol's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+    def __repr__(self) -> str:
+        # The value may be a secret.
+        return f"Change({self.name!r}, {self.operation})"
+
+
+def replaced(configs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Return the configs after AlterConfigs, which replaces all of them. Raises KafkaError."""
+    return altered({}, [Change(name, Operation.SET, value) for name, value in configs], {}, str)
+
+
+def altered(
+    current: Mapping[str, str],
+    changes: list[Change],
+    settings: Mapping[str, Setting],
+    default: Callable[[str], str],
+) -> dict[str, str]:
+    """Return the configs after the changes.
+
+    ``default`` returns the text of a list config that is not set. Raises KafkaError with
+    INVALID_REQUEST, or INVALID_CONFIG for an operation that the config's type does not support.
+    """
+    if len({change.name for change in changes}) < len(changes):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    result = dict(current)
+    for change in changes:
+        if change.operation == Operation.DELETE:
+            result.pop(change.name, None)
+            continue
+        if change.value is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}"
+            )
+        match change.operation:
+            case Operation.SET:
+                result[change.name] = change.value
+            case Operation.APPEND | Operation.SUBTRACT:
+                _check_list(change, settings)
+                before = result.get(change.name)
+                items = _items(default(change.name) if before is None else before)
+                result[change.name] = ",".join(_combined(items, _items(change.value), change))
+            case unknown:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {unknown}")
+    return result
+
+
+def _combined(before: list[str], items: list[str], change: Change) -> list[str]:
+    if change.operation == Operation.APPEND:
+        return [*before, *(item for item in items if item not in before)]
+    return [item for item in before if item not in items]
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _check_list(change: Change, settings: Mapping[str, Setting]) -> None:
+    known = settings.get(change.name)
+    if known is None or known.type is not ConfigType.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {Operation(change.operation).name} to key {change.name} because its type is"
+            " not LIST.",
+        )
 
 
 @handles(
@@ -141,7 +221,7 @@ def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources of the requested types, of all types if none is given."""
-    ctx.require(Operation.DESCRIBE_CONFIGS, acls.ResourceType.CLUSTER)
+    ctx.require(acls.Operation.DESCRIBE_CONFIGS, acls.ResourceType.CLUSTER)
     if ctx.api_version == 0:
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
     every = set(ResourceType)

@@ -18,7 +18,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
-from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.member import Member, Partition, by_topic

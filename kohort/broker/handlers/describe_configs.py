@@ -13,12 +13,12 @@ from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.handlers.shared.config_resources import (
     ResourceType,
     check_allowed,
     check_broker_id,
 )
-from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.broker.topics.names import check_name
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError

@@ -9,7 +9,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, per_partition, same
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.topics.names import name_problem
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_producers import (

@@ -10,7 +10,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, topic_operations
-from kohort.broker.handlers.shared.leaders import NO_LEADER
+from kohort.broker.handlers.shared.checks import NO_LEADER
 from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic
 from kohort.groups.steps import Steps

@@ -17,7 +17,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.leaders import check_leader_epoch, may_use
+from kohort.broker.handlers.shared.checks import check_leader_epoch, may_use
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead

@@ -22,7 +22,7 @@ from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
-from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.groups.group import Group
 from kohort.groups.kinds import DEAD, GroupKind
 from kohort.groups.steps import Steps

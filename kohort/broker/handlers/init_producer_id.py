@@ -16,7 +16,7 @@ from kohort.broker.core.transaction.requests import InitRequest, InitResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.transactional_producer import fenced_in
+from kohort.broker.handlers.shared.in_transaction import fenced_in
 from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -18,7 +18,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.leaders import current_partition
+from kohort.broker.handlers.shared.checks import current_partition
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.partition import Partition
 from kohort.groups.steps import Steps

@@ -20,7 +20,7 @@ from kohort.broker.handlers.shared.authorized_operations import (
     cluster_operations,
     topic_operations,
 )
-from kohort.broker.handlers.shared.leaders import NO_LEADER
+from kohort.broker.handlers.shared.checks import NO_LEADER
 from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.creation import NewTopic

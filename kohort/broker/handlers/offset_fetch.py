@@ -15,7 +15,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.repeats import REPEATS_MAX, check_repeats
+from kohort.broker.handlers.shared.checks import REPEATS_MAX, check_repeats
 from kohort.groups.group import Group
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode

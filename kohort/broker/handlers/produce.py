@@ -28,12 +28,12 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.checks import may_use
 from kohort.broker.handlers.shared.in_transaction import (
     ADDS_SINCE,
     Candidate,
     append_in_transaction,
 )
-from kohort.broker.handlers.shared.leaders import may_use
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, yield_to_loop

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError

@@ -11,13 +11,13 @@ marker are listed; after that none.
 """
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.transaction.encoding import by_topic
 from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter, Pattern, PatternError
+from kohort.broker.core.transaction.records import by_topic
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.host import TransactionHost
 from kohort.protocol.errors import ErrorCode, KafkaError

@@ -34,7 +34,7 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.transactional_producer import fenced_in
+from kohort.broker.handlers.shared.in_transaction import fenced_in
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import CONSUMER_OFFSETS, INTERNAL_TOPICS

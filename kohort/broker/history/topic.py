@@ -13,10 +13,10 @@ from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from kohort.broker.config import BrokerConfig
+from kohort.broker.topics.internal_log import read_records
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY, internal_topic_configs
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.records import read_records
 from kohort.broker.topics.topic import Topic
 from kohort.groups.history.entry import Entry, entry_of, record_of
 from kohort.protocol.errors import ErrorCode, KafkaError

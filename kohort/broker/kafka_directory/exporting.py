@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.config.endpoints import EVERY_INTERFACE, Endpoint
+from kohort.broker.config.network import EVERY_INTERFACE, Endpoint
 from kohort.broker.kafka_directory.image import ClusterImage, records_of
 from kohort.broker.kafka_directory.metadata_files import (
     BOOTSTRAP,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.core.security.acls import InvalidRuleError, Rule, rule_of
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.kafka_directory.releases import KAFKA_4_4, Release
 from kohort.protocol.messages.cluster_metadata import (
     AccessControlEntryRecord,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kohort.broker.metrics.gc_pauses import GcPauseMeter
-from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.metrics.stalls import GcPauseMeter, LoopLagMeter
 from kohort.broker.metrics.transactions import TransactionMetrics
 
 if TYPE_CHECKING:

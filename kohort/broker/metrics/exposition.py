@@ -23,14 +23,13 @@ from prometheus_client.registry import CollectorRegistry
 from kohort.broker.metrics import catalogue
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
 from kohort.broker.metrics.families import Family, single
-from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.groups import GroupCollector, LoadTimeCollector
 from kohort.broker.metrics.lag_times import LagTimeCollector, OldestUnread
-from kohort.broker.metrics.loop_lag import LoopLagMeter
 from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
+from kohort.broker.metrics.stalls import GcPauseMeter, LoopLagMeter
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.broker.metrics.topics import TopicCollector

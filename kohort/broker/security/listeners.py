@@ -16,13 +16,13 @@ from urllib.parse import unquote
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import BROKER_SETTINGS, CurrentConfig
-from kohort.broker.config.endpoints import EVERY_INTERFACE
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting, takes_client_auth
+from kohort.broker.config.network import EVERY_INTERFACE
 from kohort.broker.config.security import LOGIN_MODULES
 from kohort.broker.core.security.addresses import address_block_of, is_loopback
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
-from kohort.broker.core.security.scram import ScramExchange
+from kohort.broker.core.security.sasl import ScramExchange
 from kohort.broker.core.security.session import ANONYMOUS, USER, Session
 from kohort.broker.network.service import Listener
 from kohort.broker.runtime.background_tasks import BackgroundTasks

@@ -14,10 +14,15 @@ from functools import partial
 from typing import Final
 
 from kohort.broker.core.security.addresses import address_block_of
-from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.fair_queue import FairQueue
-from kohort.broker.core.security.plain import WRONG, PlainLogin, read_plain
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import (
+    WRONG,
+    Credential,
+    Done,
+    PlainLogin,
+    SaslFailure,
+    read_plain,
+)
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.low_priority_threads import LowPriorityThreads, Threads

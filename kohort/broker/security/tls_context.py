@@ -14,8 +14,12 @@ from typing import Final, NamedTuple
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.listeners import CONVERSION
-from kohort.broker.core.security.certificate import CertificateFields, DerError, fields_of
-from kohort.broker.core.security.distinguished_name import subject_of
+from kohort.broker.core.security.certificate import (
+    CertificateFields,
+    DerError,
+    fields_of,
+    subject_of,
+)
 
 BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _BEGIN: Final = b"-----BEGIN "

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.certificate import DerError, hosts_of, is_for
-from kohort.broker.core.security.distinguished_name import has_nul, subject_of
+from kohort.broker.core.security.certificate import DerError, has_nul, hosts_of, is_for, subject_of
 from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.service import NewConnection, TlsPeer

@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.listeners import token_problems
 from kohort.broker.core.security.addresses import is_loopback
-from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.oauthbearer import (
     REFUSAL,
     TokenRules,
     checked_subject,
     read_message,
 )
+from kohort.broker.core.security.sasl import Challenge, Done, SaslFailure
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.key_fetching import fetch_keys

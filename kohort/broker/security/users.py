@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.scram import (
+from kohort.broker.core.security.sasl import (
     USUAL_PROPERTIES,
     Credential,
     VisibleProperties,

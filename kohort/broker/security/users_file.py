@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.security.file_version import FileVersion, is_open_to_all, version_of
 from kohort.broker.security.users import USERS_MAX, Change, CredentialKey, Users
 from kohort.protocol.scram import (

@@ -40,11 +40,9 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
-from kohort.broker.transactions.forgetting import Forgetting
-from kohort.broker.transactions.known_ids import KnownIds
+from kohort.broker.transactions.known_ids import Forgetting, KnownIds
 from kohort.broker.transactions.log import TransactionLog, load_ids
-from kohort.broker.transactions.markers import MarkerWriter
-from kohort.broker.transactions.marking import Marking
+from kohort.broker.transactions.markers import MarkerWriter, Marking
 from kohort.broker.transactions.reconciling import Reconciler
 from kohort.broker.transactions.timers import TimedStep, TransactionTimers
 from kohort.protocol.errors import ErrorCode, KafkaError

@@ -4,13 +4,14 @@ import logging
 from collections.abc import Awaitable, Iterator
 from typing import NamedTuple, Protocol
 
-from kohort.broker.core.transaction.encoding import (
+from kohort.broker.core.transaction.records import (
+    DurableTransaction,
+    TransactionRecord,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
-from kohort.broker.core.transaction.records import DurableTransaction, TransactionRecord
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.internal_log import InternalLog

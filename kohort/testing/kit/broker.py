@@ -8,7 +8,7 @@ from typing import Final
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.broker.metrics.stalls import LoopLagMeter
 from kohort.testing.kit.faults import Faults
 from kohort.testing.kit.groups import Groups, KitGroup
 from kohort.testing.kit.machine import HOST, Machine

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kohort.broker.core.transaction.encoding import decode_key, decode_value
-from kohort.broker.core.transaction.records import TransactionRecord
+from kohort.broker.core.transaction.records import TransactionRecord, decode_key, decode_value
 from kohort.groups.encoding import decode as decode_group_record
 from kohort.groups.records import OffsetTombstone
 from kohort.protocol.codec import decode_versioned

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.console.facts import facts_of
+from kohort.broker.console.checks import facts_of
 from kohort.broker.console.recent import Recents
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest

@@ -10,10 +10,9 @@ from kohort.broker.coordinator.log.offsets_log import (
     encode_stored,
 )
 from kohort.broker.runtime.slices import Slice, run
-from kohort.broker.topics.internal_log import InternalLog
+from kohort.broker.topics.internal_log import InternalLog, read_batches
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS, internal_topic_configs
-from kohort.broker.topics.records import read_batches
 from kohort.groups.encoding import (
     batch_steps,
     encode_as_batch,

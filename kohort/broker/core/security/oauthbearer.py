@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.exchange import SaslFailure
+from kohort.broker.core.security.sasl import SaslFailure
 
 TOKEN_CHARACTERS_MAX: Final = 16 * 1024
 REFUSAL: Final = b'{"status":"invalid_token"}'

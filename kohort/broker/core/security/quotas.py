@@ -13,8 +13,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from kohort.broker.core.recently_used import RecentlyUsed
-from kohort.broker.core.security.account import Account, Accounts
-from kohort.broker.core.security.rate import WINDOW_MS, WINDOWS, Rate
+from kohort.broker.core.security.account import WINDOW_MS, WINDOWS, Account, Accounts, Rate
 
 
 class TokenBucket:

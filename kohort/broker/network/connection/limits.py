@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.rate import WINDOW_MS, WINDOWS
+from kohort.broker.core.security.account import WINDOW_MS, WINDOWS
 from kohort.broker.network.iteration import IterationScheduler
 from kohort.broker.runtime.clock import Clock, SystemClock
 

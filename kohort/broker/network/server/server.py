@@ -32,9 +32,12 @@ from kohort.broker.network.memory import (
     UnsentBytes,
 )
 from kohort.broker.network.metrics import NetworkMetrics
-from kohort.broker.network.server.accepting import Acceptor
-from kohort.broker.network.server.admission import Admission, ConnectionRates
-from kohort.broker.network.server.unauthenticated import UnauthenticatedConnections
+from kohort.broker.network.server.admission import (
+    Admission,
+    ConnectionRates,
+    UnauthenticatedConnections,
+)
+from kohort.broker.network.server.listening import Acceptor
 from kohort.broker.network.service import Listener, Service
 from kohort.broker.network.timeouts import CloseReason, ServingTime
 from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection

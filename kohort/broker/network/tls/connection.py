@@ -7,13 +7,18 @@ metrics of a connection apply during the handshake as well, and connections with
 Guarantees: at most one read of ciphertext waits for decryption, and it counts as request memory;
 nothing is encrypted while the transport's buffer is full; while a thread computes a step of the
 handshake, nothing else uses the pump.
+
+Independent of `TlsState`: whether the connection reads plaintext, whether the transport's buffer is
+full, whether a handshake step is queued, whether plaintext is being passed on.
 """
 
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Protocol, cast
 
 from kohort.broker.network.connection.connection import Connection
@@ -21,8 +26,59 @@ from kohort.broker.network.iteration import DisconnectQueue
 from kohort.broker.network.memory import MemoryReservation
 from kohort.broker.network.tls.handshakes import Handshakes, StepResult, run_step
 from kohort.broker.network.tls.pump import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
-from kohort.broker.network.tls.state import LEGAL_NEXT, TlsState
 from kohort.protocol.codec import Buffer
+
+
+class TlsState(Enum):
+    """The state of TLS; HANDSHAKING at first, even if the connection is not admitted."""
+
+    HANDSHAKING = "handshaking"
+    """Received data is kept for the next step of the handshake, up to a limit.
+
+    Next: OPEN when the handshake is complete; CLOSING when the connection closes or is refused;
+    ENDED when the handshake fails or the connection is aborted; LOST when the client disconnects.
+    """
+    OPEN = "open"
+    """Received data is decrypted, written data is encrypted.
+
+    Next: CLOSING when either side sends close_notify; ENDED when the client violates TLS or the
+    connection is aborted; LOST when the client disconnects.
+    """
+    CLOSING = "closing"
+    """Received data is ignored, and nothing more can be written; written data is encrypted as the
+    transport accepts it.
+
+    Next: ENDED when all of it is encrypted, or after a failure or an abort; LOST when the client
+    disconnects.
+    """
+    ENDED = "ended"
+    """Data is neither decrypted nor encrypted; the transport is closing.
+
+    Next: LOST, when the transport has sent its buffer.
+    """
+    LOST = "lost"
+    """The transport is gone. Final."""
+
+    def __init__(self, text: str) -> None:
+        # Plain attributes, because they are read for every read and write.
+        self.is_closing = text in {"closing", "ended", "lost"}
+        """Whether received data is ignored, and nothing can be written."""
+        self.is_ended = text in {"ended", "lost"}
+        """Whether nothing is encrypted."""
+
+
+LEGAL_NEXT: Final[Mapping[TlsState, frozenset[TlsState]]] = MappingProxyType(
+    {
+        TlsState.HANDSHAKING: frozenset(
+            {TlsState.OPEN, TlsState.CLOSING, TlsState.ENDED, TlsState.LOST}
+        ),
+        TlsState.OPEN: frozenset({TlsState.CLOSING, TlsState.ENDED, TlsState.LOST}),
+        TlsState.CLOSING: frozenset({TlsState.ENDED, TlsState.LOST}),
+        TlsState.ENDED: frozenset({TlsState.LOST}),
+        TlsState.LOST: frozenset(),
+    }
+)
+
 
 _HANDSHAKING: Final = TlsState.HANDSHAKING
 _OPEN: Final = TlsState.OPEN

@@ -25,9 +25,15 @@ import logging
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from kohort.broker.storage.compaction.filter import RetentionTerms, filler, filter_batch, note_keys
+from kohort.broker.storage.compaction.filter import (
+    AbortedRanges,
+    RetentionTerms,
+    TransactionPass,
+    filler,
+    filter_batch,
+    note_keys,
+)
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets
-from kohort.broker.storage.compaction.transactions import AbortedRanges, TransactionPass
 from kohort.broker.storage.errors import CorruptBatchError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.batch_walk import MANY_BYTES, BatchAt, walk_batches

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kohort.broker.config.alter import Change, Operation, altered, replaced
 from kohort.broker.config.topic import TOPIC_SETTINGS
+from kohort.broker.handlers.alter_configs import Change, Operation, altered, replaced
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 

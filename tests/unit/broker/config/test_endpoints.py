@@ -4,7 +4,7 @@ import pytest
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.broker import problems
-from kohort.broker.config.endpoints import (
+from kohort.broker.config.network import (
     Endpoint,
     advertised_problem,
     endpoints_problem,

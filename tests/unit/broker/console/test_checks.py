@@ -11,8 +11,8 @@ from kohort.broker.console.checks import (
     MemberFacts,
     StillFacts,
     findings,
+    has_any,
 )
-from kohort.broker.console.facts import has_any
 from tests.support.groups.raw_members import share
 
 FINE = MemberFacts("m-1", "static-1", 45_000, 300_000, ("cooperative-sticky",), True)

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from kohort.broker.console.files import INDEX, STATIC, load_files
+from kohort.broker.console.pages import INDEX, STATIC, load_files
 from kohort.broker.http.messages import HttpRequest
 from tests.support.contrast import GRAPHICS, TEXT, palettes, ratio
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.host import ANSWERS_MAX
-from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
+from kohort.broker.core.timing_wheel import KeyedEntry, KeyedTimers
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
 from kohort.groups.classic.member import Member

@@ -5,8 +5,8 @@ from typing import cast
 
 from kohort.broker.coordinator.command import ActorHost
 from kohort.broker.coordinator.timers import GroupTimers
-from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.timing_wheel import KeyedTimers
 from kohort.broker.runtime.slices import SLICE_MS, RoundRobin
 from kohort.groups.effects import TimerKey
 from kohort.groups.steps import FEW

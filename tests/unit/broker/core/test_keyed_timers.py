@@ -1,7 +1,7 @@
 import pytest
 
-from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.timing_wheel import KeyedTimers
 
 Expired = list[tuple[list[str], int]]
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import (
     ENTRIES_PER_TURN,
     Completion,
@@ -12,6 +11,7 @@ from kohort.broker.core.purgatory import (
     ParkingLimits,
     Purgatory,
 )
+from kohort.broker.core.timing_wheel import KeyedTimers
 
 Happened = list[tuple[str, str]]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.handlers.shared.repeats import REPEATS_MAX
+from kohort.broker.handlers.shared.checks import REPEATS_MAX
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from tests.support import messages as m

@@ -7,7 +7,7 @@ import pytest
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.handlers import txn_offset_commit
 from kohort.broker.handlers.shared import in_transaction
-from kohort.broker.handlers.shared.transactional_producer import Flow, TransactionalProducer
+from kohort.broker.handlers.shared.in_transaction import Flow, TransactionalProducer
 from kohort.protocol.errors import ErrorCode as E
 
 PRODUCE, OFFSETS = in_transaction.FLOW, txn_offset_commit.FLOW

@@ -14,8 +14,7 @@ import pytest
 import uvloop
 
 from kohort.broker.http.messages import HttpRequest, HttpResponse
-from kohort.broker.http.server import HttpServer
-from kohort.broker.http.tls_handshakes import HANDSHAKES_MAX
+from kohort.broker.http.server import HANDSHAKES_MAX, HttpServer
 from tests.support.brokers.certificates import Authority
 from tests.support.waiting import until
 

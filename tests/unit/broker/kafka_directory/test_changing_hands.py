@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.config.endpoints import parse_endpoints
+from kohort.broker.config.network import parse_endpoints
 from kohort.broker.core.security.acls import rule_of
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.kafka_directory.exporting import (
     ExportPlan,
     carry_out_export,

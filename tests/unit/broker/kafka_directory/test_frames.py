@@ -3,13 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from kohort.broker.core.security.acls import rule_of
-from kohort.broker.core.security.scram import Credential
-from kohort.broker.kafka_directory.frames import (
-    MetadataReader,
-    decode_record,
-    encode_record,
-    encode_snapshot,
-)
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.kafka_directory.image import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -19,6 +13,12 @@ from kohort.broker.kafka_directory.image import (
     Replay,
     TopicImage,
     records_of,
+)
+from kohort.broker.kafka_directory.metadata_files import (
+    MetadataReader,
+    decode_record,
+    encode_record,
+    encode_snapshot,
 )
 from kohort.broker.kafka_directory.releases import KAFKA_3_9, KAFKA_4_4, RELEASES, Release
 from kohort.protocol.codec import codec

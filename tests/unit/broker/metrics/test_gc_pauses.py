@@ -2,7 +2,7 @@
 
 import gc
 
-from kohort.broker.metrics.gc_pauses import GcPauseMeter
+from kohort.broker.metrics.stalls import GcPauseMeter
 
 
 def test_collections_are_counted_by_generation_until_the_meter_is_stopped() -> None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kohort.broker.metrics.loop_lag import LAG_BOUNDS_S, TICK_S, LoopLagMeter
+from kohort.broker.metrics.stalls import LAG_BOUNDS_S, TICK_S, LoopLagMeter
 
 
 def counts_by_bound(meter: LoopLagMeter) -> dict[float, int]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 import pytest
 import uvloop
 
-from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
+from kohort.broker.core.timing_wheel import KeyedTimers
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.purgatory_shell import SLICE_MS, PurgatoryShell
 from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop

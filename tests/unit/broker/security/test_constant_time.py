@@ -8,9 +8,14 @@ from typing import Final
 
 import pytest
 
-from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
-from kohort.broker.core.security.plain import PlainLogin
-from kohort.broker.core.security.scram import Credential, ScramExchange
+from kohort.broker.core.security.sasl import (
+    Challenge,
+    Credential,
+    Done,
+    PlainLogin,
+    SaslFailure,
+    ScramExchange,
+)
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.users import CredentialKey, Users

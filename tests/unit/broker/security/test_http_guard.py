@@ -3,9 +3,8 @@
 import asyncio
 
 from kohort.broker.core.security.addresses import address_block_of
-from kohort.broker.core.security.exchange import Done
 from kohort.broker.core.security.failure_delays import FailureDelays
-from kohort.broker.core.security.plain import PlainLogin
+from kohort.broker.core.security.sasl import Done, PlainLogin
 from kohort.broker.security.http_guard import HttpGuard
 from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 

@@ -6,10 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from kohort.broker.core.security.exchange import Done, SaslFailure
-from kohort.broker.core.security.plain import WRONG as WORDS
-from kohort.broker.core.security.plain import PlainLogin
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import WRONG as WORDS
+from kohort.broker.core.security.sasl import Credential, Done, PlainLogin, SaslFailure
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.passwords import THREADS, WAITING_MAX, Passwords, PlainExchange
 from kohort.broker.security.users import CredentialKey, Users

@@ -12,8 +12,8 @@ from typing import NamedTuple, cast
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.addresses import address_block_of
-from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.failure_delays import FailureDelays
+from kohort.broker.core.security.sasl import Challenge, Done, SaslFailure
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers, Service

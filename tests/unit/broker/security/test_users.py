@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kohort.broker.core.security.scram import Credential, VisibleProperties, made_up
+from kohort.broker.core.security.sasl import Credential, VisibleProperties, made_up
 from kohort.broker.security import users as module
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.metadata.store import MetadataStore

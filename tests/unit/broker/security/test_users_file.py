@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.security.sasl import Credential
 from kohort.broker.security import users_file
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.security.users_file import UsersFileError, credential_line, read_users

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.topics.internal_log import read_records
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.records import read_records
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kohort.broker.core.transaction.requests import (
     TopicPartition,
 )
-from kohort.broker.transactions.marking import ANSWERED_FIRST_MAX
+from kohort.broker.transactions.markers import ANSWERED_FIRST_MAX
 from kohort.broker.transactions.timers import RETRY_MS
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from kohort.broker.core.transaction.encoding import encode_key
 from kohort.broker.core.transaction.reconcile import OpenInPartition
-from kohort.broker.core.transaction.records import TransactionTombstone
+from kohort.broker.core.transaction.records import TransactionTombstone, encode_key
 from kohort.broker.core.transaction.requests import ClientVersion, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.builder import encode_batch

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.broker.core.security.certificate import DerError, dotted, fields_of
-from kohort.broker.core.security.distinguished_name import (
+from kohort.broker.core.security.certificate import (
     SUBJECT_BYTES_MAX,
+    DerError,
+    dotted,
+    fields_of,
     has_nul,
     subject_of,
 )

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
-from kohort.broker.core.security.scram import Credential, ScramExchange
+from kohort.broker.core.security.sasl import Challenge, Credential, Done, SaslFailure, ScramExchange
 from kohort.client.net.sasl import Scram
 from kohort.protocol.scram import HASHES, keys_of, salted_password, signature, xor
 

@@ -7,7 +7,6 @@ from typing import Final
 
 import pytest
 
-from kohort.broker.core.security.exchange import SaslFailure
 from kohort.broker.core.security.oauthbearer import (
     TOKEN_CHARACTERS_MAX,
     Claimed,
@@ -15,6 +14,7 @@ from kohort.broker.core.security.oauthbearer import (
     checked_subject,
     read_message,
 )
+from kohort.broker.core.security.sasl import SaslFailure
 
 NOW_S: Final = 1_700_000_000
 SKEW_S: Final = 30

@@ -4,6 +4,7 @@ import tracemalloc
 import pytest
 
 from kohort.broker.core.security import quotas
+from kohort.broker.core.security.account import Rate
 from kohort.broker.core.security.quotas import (
     CONNECTION,
     CONSUMER,
@@ -17,7 +18,6 @@ from kohort.broker.core.security.quotas import (
     check_limit,
     entity_of,
 )
-from kohort.broker.core.security.rate import Rate
 
 
 def test_what_kafka_was_seen_to_answer() -> None:

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
-from kohort.broker.core.security.plain import WRONG, read_plain
-from kohort.broker.core.security.scram import Credential, ScramExchange, made_up
+from kohort.broker.core.security.sasl import (
+    WRONG,
+    Challenge,
+    Credential,
+    Done,
+    SaslFailure,
+    ScramExchange,
+    made_up,
+    read_plain,
+)
 from kohort.client.net.sasl import Scram
 from kohort.protocol.scram import HASHES, keys_of, salted_password, signature, xor
 

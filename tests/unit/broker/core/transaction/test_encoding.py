@@ -2,13 +2,14 @@
 
 import pytest
 
-from kohort.broker.core.transaction.encoding import (
+from kohort.broker.core.transaction.records import (
+    TransactionRecord,
+    TransactionTombstone,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
-from kohort.broker.core.transaction.records import TransactionRecord, TransactionTombstone
 from kohort.broker.core.transaction.requests import ClientVersion, TopicPartition
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.codec import encode_versioned

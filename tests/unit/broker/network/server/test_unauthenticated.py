@@ -4,7 +4,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from kohort.broker.network.server.unauthenticated import UnauthenticatedConnections
+from kohort.broker.network.server.admission import UnauthenticatedConnections
 
 
 @dataclass(frozen=True, eq=False)

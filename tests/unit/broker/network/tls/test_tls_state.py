@@ -8,9 +8,8 @@ from typing import Final
 import pytest
 
 from kohort.broker.network.connection.limits import NetworkLimits
-from kohort.broker.network.tls.connection import HANDSHAKE_BYTES_MAX
+from kohort.broker.network.tls.connection import HANDSHAKE_BYTES_MAX, LEGAL_NEXT, TlsState
 from kohort.broker.network.tls.pump import RECORD_BYTES
-from kohort.broker.network.tls.state import LEGAL_NEXT, TlsState
 from tests.support.brokers.certificates import Authority
 from tests.support.network.wire import framed
 from tests.support.waiting import turns

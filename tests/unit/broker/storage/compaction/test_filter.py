@@ -3,9 +3,15 @@ from collections.abc import Mapping
 import pytest
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
-from kohort.broker.storage.compaction.filter import RetentionTerms, filler, filter_batch, note_keys
+from kohort.broker.storage.compaction.filter import (
+    AbortedRanges,
+    RetentionTerms,
+    TransactionPass,
+    filler,
+    filter_batch,
+    note_keys,
+)
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets
-from kohort.broker.storage.compaction.transactions import AbortedRanges, TransactionPass
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import (
     BatchHeader,

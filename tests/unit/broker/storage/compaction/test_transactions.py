@@ -6,7 +6,7 @@ import pytest
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
-from kohort.broker.storage.compaction.transactions import AbortedRanges
+from kohort.broker.storage.compaction.filter import AbortedRanges
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment import transaction_index
 from kohort.protocol.records.batch import BatchHeader, read_header

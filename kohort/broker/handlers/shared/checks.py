@@ -1,7 +1,12 @@
-"""Access to requested topics, leaders of partitions, and the check of their epochs (KIP-320).
-Contains no handlers.
+"""Checks that several APIs share: leaders and their epochs (KIP-320), and a limit on repeated
+names.
+
+Without repetitions, a response has at most as many elements as the broker has groups or topics. A
+request of 100 kB may repeat a name fifty thousand times, and a response that describes a group or
+the configs of a topic as often would have gigabytes.
 """
 
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
@@ -51,3 +56,16 @@ def may_use(
     if topic is not None:
         return ctx.may(operation, ResourceType.TOPIC, topic.name)
     return by_id or ctx.may(operation, ResourceType.TOPIC, name)
+
+
+REPEATS_MAX: Final = 10
+"""Repetitions in one request that are answered as in Kafka; no client sends any."""
+
+
+def check_repeats(named: Iterable[Hashable]) -> None:
+    """Raise KafkaError(INVALID_REQUEST) if more than `REPEATS_MAX` names are repetitions."""
+    names = list(named)
+    if len(names) > REPEATS_MAX and len(names) - len(set(names)) > REPEATS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"More than {REPEATS_MAX} repetitions in one request."
+        )

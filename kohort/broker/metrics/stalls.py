@@ -1,4 +1,5 @@
-"""Lag of the event loop: the delay that an event at a random time would have.
+"""Stalls of the process: pauses by the garbage collector, and lag of the event loop, which is the
+delay that an event at a random time would have.
 
 A timer runs every `TICK_S` and measures its delay. A stall over several ticks is counted once for
 each of them, with the delay that each would have had: otherwise one long stall would weigh no more
@@ -8,11 +9,39 @@ The timer's own resolution is a millisecond, so the first bucket means "not late
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from typing import Final
 
 from kohort.broker.metrics.tally import HistogramTally, RecentMaximum
+
+PAUSE_BOUNDS_S: Final = (0.001, 0.005, 0.02, 0.1, 0.5)
+
+GENERATIONS: Final = 3
+
+
+class GcPauseMeter:
+    """Measures garbage collections from `start` until `stop`."""
+
+    def __init__(self) -> None:
+        self.pauses = [HistogramTally(PAUSE_BOUNDS_S) for _ in range(GENERATIONS)]
+        """Histograms by generation, the youngest first."""
+        self._began_at = 0.0
+
+    def start(self) -> None:
+        gc.callbacks.append(self._on_collection)
+
+    def stop(self) -> None:
+        if self._on_collection in gc.callbacks:
+            gc.callbacks.remove(self._on_collection)
+
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began_at = time.perf_counter()
+        else:
+            self.pauses[info["generation"]].observe(time.perf_counter() - self._began_at)
+
 
 TICK_S: Final = 0.05
 """Interval of the timer; in an idle broker it takes less than 0.1 % of a core."""

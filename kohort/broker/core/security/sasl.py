@@ -1,7 +1,8 @@
-"""The broker's side of SCRAM, without sockets, randomness or time.
+"""The broker's side of SASL mechanisms, without sockets, randomness or time: PLAIN (RFC 4616) and
+SCRAM (RFC 5802).
 
-An unknown user is answered like any other, with a credential made up from its name, and fails at
-the proof: a client cannot learn which names exist.
+With SCRAM, an unknown user is answered like any other, with a credential made up from its name, and
+fails at the proof: a client cannot learn which names exist.
 """
 
 import base64
@@ -11,8 +12,74 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.protocol.scram import BINDING, HASHES, ITERATIONS_MIN, Keys, signature, xor
+
+
+class Challenge(NamedTuple):
+    """A token for the client, which must reply with another one."""
+
+    token: bytes
+
+
+class Done(NamedTuple):
+    """Success: the client is authenticated."""
+
+    token: bytes
+    user: str
+    lifetime_ms: int | None = None
+    """How long the client's credential is valid; None for no limit."""
+
+
+class SaslFailure(Exception):  # noqa: N818 - the client's failure, not an error of the broker.
+    """Authentication failed. The text is for the broker's log; `client_message` is for the client,
+    None for the mechanism's general one.
+    """
+
+    def __init__(self, reason: str, client_message: str | None = None) -> None:
+        super().__init__(reason)
+        self.client_message = client_message
+
+
+WRONG: Final = "Authentication failed: Invalid username or password"
+_PARTS: Final = 3
+
+
+class PlainLogin(NamedTuple):
+    """The name and password that a client sends, not yet checked."""
+
+    authzid: str
+    user: str
+    password: bytes
+
+    def __repr__(self) -> str:
+        return f"PlainLogin({self.user!r})"
+
+    def check_authzid(self) -> None:
+        """Raise SaslFailure if the client asks to act as another user."""
+        if self.authzid and self.authzid != self.user:
+            raise SaslFailure(
+                "the authorization id differs from the user name",
+                "Authentication failed: Client requested an authorization id that is different"
+                " from username",
+            )
+
+
+def read_plain(token: bytes) -> PlainLogin:
+    """The login in a token. Raises SaslFailure."""
+    # No password contains invalid UTF-8; Java replaces such bytes.
+    parts = token.split(b"\0")
+    if len(parts) != _PARTS:
+        raise SaslFailure(
+            "the message does not have three parts",
+            f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}",
+        )
+    authzid, user, password = parts
+    if not user:
+        raise SaslFailure("no user", "Authentication failed: username not specified")
+    if not password:
+        raise SaslFailure("no password", "Authentication failed: password not specified")
+    return PlainLogin(authzid.decode("utf-8", "replace"), user.decode("utf-8", "replace"), password)
+
 
 _FIRST: Final = re.compile(
     r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>n=(?P<name>[^,]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
