@@ -10,7 +10,7 @@ from typing import Final
 from kohort.cli import patterns
 from kohort.cli.commands import exit_codes, run
 from kohort.cli.options import DURATION, add_kafka, duration_ms, moment_ms
-from kohort.cli.record_format import HELP
+from kohort.cli.records import HELP
 
 ISOLATION: Final = ("read_uncommitted", "read_committed")
 

@@ -15,10 +15,9 @@ from kohort.admin import offsets
 from kohort.admin.cluster import Cluster
 from kohort.admin.topics import list_topics
 from kohort.cli import patterns
-from kohort.cli.errors import UsageError
-from kohort.cli.not_found import partitions_of
+from kohort.cli.errors import UsageError, partitions_of
 from kohort.cli.options import client_error, cluster_of, consumer_settings
-from kohort.cli.record_format import Form, parse_format, value_line
+from kohort.cli.records import Form, parse_format, value_line
 from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.partitions import TopicPartition
@@ -103,7 +102,7 @@ def _form(options: argparse.Namespace) -> Form:
         return value_line if options.format is None else parse_format(options.format)
     if options.format is not None:
         raise UsageError("--json and --format cannot be combined")
-    from kohort.cli.record_json import as_line  # noqa: PLC0415 - only with --json.
+    from kohort.cli.records import as_line  # noqa: PLC0415 - only with --json.
 
     return as_line
 

@@ -5,8 +5,7 @@ from typing import Final
 
 from kohort.admin.cluster import Cluster
 from kohort.admin.offsets import TopicPartition, checked_offsets
-from kohort.cli.errors import NotFoundError, UsageError
-from kohort.cli.not_found import partitions_of
+from kohort.cli.errors import NotFoundError, UsageError, partitions_of
 
 PARTITIONS: Final = "TOPIC[:0,2,5]"
 """Name of arguments for `split_partitions`."""

@@ -19,7 +19,7 @@ from kohort.admin.producing import Producer
 from kohort.cli.commands import exit_codes, run
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
-from kohort.cli.record_json import RecordError, from_line
+from kohort.cli.records import RecordError, from_line
 from kohort.protocol.errors import EncodeError, ErrorCode
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.record import Headers, Record

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kohort.admin.disabled_users import DISABLED, DISCONNECTED, item_of, user_of
-from kohort.admin.users import MECHANISMS, Password, User
+from kohort.admin.users import DISABLED, DISCONNECTED, MECHANISMS, Password, User, item_of, user_of
 from kohort.broker.config.current import known_setting
 from kohort.broker.config.settings import InvalidValueError
 from kohort.broker.security.users import CredentialKey, Users

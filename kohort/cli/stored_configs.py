@@ -6,8 +6,7 @@ from typing import Any, Final, NamedTuple
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.configs import Kind, Operation, Resource, Source, alter, change, described
 from kohort.cli.commands import Commands
-from kohort.cli.errors import NotFoundError
-from kohort.cli.not_found import no_topic
+from kohort.cli.errors import NotFoundError, no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_result
 from kohort.cli.table import table
 from kohort.client.net.blocking import BlockingConnection

@@ -18,8 +18,7 @@ from kohort.admin.topics import (
 )
 from kohort.cli import patterns
 from kohort.cli.commands import Commands
-from kohort.cli.errors import CommandError, NotFoundError, UsageError
-from kohort.cli.not_found import no_topic
+from kohort.cli.errors import CommandError, NotFoundError, UsageError, no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, refusal
 from kohort.cli.table import table
 from kohort.cli.trim import add_trim

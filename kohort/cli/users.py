@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from kohort.admin.cluster import Cluster, RefusedError
-from kohort.admin.disabled_users import disable_user, disabled_users, enable_user
 from kohort.admin.users import (
     ITERATIONS,
     MECHANISMS,
     Password,
     User,
+    disable_user,
+    disabled_users,
+    enable_user,
     hashed,
     list_users,
     remove_user,

@@ -31,14 +31,13 @@ from kohort.cli.watch_rights import Right, how_to_grant, right_to_describe
 from kohort.cli.watch_store import HISTORY_TOPIC, Store, stored
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
-from kohort.groups.history.record_text import record_sentence
+from kohort.groups.history.sentence import record_sentence
 from kohort.insight.output import announce
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut
-from kohort.watch.follow import BUSY_POLL_S, POLL_S, Follower
+from kohort.watch.follow import BUSY_POLL_S, POLL_S, Follower, History, read_history
 from kohort.watch.log_files import LogFiles
-from kohort.watch.once import History, read_history
 from kohort.watch.poll_only import NoGroups, PollFollower
 from kohort.watch.poller import DENIALS, listed
 from kohort.watch.reader import TOPIC, Report

@@ -1,8 +1,10 @@
-"""``kohort watch``: follows the groups of a cluster, and yields each rebalance when it is known."""
+"""``kohort watch``: follows the groups of a cluster, and yields each rebalance when it is known;
+with ``--once``, returns their history as far as __consumer_offsets reaches back.
+"""
 
 from collections.abc import Container, Iterator
 from time import sleep, time
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.errors import DisconnectedError
@@ -108,3 +110,30 @@ class Follower:
     def _now_ms(self) -> int:
         """Return the time by the clock of the coordinators, or a little less."""
         return int(time() * 1000) - (self._reader.ahead_ms or 0)
+
+
+class History(NamedTuple):
+    """What the topic tells."""
+
+    records: list[Json]
+    """Records of all groups, group by group, the oldest of each first."""
+    since_ms: dict[str, int]
+    """How far back the history of each group reaches."""
+    unread_count: int
+    """Records that could not be decoded."""
+
+
+def read_history(
+    cluster: Cluster,
+    group: str | None,
+    report: Report,
+    left_out: Container[str] = (),
+    logs: LogFiles | None = None,
+) -> History:
+    """Read the history of a group, or of all but some. Raises as `OffsetsReader` does."""
+    reader = OffsetsReader(cluster, group, left_out)
+    ends = reader.ends()
+    if logs is not None:
+        logs.read_past(reader.watcher.logs, to_end=True)
+    records = [*reader.read(ends, report), *reader.watcher.flush()]
+    return History(records, reader.watcher.since_ms, reader.watcher.unread_count)

@@ -16,7 +16,7 @@ from kohort.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from kohort.watch.core.seen import Poll
+from kohort.watch.core.followed import Poll
 from kohort.watch.core.watcher import Watcher
 
 GROUPS_AT_ONCE: Final = 500

@@ -18,7 +18,7 @@ from kohort.client.core.group.assignors import (
     StickyAssignor,
 )
 from kohort.client.core.group.assignors.assignor import Assignment
-from kohort.client.core.group.assignors.claims import encode_held
+from kohort.client.core.group.assignors.sticky import encode_held
 from kohort.client.core.partitions import TopicPartition
 from tests.support.measures.bytecodes import metered
 from tests.support.suites.examples import examples

@@ -13,7 +13,7 @@ import pytest
 
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord, ConsumerRecord
-from kohort.client.group.commit_callbacks import Offsets
+from kohort.client.group.callbacks import Offsets
 from kohort.client.group.offsets import GroupOffsets
 from kohort.protocol.records.batch import TimestampType
 from tests.simulation.consuming import process

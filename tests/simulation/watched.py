@@ -14,8 +14,8 @@ from kohort.groups.requests import CommittedOffset
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.records.batch import split_batches
 from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.followed import Poll
 from kohort.watch.core.partition import OffsetsPartition
-from kohort.watch.core.seen import Poll
 from kohort.watch.core.watcher import Json, Watcher
 from tests.simulation.consumer_causes import GROUP, HEARTBEAT_MS, SESSION_MS, Injection
 from tests.simulation.life import Climate, GroupLife, make_world

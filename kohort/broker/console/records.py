@@ -17,8 +17,7 @@ from kohort.formats.text import utc_time
 from kohort.groups.history.deploys import Deploy, deploy_steps
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED, REBALANCE
-from kohort.groups.history.record_text import record_evidence, record_sentence
-from kohort.groups.history.sentence import sentence
+from kohort.groups.history.sentence import record_evidence, record_sentence, sentence
 from kohort.groups.history.text import parse_text
 
 Json: TypeAlias = dict[str, Any]

@@ -30,7 +30,7 @@ from kohort.cli.options import (
     security_of,
 )
 from kohort.formats.text import counted, shown
-from kohort.groups.history.record_text import record_evidence, record_sentence
+from kohort.groups.history.sentence import record_evidence, record_sentence
 from kohort.groups.history.waiting_text import waiting_lines
 from kohort.groups.history.wording import ClockText
 from kohort.protocol.errors import DecodeError

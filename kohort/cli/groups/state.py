@@ -13,16 +13,15 @@ from kohort.admin.groups import Group, Position, committed_offsets, describe_gro
 from kohort.admin.offsets import TopicPartition
 from kohort.cli import patterns
 from kohort.cli.commands import Commands
-from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
+from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError, no_group
 from kohort.cli.groups.from_files import add_from, groups_in_files
 from kohort.cli.groups.history import local_clock
-from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
 from kohort.cli.partitions import PARTITIONS, split_partitions
 from kohort.cli.table import table
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import REBALANCE
-from kohort.groups.history.record_text import record_cause
+from kohort.groups.history.sentence import record_cause
 from kohort.protocol.errors import DecodeError, ErrorCode
 
 _HEAD: Final = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")

@@ -31,7 +31,7 @@ from kohort.client.core.offsets import (
 from kohort.client.core.partitions import PartitionInfo, TopicPartition
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine.engine import Engine
-from kohort.client.group.commit_callbacks import CommitCallback
+from kohort.client.group.callbacks import CommitCallback
 from kohort.client.group.listener import RebalanceListener
 from kohort.client.processing.options import RunSettings, options_from
 from kohort.client.processing.run_controller import RunController

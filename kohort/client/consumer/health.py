@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kohort.client.core.backoff import OngoingFailure
 from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
-from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.processing.figures import RunFigures
 

@@ -8,11 +8,11 @@ from typing import Any
 from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
 from kohort.client.consumer.health import Health, HealthLimits
+from kohort.client.core.backoff import OngoingFailures
 from kohort.client.core.errors import IllegalStateError
 from kohort.client.core.group.identity import GroupMetadata
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
-from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.engine.engine import Engine
 from kohort.client.group.member import MembershipShell

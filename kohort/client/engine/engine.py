@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
+from kohort.client.core.backoff import OngoingFailures
 from kohort.client.core.errors import (
     BrokerUnreachableError,
     ConsumerClosedError,
@@ -23,7 +24,6 @@ from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import EARLIEST, OffsetAndMetadata
-from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.engine.housekeeping import PollHousekeeping
 from kohort.client.engine.shutdown import Shutdown

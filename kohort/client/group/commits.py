@@ -28,7 +28,7 @@ from kohort.client.core.offsets import OffsetAndMetadata, ToCommit, as_committed
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.fetch.fetcher import Fetcher
-from kohort.client.group.commit_callbacks import CommitCallback, Offsets
+from kohort.client.group.callbacks import CommitCallback, Offsets
 from kohort.client.group.offsets import Committed, GroupOffsets
 from kohort.client.open_calls import OpenCalls
 

@@ -35,7 +35,7 @@ from kohort.client.core.group.offset_requests import (
 )
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.group.commit_callbacks import CommitCallback, CommitCallbacks, Offsets
+from kohort.client.group.callbacks import CommitCallback, CommitCallbacks, Offsets
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.connection import BrokerConnection

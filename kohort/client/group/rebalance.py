@@ -19,8 +19,7 @@ from kohort.client.core.group.assignors import RebalanceProtocol
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.fetcher import Fetcher
-from kohort.client.group.callbacks import Callbacks
-from kohort.client.group.commit_callbacks import Offsets
+from kohort.client.group.callbacks import Callbacks, Offsets
 from kohort.client.group.listener import (
     NO_LISTENER,
     BothListeners,

@@ -15,8 +15,8 @@ from kohort.client.core.errors import (
     BrokerUnreachableError,
     ConsumerError,
 )
-from kohort.client.core.expected_topics import ExpectedTopics
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.topics import ExpectedTopics
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError
 

@@ -20,12 +20,11 @@ from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.core.work import Entry, Item, Phase, Work
-from kohort.client.processing.attempts import Attempts
+from kohort.client.processing.attempts import Attempts, Outcomes
 from kohort.client.processing.commits import SOON_S, RunCommits
 from kohort.client.processing.dead_letters import DeadLetterSink
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import RunOptions
-from kohort.client.processing.outcomes import Outcomes
 from kohort.client.processing.source import Source
 
 logger = logging.getLogger(__name__)

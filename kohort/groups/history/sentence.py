@@ -1,16 +1,18 @@
-"""The reason why a group rebalanced, in one sentence, and the evidence for it.
+"""The reason why a group rebalanced, in one sentence, and the evidence for it; also from the JSON
+of a record, written by this version of the broker or another.
 
 The text depends on the record alone, so that the broker's log, the command line and the pages
 describe a rebalance in the same words, on any day. Times of day are in UTC unless the caller gives
 another clock.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from kohort.formats.text import counted, duration, listed, shown, utc_time
 from kohort.groups.events import Certainty, JoinPhaseEnd, TriggerKind
+from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
@@ -386,3 +388,43 @@ def _link_lines(record: RebalanceRecord) -> Iterator[str]:
         yield f"it follows from rebalance {record.follows}"
     if record.superseded_by is not None:
         yield f"rebalance {record.superseded_by} took over"
+
+
+def record_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
+    """Return the reason in one sentence without a full stop. For a record of a newer broker with
+    causes unknown here: that broker's own sentence, or its name of the cause.
+    """
+    try:
+        return sentence(from_json(record), clock_text)
+    except ValueError:
+        said = record.get("sentence")
+        if said:
+            return shown(str(said))
+        trigger = record.get("trigger")
+        kind = trigger.get("kind") if isinstance(trigger, Mapping) else None
+        return f"rebalanced because of {shown(str(kind))}, of which no more is known here"
+
+
+def record_cause(record: Mapping[str, Any]) -> str:
+    """Return the kind of the cause, and if it is not certain how certain it is."""
+    trigger = record["trigger"]
+    certainty = trigger.get("certainty") or Certainty.CERTAIN.value
+    mark = "" if certainty == Certainty.CERTAIN.value else f" ({certainty})"
+    return f"{shown(str(trigger['kind']))}{shown(mark)}"
+
+
+def record_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[str]:
+    """Return the evidence for the sentence, one per line."""
+    try:
+        lines = evidence(from_json(record), clock_text, is_watched=bool(record.get("observed")))
+        return [*lines, *_bounds(record, clock_text)]
+    except ValueError as error:
+        return [f"the broker is of another version than this command ({error}); see --json"]
+
+
+def _bounds(record: Mapping[str, Any], clock_text: ClockText) -> Iterator[str]:
+    """Describe when a rebalance began, if a watcher does not know it exactly."""
+    between = record.get("started_between_ms")
+    if between:
+        earliest, latest = map(clock_text, between)
+        yield f"when it began is not known: between {earliest} and {latest}"

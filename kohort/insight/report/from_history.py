@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kohort.groups.history.record_text import record_sentence
+from kohort.groups.history.sentence import record_sentence
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.prediction import Prediction

@@ -28,14 +28,12 @@ from kohort.groups.history.model import WaitedFor
 from kohort.groups.history.shares import parse_share
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
-from kohort.watch.core.difference import Difference, difference
+from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate, Phase, fate_of
-from kohort.watch.core.followed import FollowedGroup, TimedEvent, at, ref
+from kohort.watch.core.followed import FollowedGroup, Poll, Seen, TimedEvent, at, ref
+from kohort.watch.core.generations import Difference, MemberSettings, difference, settings_of
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times, begun_by
 from kohort.watch.core.origin import Cause, beginning, causes, first_seen
-from kohort.watch.core.seen import Poll, Seen
-from kohort.watch.core.settings import MemberSettings, settings_of
-from kohort.watch.core.signs import Signs
 from kohort.watch.core.view import ClassicView
 
 _SUPERSEDED_MAX: Final = 100

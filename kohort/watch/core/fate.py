@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from kohort.groups.events import Certainty, Evidence, RemovalReason
 from kohort.groups.records import StoredMember
-from kohort.watch.core.signs import Signs
+from kohort.watch.core.commits import Signs
 
 SLACK_MS: Final = 300
 """Maximum delay of timers of a loaded coordinator."""

@@ -1,14 +1,49 @@
-"""What following a group has in common for all protocols: members and their signs of life."""
+"""What following a group has in common for all protocols: members, their signs of life, polls, and
+the places of records.
+"""
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kohort.groups.consumer.records import ConsumerMemberRecord
 from kohort.groups.events import Event, MemberRef
 from kohort.groups.history.shares import TopicPartition
-from kohort.groups.records import StoredMember
+from kohort.groups.records import DurableRecord, StoredMember
 from kohort.groups.requests import Now
+from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate
-from kohort.watch.core.signs import Signs
+
+
+class Place(NamedTuple):
+    """Where a record of __consumer_offsets is."""
+
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    """Of its batch; it increases when another broker becomes the coordinator."""
+    in_transaction: bool = False
+    gap_offset: int = -1
+    """The last offset before which records of the partition are missing: compaction has removed
+    them."""
+    epoch_ms: int = -1
+    """Time of the first record of the partition with this leader epoch."""
+
+
+class Seen(NamedTuple):
+    """A record of __consumer_offsets."""
+
+    record: DurableRecord
+    at_ms: int
+    """Its timestamp: the coordinator's clock."""
+    place: Place
+
+
+class Poll(NamedTuple):
+    """What ListGroups and DescribeGroups returned about a group that was rebalancing."""
+
+    at_ms: int
+    state: str
+    member_ids: frozenset[str]
+
 
 TimedEvent: TypeAlias = tuple[Event, Now]
 """An event of the history, and its time by the coordinator's clock."""

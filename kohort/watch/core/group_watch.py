@@ -18,13 +18,11 @@ from kohort.groups.steps import at_once
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.classic import ClassicGroup
 from kohort.watch.core.closing import closed_records
-from kohort.watch.core.commits import Commit
+from kohort.watch.core.commits import Commit, Signs
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.followed import TimedEvent, at, ref
+from kohort.watch.core.followed import Place, Poll, Seen, TimedEvent, at, ref
 from kohort.watch.core.logged import Logs
 from kohort.watch.core.modern import ConsumerGroup
-from kohort.watch.core.seen import Place, Poll, Seen
-from kohort.watch.core.signs import Signs
 from kohort.watch.core.topics import TopicNames
 from kohort.watch.core.view import View
 

@@ -44,11 +44,11 @@ from kohort.groups.history.shares import TopicPartition
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import CONSUMER, Now
+from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_consumer
 from kohort.watch.core.followed import FollowedGroup, TimedEvent, ref
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times
 from kohort.watch.core.origin import TRIGGERS
-from kohort.watch.core.signs import Signs
 from kohort.watch.core.topics import TopicNames
 from kohort.watch.core.view import ConsumerMemberView, ConsumerView
 

@@ -16,10 +16,9 @@ from kohort.groups.events import Certainty, Evidence, RemovalReason, Trigger, Tr
 from kohort.groups.reasons import NO_REASON, ReasonSource, StatedReason
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.protocol.join_reason import JoinReason
-from kohort.watch.core.difference import Difference
 from kohort.watch.core.fate import Fate, Phase
-from kohort.watch.core.followed import ref
-from kohort.watch.core.seen import Poll
+from kohort.watch.core.followed import Poll, ref
+from kohort.watch.core.generations import Difference
 
 GUESS_MS: Final = 1_500
 """Assumed duration of a join phase: about half a heartbeat interval."""

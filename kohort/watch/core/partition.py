@@ -6,7 +6,7 @@ from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
 from kohort.protocol.records.record import decode_records
 from kohort.watch.core.commits import Reached
-from kohort.watch.core.seen import Place
+from kohort.watch.core.followed import Place
 from kohort.watch.core.watcher import Json, Watcher
 
 

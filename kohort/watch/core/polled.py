@@ -38,13 +38,12 @@ from kohort.groups.requests import Now
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.closing import closed_records
 from kohort.watch.core.commits import Commit
-from kohort.watch.core.difference import Difference, difference
 from kohort.watch.core.fate import Fate, Phase
-from kohort.watch.core.followed import TimedEvent, at, ref
+from kohort.watch.core.followed import Poll, TimedEvent, at, ref
+from kohort.watch.core.generations import Difference, difference
 from kohort.watch.core.logged import Logs, Times
 from kohort.watch.core.origin import Cause, beginning, causes, first_seen
 from kohort.watch.core.polled_view import PolledView
-from kohort.watch.core.seen import Poll
 from kohort.watch.core.view import View
 
 Json: TypeAlias = dict[str, Any]

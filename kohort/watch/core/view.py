@@ -23,8 +23,7 @@ from kohort.groups.requests import CONSUMER
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.followed import ref
-from kohort.watch.core.seen import Poll
+from kohort.watch.core.followed import Poll, ref
 from kohort.watch.core.topics import TopicNames
 
 _PHASES: Final = {

@@ -12,9 +12,9 @@ from kohort.protocol.records.record import Record
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.commits import TYPE_BYTES, Commit, KnownCommits, Limits, Reached
 from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.followed import Place, Poll, Seen
 from kohort.watch.core.group_watch import GroupWatch
 from kohort.watch.core.logged import Logs
-from kohort.watch.core.seen import Place, Poll, Seen
 from kohort.watch.core.topics import TopicNames
 from kohort.watch.core.view import View
 

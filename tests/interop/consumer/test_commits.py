@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kohort import OffsetAndMetadata, TopicPartition, errors
-from kohort.client.group.commit_callbacks import Offsets
+from kohort.client.group.callbacks import Offsets
 from tests.interop.consumer.members import TIMEOUT_S, Members, Topics, is_at_rest, read, values
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.cli.record_format import as_date, parse_format, value_line
+from kohort.cli.records import as_date, parse_format, value_line
 from kohort.client.core.records import ConsumerRecord
 from kohort.protocol.records.batch import TimestampType
 

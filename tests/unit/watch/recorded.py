@@ -47,9 +47,9 @@ from kohort.protocol.messages.consumer_protocol import (
 )
 from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.followed import Place, Poll
 from kohort.watch.core.logged import Logs
 from kohort.watch.core.polled import PolledGroups, Snapshot
-from kohort.watch.core.seen import Place, Poll
 from kohort.watch.core.watcher import Watcher
 
 LAB = Path(__file__).parent / "lab"

@@ -25,7 +25,7 @@ from kohort.protocol.messages.consumer_protocol import (
 )
 from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.seen import Place, Poll
+from kohort.watch.core.followed import Place, Poll
 from kohort.watch.core.watcher import Json, Watcher
 
 TOPIC_ID = b"t" * 16

@@ -17,7 +17,7 @@ from kohort.groups.records import DurableRecord, GroupRecord, GroupTombstone, St
 from kohort.protocol.records.record import Record
 from kohort.watch.core.classic import ClassicGroup
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.seen import Place, Poll
+from kohort.watch.core.followed import Place, Poll
 from kohort.watch.core.watcher import Watcher
 
 Json = dict[str, Any]

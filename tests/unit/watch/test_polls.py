@@ -9,7 +9,7 @@ import pytest
 
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.history.names import UNKNOWN_GENERATION
-from kohort.groups.history.record_text import record_evidence, record_sentence
+from kohort.groups.history.sentence import record_evidence, record_sentence
 from kohort.groups.kinds import GroupKind
 from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord, StoredMember
 from kohort.groups.requests import CONSUMER, CommittedOffset
@@ -22,10 +22,10 @@ from kohort.protocol.messages.consumer_protocol import (
 from kohort.protocol.records.record import Record
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.fate import Timeouts
+from kohort.watch.core.followed import Place, Poll
 from kohort.watch.core.left_out import DEFAULT, LeftOut
 from kohort.watch.core.logged import Logs
 from kohort.watch.core.polled import FORGOTTEN_MS, PolledGroup, PolledGroups, Snapshot
-from kohort.watch.core.seen import Place, Poll
 from kohort.watch.core.watcher import Watcher
 from kohort.watch.poller import NotAtRest
 from tests.support.processes.commands import said_here

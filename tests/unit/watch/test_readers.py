@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kohort.cli.groups.drawing import Symbols
-from kohort.groups.history.record_text import record_evidence, record_sentence
+from kohort.groups.history.sentence import record_evidence, record_sentence
 from tests.support.processes.commands import Said, said_here
 from tests.unit.watch.recorded import Json, watch_lab
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from kohort.client.core.backoff import OngoingFailure, OngoingFailures
 from kohort.client.core.errors import ConsumerError, RecordError
 from kohort.client.core.fetch.buffers import PartitionFilter
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.ongoing_failures import OngoingFailure, OngoingFailures
 from kohort.client.core.partitions import TopicPartition
 
 

@@ -31,9 +31,9 @@ from kohort.client.core.group.assignors.assignor import (
     common_mode,
 )
 from kohort.client.core.group.base_membership import BaseMembership, MemberState
-from kohort.client.core.group.handover import Handover, held_back
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.group.identity import NO_MEMBER, Identity
+from kohort.client.core.group.leading import Handover, WatchedTopics, held_back
 from kohort.client.core.group.requests import (
     PROTOCOL_TYPE,
     MembershipConfig,
@@ -43,7 +43,6 @@ from kohort.client.core.group.requests import (
     sync_request,
 )
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
-from kohort.client.core.group.watched_topics import WatchedTopics
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason

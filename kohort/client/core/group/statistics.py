@@ -13,6 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from kohort.client.core.backoff import OngoingFailures
 from kohort.client.core.errors import ConsumerError, is_refusal
 from kohort.client.core.group.actions import (
     Apply,
@@ -25,7 +26,6 @@ from kohort.client.core.group.actions import (
     RefreshTopics,
     Sync,
 )
-from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.protocol.errors import ErrorCode
 
 WINDOW_MS: Final = 30_000

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kohort.client.consumer.health import Health, HealthLimits
+from kohort.client.core.backoff import OngoingFailure
 from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
-from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.processing.figures import RunFigures
 

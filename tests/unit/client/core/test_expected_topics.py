@@ -3,8 +3,8 @@ from typing import NamedTuple
 import pytest
 
 from kohort.client.core.errors import AuthorizationError, UnknownTopicError
-from kohort.client.core.expected_topics import ExpectedTopics
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.topics import ExpectedTopics
 from kohort.protocol.errors import ErrorCode
 
 

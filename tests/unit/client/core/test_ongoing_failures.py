@@ -1,4 +1,4 @@
-from kohort.client.core.ongoing_failures import OngoingFailure, OngoingFailures
+from kohort.client.core.backoff import OngoingFailure, OngoingFailures
 
 
 def failed(*times_ms: int, is_refused: bool = True) -> OngoingFailures:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kohort.client.group.commit_callbacks import CommitCallbacks
+from kohort.client.group.callbacks import CommitCallbacks
 from tests.unit.client.scripted_brokers import run
 
 

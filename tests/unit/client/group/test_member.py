@@ -12,7 +12,7 @@ from kohort.client.net.address import Address
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
+from kohort.testing.virtual_kafka import LoopHeartbeats
 from tests.unit.client import scripted_brokers
 from tests.unit.client.scripted_coordinator import ME, A, B, Scene, ScriptedCoordinator
 

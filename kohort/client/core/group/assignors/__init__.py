@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kohort.client.core.group.assignors.assignor import Assignor, GroupMember, RebalanceProtocol
-from kohort.client.core.group.assignors.range import RangeAssignor
-from kohort.client.core.group.assignors.round_robin import RoundRobinAssignor
+from kohort.client.core.group.assignors.simple import RangeAssignor, RoundRobinAssignor
 from kohort.client.core.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 ASSIGNORS: Final[Mapping[str, type[Assignor]]] = MappingProxyType(

@@ -4,7 +4,7 @@ import pytest
 
 from kohort.client.core.group.assignors.assignor import GroupMember
 from kohort.client.core.group.base_membership import MemberState
-from kohort.client.core.group.handover import Handover, held_back
+from kohort.client.core.group.leading import Handover, held_back
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.driven_members import POLL_INTERVAL_MS, DrivenMember, live

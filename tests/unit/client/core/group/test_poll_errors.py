@@ -7,7 +7,7 @@ from kohort.client.core.errors import (
     FencedInstanceError,
     InconsistentProtocolError,
 )
-from kohort.client.core.group.poll_errors import PollErrors
+from kohort.client.core.group.base_membership import PollErrors
 from kohort.protocol.errors import ErrorCode
 
 

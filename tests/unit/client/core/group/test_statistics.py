@@ -4,7 +4,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.core.backoff import Backoff
+from kohort.client.core.backoff import Backoff, OngoingFailure
 from kohort.client.core.errors import AuthorizationError, CommitFailedError
 from kohort.client.core.group.actions import Idle, Join, MemberAction, Prepare, Sync
 from kohort.client.core.group.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
@@ -18,7 +18,6 @@ from kohort.client.core.group.statistics import (
     RebalancePhase,
     Sampled,
 )
-from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
 

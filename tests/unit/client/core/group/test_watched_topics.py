@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.client.core.group.watched_topics import CHANGES_MAX, WatchedTopics
+from kohort.client.core.group.leading import CHANGES_MAX, WatchedTopics
 
 
 def watching(counts: dict[str, int]) -> WatchedTopics:
