@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from kohort.client.net.address import Address
@@ -112,12 +111,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:

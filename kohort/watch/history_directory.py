@@ -9,7 +9,6 @@ import fcntl
 import json
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Self
 
 from kohort.watch.core.backlog import Backlog, Json
@@ -58,12 +57,7 @@ class HistoryDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._open.close()
         self._active.close()
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import tzinfo
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Protocol, Self
 
 from kohort.insight.broker_log.lines import read, read_departure
@@ -134,12 +133,7 @@ class LogFiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._open.close()
 
     def read_past(self, logs: Logs, *, to_end: bool) -> None:

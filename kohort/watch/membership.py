@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 from kohort.client.consumer.consumer import Consumer
@@ -56,12 +55,7 @@ class Membership(RebalanceListener):
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._is_over.set()
         self._thread.join(_LEAVE_S)
 

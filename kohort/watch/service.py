@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import time
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from kohort.admin.cluster import Cluster
@@ -75,12 +74,7 @@ class WatchService:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join(CLOSE_WAIT_S)

@@ -11,7 +11,6 @@ import os
 import struct
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kohort.broker.storage.errors import DataDirectoryLockedError
@@ -60,12 +59,7 @@ class DataDirectoryLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.release()
 
 

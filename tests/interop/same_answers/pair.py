@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 from socket import socket
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import pytest
@@ -266,12 +265,7 @@ class Pair:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.disconnect()
 
     def disconnect(self) -> None:

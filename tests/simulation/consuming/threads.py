@@ -11,7 +11,6 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from kohort.client.group import heartbeat_thread
@@ -117,12 +116,7 @@ class Condition:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         pass
 
     def wait(self, timeout: float | None = None) -> None:

@@ -9,7 +9,6 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 
@@ -43,12 +42,7 @@ class Relay:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         assert self._server is not None
         self._server.close()
         for task in self._tasks:

@@ -2,7 +2,6 @@
 
 import socket
 import struct
-from types import TracebackType
 from typing import Self, TypeVar
 
 from kohort.protocol.codec import codec
@@ -74,12 +73,7 @@ class RawClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
