@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from kohort.broker.console.security import HEADERS
+from kohort.broker.console.paths import HEADERS
 from kohort.broker.http.json_parts import dump
 from kohort.broker.runtime.clock import Clock
 from kohort.groups.events import EVENTS, Event, OffsetsStored

@@ -1,14 +1,14 @@
 """The console's paths, and their pages in :mod:`kohort.broker.console.pages`.
 
 The pages are imported at the first request; see `lazy_pages`. Security headers and origin checks
-(:mod:`kohort.broker.console.security`) are applied here, for all pages.
+are applied here, for all pages.
 """
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from kohort.broker.console.security import guarded, refusal
 from kohort.broker.console.source import ConsoleSource, GroupsSource
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.routes import lazy_pages
@@ -16,6 +16,38 @@ from kohort.broker.http.routes import lazy_pages
 if TYPE_CHECKING:
     from kohort.broker.console.lag import AgesSeen
     from kohort.broker.console.pages import ConsolePages, GroupConsole
+
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+HEADERS: Final = (
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", POLICY),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+)
+
+_OWN: Final = frozenset({"", "same-origin", "none"})
+"""Allowed values of Sec-Fetch-Site for data: absent (no browser), this site, the address bar."""
+
+
+def refusal(request: HttpRequest) -> HttpResponse | None:
+    """Return the error response to a cross-site request for data; None for allowed requests."""
+    if request.fetch_site in _OWN:
+        return None
+    text = "cross-site request rejected (Sec-Fetch-Site)"
+    return HttpResponse.error(HTTPStatus.FORBIDDEN, text)
+
+
+def guarded(response: HttpResponse) -> HttpResponse:
+    given = {name for name, _ in response.headers}
+    added = tuple(header for header in HEADERS if header[0] not in given)
+    return response._replace(headers=response.headers + added)
+
 
 P = TypeVar("P")
 

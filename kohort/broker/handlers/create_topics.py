@@ -22,7 +22,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.long_requests import run_in_slices
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.mutations import Mutations
+from kohort.broker.handlers.shared.checks import Mutations
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.changes import PlannedTopic
 from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic, check_expansion

@@ -12,7 +12,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.mutations import Mutations
+from kohort.broker.handlers.shared.checks import Mutations
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError

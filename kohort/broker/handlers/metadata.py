@@ -20,8 +20,7 @@ from kohort.broker.handlers.shared.authorized_operations import (
     cluster_operations,
     topic_operations,
 )
-from kohort.broker.handlers.shared.checks import NO_LEADER
-from kohort.broker.handlers.shared.mutations import Mutations
+from kohort.broker.handlers.shared.checks import NO_LEADER, Mutations
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem

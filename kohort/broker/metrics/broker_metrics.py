@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.metrics.stalls import GcPauseMeter, LoopLagMeter
-from kohort.broker.metrics.transactions import TransactionMetrics
+from kohort.broker.metrics.tally import HistogramTally
+from kohort.protocol.records.control import ControlType
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.topics.startup_progress import StartupProgress
     from kohort.broker.transactions.host import TransactionHost
+
+
+TRANSACTION_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+"""Bounds of the buckets, in seconds: 60 is the usual transaction timeout, 900 the default of the
+longest allowed one."""
+
+RESULTS: Final = {ControlType.COMMIT: "commit", ControlType.ABORT: "abort"}
+
+
+class TransactionMetrics:
+    """Counts durations since the start, as an observer of the transactions; `TransactionHost` has
+    the other counters.
+    """
+
+    def __init__(self) -> None:
+        self.durations: Final = {result: HistogramTally(TRANSACTION_BOUNDS_S) for result in RESULTS}
+
+    def on_transaction_ended(self, result: ControlType, duration_ms: int) -> None:
+        """Count a transaction whose markers have all been written."""
+        self.durations[result].observe(duration_ms / 1_000)
 
 
 class BrokerMetrics:

@@ -9,9 +9,9 @@ from prometheus_client.metrics_core import Metric
 
 from kohort.broker.core.transaction.effects import EndCause
 from kohort.broker.metrics import transaction_catalogue as catalogue
+from kohort.broker.metrics.broker_metrics import RESULTS, TransactionMetrics
 from kohort.broker.metrics.families import Family, single
 from kohort.broker.metrics.metric_info import MetricInfo
-from kohort.broker.metrics.transactions import RESULTS, TransactionMetrics
 
 if TYPE_CHECKING:
     from kohort.broker.transactions.host import TransactionHost
