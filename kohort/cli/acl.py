@@ -31,7 +31,7 @@ from kohort.broker.core.security.session import ANONYMOUS, USER, Principal
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result
-from kohort.cli.table import table
+from kohort.cli.output import table
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.formats.text import shown
 

@@ -28,7 +28,7 @@ from kohort.broker.storage.metadata.store import MetadataError
 from kohort.cli.commands import run
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
 from kohort.cli.options import add_json, print_result
-from kohort.cli.progress import Progress
+from kohort.cli.output import Progress
 
 NODE_ID: Final = 1
 

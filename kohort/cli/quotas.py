@@ -6,7 +6,7 @@ from kohort.admin.quotas import Parts, change_limits, list_limits
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result
-from kohort.cli.table import table
+from kohort.cli.output import table
 from kohort.formats.text import shown
 
 

@@ -13,7 +13,7 @@ from kohort.cli.broker_http import CONSOLE, http_of
 from kohort.cli.commands import run
 from kohort.cli.errors import CommandError
 from kohort.cli.options import add_kafka, cluster_of, print_result, security_of
-from kohort.cli.table import table
+from kohort.cli.output import table
 from kohort.formats.text import counted, duration, shown
 from kohort.protocol.messages.metadata import MetadataResponse
 

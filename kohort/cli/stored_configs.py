@@ -8,7 +8,7 @@ from kohort.admin.configs import Kind, Operation, Resource, Source, alter, chang
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_result
-from kohort.cli.table import table
+from kohort.cli.output import table
 from kohort.client.net.blocking import BlockingConnection
 from kohort.formats.text import shown
 from kohort.protocol.errors import ErrorCode

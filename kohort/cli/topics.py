@@ -20,7 +20,7 @@ from kohort.cli import patterns
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError, no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, refusal
-from kohort.cli.table import table
+from kohort.cli.output import table
 from kohort.cli.trim import add_trim
 from kohort.formats.text import counted, shown
 from kohort.protocol.errors import ErrorCode

@@ -23,7 +23,7 @@ from kohort.cli.admin_http import HTTP, LOCAL_HOSTS, Json, fetch
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError
 from kohort.cli.options import DURATION, add_kafka, cluster_of, print_result, seconds, security_of
-from kohort.cli.table import table
+from kohort.cli.output import table
 from kohort.client.net.address import parse_bootstrap
 from kohort.formats.text import counted, shown
 

@@ -17,8 +17,8 @@ from kohort.cli.options import (
     moment_ms,
     print_result,
 )
+from kohort.cli.output import table
 from kohort.cli.partitions import existing_offsets, partitions_named
-from kohort.cli.table import table
 
 
 class Cut(NamedTuple):

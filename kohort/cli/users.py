@@ -27,7 +27,7 @@ from kohort.broker.security.users_file import credential_line
 from kohort.cli.commands import Commands
 from kohort.cli.errors import ExistsError, NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result
-from kohort.cli.table import table
+from kohort.cli.output import table
 from kohort.formats.text import shown
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys_of

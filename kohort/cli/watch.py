@@ -25,7 +25,7 @@ from kohort.cli.errors import (
 from kohort.cli.groups.from_files import UNKNOWN_STATE, add_timezone
 from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json
-from kohort.cli.progress import Progress
+from kohort.cli.output import Progress
 from kohort.cli.watch_http import NotServed, add_http, serving
 from kohort.cli.watch_rights import Right, how_to_grant, right_to_describe
 from kohort.cli.watch_store import HISTORY_TOPIC, Store, stored

@@ -1,4 +1,13 @@
-"""AddPartitionsToTxn (key 24): add partitions to a transaction before its first record in them.
+"""InitProducerId (key 22): assign a producer id for idempotence, or for a transactional id.
+
+v0-5. Without a transactional id every request gets a new id at epoch 0; an id is never assigned
+twice, even after a crash. With one the producer gets its id's next epoch, and any open transaction
+of a previous instance is aborted. From v3 a producer may name its current epoch (KIP-360);
+PRODUCER_FENCED is used from v4 (KIP-588). If transactions are disabled, a transactional id is
+answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which producers report at once, rather than an error
+that they would retry for ever. Two-phase commit (v6, KIP-939) is not supported.
+
+AddPartitionsToTxn (key 24): add partitions to a transaction before its first record in them.
 
 v0-5. Up to v3 one transaction: all of its partitions are added or none, PRODUCER_FENCED from v2
 (KIP-588), and a request without topics begins a transaction all the same. From v4 several
@@ -23,12 +32,14 @@ Kafka responds before it writes the markers. The rules are in
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.transaction.requests import (
     AddRequest,
     ClientVersion,
     EndRequest,
     EndResult,
+    InitRequest,
+    InitResult,
     TopicPartition,
 )
 from kohort.broker.dispatch.context import RequestContext
@@ -39,7 +50,7 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from kohort.groups.steps import Steps, at_once
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -54,7 +65,65 @@ from kohort.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kohort.protocol.records.control import ControlType
+
+INIT_FENCED_SINCE: Final = 4
+
+
+@handles(InitProducerIdRequest, versions="0-5", on_error=OnError(producer_id=-1, producer_epoch=-1))
+def init_producer_id(
+    ctx: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+    """Assign a producer id and its epoch."""
+    _check_allowed(ctx, request.transactional_id)
+    if request.transactional_id == "":
+        return _error(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _of_transactional_id(ctx, request, request.transactional_id)
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _error(ErrorCode.INVALID_REQUEST)
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE,
+        producer_id=ctx.broker.topics.next_producer_id(),
+        producer_epoch=0,
+    )
+
+
+def _check_allowed(ctx: RequestContext, transactional_id: str | None) -> None:
+    """Raise KafkaError unless the principal may get a producer id. Without a transactional id, it
+    needs permission to write to any topic.
+    """
+    if transactional_id is not None:
+        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    elif not (
+        ctx.sees(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        or ctx.may_some(Operation.WRITE, ResourceType.TOPIC)
+    ):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _of_transactional_id(
+    ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+    init = InitRequest(
+        request.transaction_timeout_ms, request.producer_id, request.producer_epoch, ctx.client
+    )
+    version = ctx.api_version
+
+    def respond(result: InitResult) -> InitProducerIdResponse:
+        return InitProducerIdResponse(
+            error_code=fenced_in(version, result.error, since=INIT_FENCED_SINCE),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+        )
+
+    return ctx.broker.transactions.init_producer_id(transactional_id, init).map(respond)
+
+
+def _error(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
 
 FENCED_SINCE: Final = 2
 SEVERAL_SINCE: Final = 4

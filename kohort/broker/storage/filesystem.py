@@ -380,6 +380,6 @@ class OsFileSystem:
 
 
 def _is_cached(descriptor: _Descriptor, start: int, stop: int) -> bool:
-    from kohort.broker.storage.page_cache import is_cached  # noqa: PLC0415 - ctypes, when it is needed.
+    from kohort.broker.storage.file_range import is_cached  # noqa: PLC0415 - ctypes, when it is needed.
 
     return is_cached(descriptor.number, start, stop)

@@ -10,7 +10,7 @@ from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.groups.from_files import records_from_files
 from kohort.cli.groups.history import history_of
 from kohort.cli.options import print_result
-from kohort.cli.table import Cell, table
+from kohort.cli.output import Cell, table
 from kohort.formats.text import counted, duration, shown
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.client_software import libraries_of

@@ -17,8 +17,8 @@ from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableErr
 from kohort.cli.groups.from_files import add_from, groups_in_files
 from kohort.cli.groups.history import local_clock
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
+from kohort.cli.output import table
 from kohort.cli.partitions import PARTITIONS, split_partitions
-from kohort.cli.table import table
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import REBALANCE
 from kohort.groups.history.sentence import record_cause

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kohort.admin.groups import Group, Member, Position
-from kohort.cli import table
 from kohort.cli.groups.history import why_lines
 from kohort.cli.groups.state import group_lines
+from kohort.cli.output import table
 from kohort.groups.history.waiting_text import waiting_lines
 
 NOW_MS = 1_767_362_460_000
@@ -117,7 +117,7 @@ def test_a_record_that_is_not_understood_is_told_in_the_brokers_words() -> None:
 
 
 def test_columns_are_aligned_and_hostile_text_is_written_out() -> None:
-    lines = list(table.table(("NAME", "LAG"), [("a\x1b[2J", 5), ("", 1_000), ("long name", None)]))
+    lines = list(table(("NAME", "LAG"), [("a\x1b[2J", 5), ("", 1_000), ("long name", None)]))
     assert lines == [
         "NAME        LAG",
         "a\\x1b[2J      5",

@@ -16,7 +16,7 @@ from kohort.broker.handlers.list_offsets import list_offsets
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import Disk
-from kohort.broker.storage import page_cache
+from kohort.broker.storage import file_range
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.tail_cache import TailCache
@@ -152,7 +152,7 @@ async def test_what_lies_far_behind_the_end_is_read_by_another_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where the system cannot tell what is in memory; what is known to be there is read at once.
-    monkeypatch.setattr(page_cache, "_CACHESTAT", None)
+    monkeypatch.setattr(file_range, "_CACHESTAT", None)
     executor = HeldExecutor()
     async with running_topics(tmp_path, executor=executor) as topics:
         topic = await topics.changes.create_topic("t", partition_count=1)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.storage.file_range import FileRange
+from kohort.broker.storage.file_range import FileRange, is_cached
 from kohort.broker.storage.filesystem import OsFile, OsFileSystem
-from kohort.broker.storage.page_cache import is_cached
 
 CONTENT = bytes(range(256)) * 1024
 
