@@ -7,20 +7,9 @@ from typing import Final
 
 from kohort.broker.metrics import catalogue as broker
 from kohort.broker.metrics import rebalance_catalogue as rebalances
-from kohort.broker.metrics.metric_info import MetricInfo, Section, counter, gauge
+from kohort.broker.metrics.metric_info import MetricInfo, Section
 
 CLUSTER: Final = "cluster"
-
-LAG = gauge(
-    "kohort_watch_lag_records",
-    "Records of __consumer_offsets that are not read yet.",
-)
-UNCLEAR = counter(
-    "kohort_watch_unclear_total",
-    "Rebalances whose cause is unclear; kohort_rebalances_started_total has the likeliest one.",
-)
-
-OWN: Final = (LAG, UNCLEAR)
 
 OF_BROKER: Final = (
     broker.GROUP_MEMBERS,
@@ -59,7 +48,16 @@ SECTION: Final = Section(
     + ", ".join(f"`{metric.name}`" for metric in OF_BROKER)
     + ". Counters begin at the start of the watcher, and do not include the past that it reads "
     "then. The limits are the defaults of the settings above.",
-    OWN,
+)
+LAG = SECTION.gauge(
+    "kohort_watch_lag_records",
+    "Records of __consumer_offsets that are not read yet.",
+)
+UNCLEAR = SECTION.counter(
+    "kohort_watch_unclear_total",
+    "Rebalances whose cause is unclear; kohort_rebalances_started_total has the likeliest one.",
 )
 
-METRICS: Final[dict[str, MetricInfo]] = {metric.name: metric for metric in (*OF_BROKER, *OWN)}
+METRICS: Final[dict[str, MetricInfo]] = {
+    metric.name: metric for metric in (*OF_BROKER, *SECTION.metrics)
+}

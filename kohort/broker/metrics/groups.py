@@ -153,10 +153,10 @@ class GroupCollector:
         kinds = dict.fromkeys(GroupKind, 0)
         for (kind, _), group_count in seen.states.items():
             kinds[kind] = kinds.get(kind, 0) + group_count
-        yield single(catalogue.NUM_GROUPS, kinds[GroupKind.CLASSIC])
-        for state, info in catalogue.NUM_GROUPS_BY_STATE.items():
+        yield single(rebalance_catalogue.NUM_GROUPS, kinds[GroupKind.CLASSIC])
+        for state, info in rebalance_catalogue.NUM_GROUPS_BY_STATE.items():
             yield single(info, seen.states[GroupKind.CLASSIC, state])
-        yield single(catalogue.NUM_OFFSETS, seen.offset_count)
+        yield single(rebalance_catalogue.NUM_OFFSETS, seen.offset_count)
         count = Family(rebalance_catalogue.GROUP_COUNT)
         for kind, group_count in kinds.items():
             count.add(group_count, kind.value)

@@ -16,27 +16,28 @@ class MetricInfo(NamedTuple):
     doc: str
 
 
-class Section(NamedTuple):
-    """Metrics that are documented together."""
+class Section:
+    """Metrics that are documented together, in the order in which they are declared."""
 
-    title: str
-    doc: str
-    metrics: tuple[MetricInfo, ...]
+    def __init__(self, title: str, doc: str) -> None:
+        self.title = title
+        self.doc = doc
+        self.metrics: list[MetricInfo] = []
 
+    def counter(self, name: str, doc: str, *labels: str) -> MetricInfo:
+        assert name.endswith("_total"), name
+        return self._add(MetricInfo(name, "counter", labels, doc))
 
-def counter(name: str, doc: str, *labels: str) -> MetricInfo:
-    assert name.endswith("_total"), name
-    return MetricInfo(name, "counter", labels, doc)
+    def gauge(self, name: str, doc: str, *labels: str) -> MetricInfo:
+        return self._add(MetricInfo(name, "gauge", labels, doc))
 
+    def histogram(self, name: str, doc: str, *labels: str) -> MetricInfo:
+        return self._add(MetricInfo(name, "histogram", labels, doc))
 
-def gauge(name: str, doc: str, *labels: str) -> MetricInfo:
-    return MetricInfo(name, "gauge", labels, doc)
+    def unknown(self, name: str, doc: str, *labels: str) -> MetricInfo:
+        """Declare a count under a name of Kafka without the suffix _total that counters need."""
+        return self._add(MetricInfo(name, "unknown", labels, doc))
 
-
-def histogram(name: str, doc: str, *labels: str) -> MetricInfo:
-    return MetricInfo(name, "histogram", labels, doc)
-
-
-def unknown(name: str, doc: str, *labels: str) -> MetricInfo:
-    """Describe a count under a name of Kafka's without the suffix _total that a counter needs."""
-    return MetricInfo(name, "unknown", labels, doc)
+    def _add(self, metric: MetricInfo) -> MetricInfo:
+        self.metrics.append(metric)
+        return metric

@@ -2,33 +2,31 @@
 
 from typing import Final
 
-from kohort.broker.metrics.metric_info import Section, counter, gauge, histogram
+from kohort.broker.metrics.metric_info import Section
 
 _COORDINATOR: Final = "kafka_server_transaction_coordinator_metrics"
 _REPLICAS: Final = "kafka_server_replicamanager"
 
-OPEN = gauge(
+SECTION: Final = Section(
+    "Transactions",
+    "`/transactions` and `kohort transactions why` show which transaction blocks "
+    "consumers; see exactly-once.md. Kafka's metrics about the queue of markers and about "
+    "verification between brokers do not exist here, because a single broker has neither.",
+)
+OPEN = SECTION.gauge(
     "kohort_transactions_open",
     "Transactions that have begun and have not ended in all of their partitions.",
 )
-OLDEST_SINCE = gauge(
+OLDEST_SINCE = SECTION.gauge(
     "kohort_transactions_oldest_since_seconds",
     "Start time of the oldest open transaction, in seconds since 1970; absent if none is open.",
 )
-STUCK = gauge(
+STUCK = SECTION.gauge(
     "kohort_transactions_stuck",
     "Decided transactions with a partition to which the marker cannot be written.",
 )
-IDS = gauge("kohort_transactional_ids", "Known transactional ids.")
-IDS_FORGOTTEN = counter(
-    "kohort_transactional_ids_forgotten_total",
-    "Transactional ids that were dropped: expired "
-    "(`transactional.id.expiration.ms`), or evicted to make room "
-    "(`kohort.transactional.ids.max`).",
-    "cause",
-)
-STARTED = counter("kohort_transactions_started_total", "Transactions that have begun.")
-ENDED = counter(
+STARTED = SECTION.counter("kohort_transactions_started_total", "Transactions that have begun.")
+ENDED = SECTION.counter(
     "kohort_transactions_ended_total",
     "Transactions that have ended in all of their partitions, by result (commit, "
     "abort) and cause: client; timeout; fence (another instance of the producer); "
@@ -37,26 +35,12 @@ ENDED = counter(
     "result",
     "cause",
 )
-DURATION = histogram(
+DURATION = SECTION.histogram(
     "kohort_transaction_seconds",
     "Duration of transactions from beginning to end, by the wall clock.",
     "result",
 )
-SUPERSEDED = counter(
-    "kohort_transaction_markers_superseded_total",
-    "Markers that a partition rejected because it had a later one.",
-)
-RECONCILED = counter(
-    "kohort_transactions_reconciled_total",
-    "Transactions that were open in a partition at a start after a crash, but not "
-    "in the coordinator's log; they were ended in the partition or restored to "
-    "their transactional id.",
-)
-APPEND_FAILURES = counter(
-    "kohort_transaction_append_failures_total",
-    "Records of transactional ids that could not be written.",
-)
-STABLE_LAG = gauge(
+STABLE_LAG = SECTION.gauge(
     "kohort_partition_last_stable_offset_lag",
     "Offsets from the last stable offset to the high watermark, which "
     "read_committed consumers cannot read yet. Only for partitions used since the "
@@ -64,47 +48,42 @@ STABLE_LAG = gauge(
     "topic",
     "partition",
 )
-LATE_PARTITIONS = gauge(
+LATE_PARTITIONS = SECTION.gauge(
     f"{_REPLICAS}_partitionswithlatetransactionscount",
     "Partitions whose first open transaction has had no batch for `transaction.max.timeout.ms` and"
     " five minutes, so that its coordinator should have ended it.",
 )
-PRODUCER_IDS = gauge(
+PRODUCER_IDS = SECTION.gauge(
     f"{_REPLICAS}_produceridcount",
     "Producer ids with state, summed over the partitions used since the start.",
 )
-PARTITION_LOAD_MAX = gauge(
+IDS = SECTION.gauge("kohort_transactional_ids", "Known transactional ids.")
+IDS_FORGOTTEN = SECTION.counter(
+    "kohort_transactional_ids_forgotten_total",
+    "Transactional ids that were dropped: expired "
+    "(`transactional.id.expiration.ms`), or evicted to make room "
+    "(`kohort.transactional.ids.max`).",
+    "cause",
+)
+SUPERSEDED = SECTION.counter(
+    "kohort_transaction_markers_superseded_total",
+    "Markers that a partition rejected because it had a later one.",
+)
+RECONCILED = SECTION.counter(
+    "kohort_transactions_reconciled_total",
+    "Transactions that were open in a partition at a start after a crash, but not "
+    "in the coordinator's log; they were ended in the partition or restored to "
+    "their transactional id.",
+)
+APPEND_FAILURES = SECTION.counter(
+    "kohort_transaction_append_failures_total",
+    "Records of transactional ids that could not be written.",
+)
+PARTITION_LOAD_MAX = SECTION.gauge(
     f"{_COORDINATOR}_partition_load_time_max",
     "Longest time to load one partition of __transaction_state at the start, in milliseconds.",
 )
-PARTITION_LOAD_AVG = gauge(
+PARTITION_LOAD_AVG = SECTION.gauge(
     f"{_COORDINATOR}_partition_load_time_avg",
     "Mean time to load a partition of __transaction_state at the start, over those with records.",
-)
-
-SECTIONS: Final = (
-    Section(
-        "Transactions",
-        "`/transactions` and `kohort transactions why` show which transaction blocks "
-        "consumers; see exactly-once.md. Kafka's metrics about the queue of markers and about "
-        "verification between brokers do not exist here, because a single broker has neither.",
-        (
-            OPEN,
-            OLDEST_SINCE,
-            STUCK,
-            STARTED,
-            ENDED,
-            DURATION,
-            STABLE_LAG,
-            LATE_PARTITIONS,
-            PRODUCER_IDS,
-            IDS,
-            IDS_FORGOTTEN,
-            SUPERSEDED,
-            RECONCILED,
-            APPEND_FAILURES,
-            PARTITION_LOAD_MAX,
-            PARTITION_LOAD_AVG,
-        ),
-    ),
 )
