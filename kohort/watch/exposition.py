@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from kohort.broker.metrics import catalogue as broker
 from kohort.broker.metrics import rebalance_catalogue as rebalances
 from kohort.broker.metrics.exposition import SLICE_MS, ScrapeCollector
-from kohort.broker.metrics.families import Family, family_name, single
+from kohort.broker.metrics.families import counted, family_name, single
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
@@ -44,9 +44,7 @@ class _WatchCollector:
     def collect(self) -> Iterator[Metric]:
         yield single(catalogue.LAG, self._lag())
         yield single(catalogue.UNCLEAR, self._unclear())
-        build = Family(broker.BUILD_INFO)
-        build.add(1, VERSION)
-        yield build
+        yield counted(broker.BUILD_INFO, {VERSION: 1})
         yield from self._running()
 
     def _running(self) -> Iterator[Metric]:
@@ -57,10 +55,8 @@ class _WatchCollector:
             label = group_id if len(since) < GROUPS_MAX_DEFAULT else OTHER
             since[label] = min(waiting.since_ms, since.get(label, waiting.since_ms))
         yield single(rebalances.RUNNING, running)
-        family = Family(rebalances.GROUP_WAITING_SINCE)
-        for group_id, since_ms in since.items():
-            family.add(since_ms / 1000, group_id)
-        yield family
+        since_s = {group_id: since_ms / 1000 for group_id, since_ms in since.items()}
+        yield counted(rebalances.GROUP_WAITING_SINCE, since_s)
 
 
 class WatchExposition:

@@ -22,10 +22,9 @@ from prometheus_client.registry import CollectorRegistry
 
 from kohort.broker.metrics import catalogue
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
-from kohort.broker.metrics.families import Family, single
+from kohort.broker.metrics.families import Family, counted, single
 from kohort.broker.metrics.groups import GroupCollector, LoadTimeCollector
 from kohort.broker.metrics.lag_times import LagTimeCollector, OldestUnread
-from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
@@ -56,20 +55,14 @@ class EdgeCollector:
     def collect(self) -> Iterator[Metric]:
         yield from self._collect_requests()
         edge = self._edge
-        yield _by_reason(catalogue.REQUESTS_REJECTED, edge.rejected)
-        denied = Family(catalogue.ACCESS_DENIED)
-        for (api, kind), count in edge.denied.items():
-            denied.add(count, api, kind)
-        yield denied
+        yield counted(catalogue.REQUESTS_REJECTED, edge.rejected)
+        yield counted(catalogue.ACCESS_DENIED, edge.denied)
         yield single(catalogue.REQUESTS_WAITING, edge.waiting_count)
         yield single(catalogue.CONNECTIONS, edge.connection_count)
         yield single(catalogue.CONNECTIONS_OPENED, edge.opened_count)
-        yield _by_reason(catalogue.CONNECTIONS_REFUSED, edge.refused)
-        yield _by_reason(catalogue.CONNECTIONS_CLOSED, edge.closed)
-        authentications = Family(catalogue.AUTHENTICATIONS)
-        for (listener, mechanism, result), count in edge.authentications.items():
-            authentications.add(count, listener, mechanism, result)
-        yield authentications
+        yield counted(catalogue.CONNECTIONS_REFUSED, edge.refused)
+        yield counted(catalogue.CONNECTIONS_CLOSED, edge.closed)
+        yield counted(catalogue.AUTHENTICATIONS, edge.authentications)
         expiry = Family(catalogue.CERTIFICATE_EXPIRY)
         failures = Family(catalogue.TLS_RELOAD_FAILURES)
         for certificate in edge.certificates:
@@ -87,24 +80,23 @@ class EdgeCollector:
     def _collect_requests(self) -> Iterator[Metric]:
         requests = Family(catalogue.REQUESTS)
         durations: dict[str, HistogramTally] = {}
-        errors: Counter[tuple[str, int]] = Counter()
+        errors: Counter[tuple[str, str]] = Counter()
         for meter in self._edge.request_meters():
             requests.add(sum(meter.duration.counts), meter.api, str(meter.version))
             total = durations.setdefault(meter.api, HistogramTally(DURATION_BOUNDS_S))
             total.add(meter.duration)
             for code, count in meter.errors.items():
-                errors[meter.api, int(code)] += count
+                errors[meter.api, _ERROR_NAMES.get(int(code), str(int(code)))] += count
         yield requests
         duration = Family(catalogue.REQUEST_DURATION)
         for api, total in durations.items():
             duration.add_histogram(total, api)
         yield duration
-        by_error = Family(catalogue.REQUEST_ERRORS)
-        for (api, code), count in errors.items():
-            by_error.add(count, api, _ERROR_NAMES.get(code, str(code)))
-        yield by_error
+        yield counted(catalogue.REQUEST_ERRORS, errors)
         storage_errors = (
-            count for (_, code), count in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR
+            count
+            for (_, name), count in errors.items()
+            if name == ErrorCode.KAFKA_STORAGE_ERROR.name
         )
         yield single(catalogue.STORAGE_ERRORS, sum(storage_errors))
 
@@ -135,13 +127,6 @@ class PurgatoryCollector:
         yield single(catalogue.PURGATORY_HELD_BYTES, self._purgatory.held_bytes)
 
 
-def _by_reason(info: MetricInfo, counts: dict[str, int]) -> Family:
-    family = Family(info)
-    for reason, count in counts.items():
-        family.add(count, str(reason))
-    return family
-
-
 class ProcessCollector:
     """Collects the event loop's lag, garbage collector pauses, background tasks, the version."""
 
@@ -167,14 +152,9 @@ class ProcessCollector:
         for generation, tally in enumerate(self._gc_pauses.pauses):
             pauses.add_histogram(tally, str(generation))
         yield pauses
-        failures = Family(catalogue.TASK_FAILURES)
-        for name, count in self._tasks.failure_counts.items():
-            failures.add(count, name)
-        yield failures
+        yield counted(catalogue.TASK_FAILURES, self._tasks.failure_counts)
         yield single(catalogue.TASKS_FAILING, len(self._tasks.failing()))
-        build = Family(catalogue.BUILD_INFO)
-        build.add(1, self._version)
-        yield build
+        yield counted(catalogue.BUILD_INFO, {self._version: 1})
 
 
 class ClusterCollector:
@@ -184,9 +164,7 @@ class ClusterCollector:
 
     def collect(self) -> Iterator[Metric]:
         yield single(catalogue.BROKERS, 1)
-        info = Family(catalogue.BROKER_INFO)
-        info.add(1, str(self._node_id), self._address)
-        yield info
+        yield counted(catalogue.BROKER_INFO, {(str(self._node_id), self._address): 1})
 
 
 class DiskCollector:
@@ -245,10 +223,7 @@ class ScrapeCollector:
         self.seconds = 0.0
 
     def collect(self) -> Iterator[Metric]:
-        folded = Family(catalogue.FOLDED)
-        for kind, count in self.folded.items():
-            folded.add(count, kind)
-        yield folded
+        yield counted(catalogue.FOLDED, self.folded)
         yield single(catalogue.SCRAPE_SECONDS, self.seconds)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
@@ -69,6 +69,14 @@ def single(info: MetricInfo, value: float) -> Family:
     """Make a metric without labels."""
     family = Family(info)
     family.add(value)
+    return family
+
+
+def counted(info: MetricInfo, counts: Mapping[Any, float]) -> Family:
+    """Make a metric with a sample for each label value, or tuple of label values, in `counts`."""
+    family = Family(info)
+    for labels, count in counts.items():
+        family.add(count, *(labels if isinstance(labels, tuple) else (str(labels),)))
     return family
 
 

@@ -13,11 +13,11 @@ from kohort.broker.groups_seen import GroupSeen, GroupsSeen, ReadableOf
 from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.families import (
     GROUPS,
-    Family,
     Labels,
     Rows,
     SeriesBudget,
     WideFamily,
+    counted,
     single,
 )
 from kohort.broker.metrics.metric_info import OTHER
@@ -157,14 +157,13 @@ class GroupCollector:
         for state, info in rebalance_catalogue.NUM_GROUPS_BY_STATE.items():
             yield single(info, seen.states[GroupKind.CLASSIC, state])
         yield single(rebalance_catalogue.NUM_OFFSETS, seen.offset_count)
-        count = Family(rebalance_catalogue.GROUP_COUNT)
-        for kind, group_count in kinds.items():
-            count.add(group_count, kind.value)
-        yield count
-        consumer_groups = Family(rebalance_catalogue.CONSUMER_GROUP_COUNT)
-        for state in (EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD):
-            consumer_groups.add(seen.states[GroupKind.CONSUMER, state], state.lower())
-        yield consumer_groups
+        by_kind = {kind.value: group_count for kind, group_count in kinds.items()}
+        yield counted(rebalance_catalogue.GROUP_COUNT, by_kind)
+        by_state = {
+            state.lower(): seen.states[GroupKind.CONSUMER, state]
+            for state in (EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD)
+        }
+        yield counted(rebalance_catalogue.CONSUMER_GROUP_COUNT, by_state)
         yield single(rebalance_catalogue.PARKED_JOINS, seen.gauges[PARKED_JOINS])
         yield single(rebalance_catalogue.PARKED_SYNCS, seen.gauges[PARKED_SYNCS])
         yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.metrics import rebalance_catalogue as catalogue
-from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
+from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, counted, single
 from kohort.broker.metrics.group_counts import GroupCounts
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
 from kohort.broker.metrics.rebalances import RebalanceMetrics
@@ -65,18 +65,9 @@ class RebalanceCollector:
 
     def _collect_totals(self) -> Iterator[Metric]:
         counts = self._rebalances
-        started = Family(catalogue.STARTED)
-        for cause, count in counts.started.items():
-            started.add(count, cause)
-        yield started
-        avoided = Family(catalogue.AVOIDED)
-        for (cause, reason), count in counts.avoided.items():
-            avoided.add(count, cause, reason)
-        yield avoided
-        removed = Family(catalogue.MEMBERS_REMOVED)
-        for cause, count in counts.members_removed.items():
-            removed.add(count, cause)
-        yield removed
+        yield counted(catalogue.STARTED, counts.started)
+        yield counted(catalogue.AVOIDED, counts.avoided)
+        yield counted(catalogue.MEMBERS_REMOVED, counts.members_removed)
         phases = Family(catalogue.PHASES)
         phases.add_histogram(counts.join_phase, "join")
         phases.add_histogram(counts.sync_phase, "sync")

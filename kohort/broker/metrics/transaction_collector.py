@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from kohort.broker.core.transaction.effects import EndCause
 from kohort.broker.metrics import transaction_catalogue as catalogue
 from kohort.broker.metrics.broker_metrics import RESULTS, TransactionMetrics
-from kohort.broker.metrics.families import Family, single
+from kohort.broker.metrics.families import Family, counted, single
 from kohort.broker.metrics.metric_info import MetricInfo
 
 if TYPE_CHECKING:
@@ -57,13 +57,10 @@ class TransactionCollector:
         counts = self._transactions.counts
         for info, name in _COUNTS:
             yield single(info, counts.get(name, 0))
-        forgotten = Family(catalogue.IDS_FORGOTTEN)
-        for cause in FORGOTTEN:
-            forgotten.add(counts.get(cause, 0), cause)
-        yield forgotten
-        ended = Family(catalogue.ENDED)
-        for result in RESULTS.values():
-            for ending in EndCause:
-                count = counts.get(f"{result}_by_{ending.value}", 0)
-                ended.add(count, result, ending.value)
-        yield ended
+        yield counted(catalogue.IDS_FORGOTTEN, {cause: counts.get(cause, 0) for cause in FORGOTTEN})
+        ended = {
+            (result, ending.value): counts.get(f"{result}_by_{ending.value}", 0)
+            for result in RESULTS.values()
+            for ending in EndCause
+        }
+        yield counted(catalogue.ENDED, ended)
