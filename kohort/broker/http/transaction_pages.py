@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kohort.broker.core.partition.transactions import OpenTransaction
 from kohort.broker.core.transaction.requests import TopicPartition
@@ -20,8 +20,8 @@ from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpRespon
 from kohort.broker.http.routes import Query
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
+from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.topic import Topic
 from kohort.broker.transactions.events import IdCounts
 from kohort.broker.transactions.host import TransactionHost
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -36,20 +36,10 @@ _DIGITS_MAX: Final = 9
 Json: TypeAlias = dict[str, Any]
 
 
-class TopicLookup(Protocol):
-    """The methods of `TopicManager` that these pages need."""
-
-    def get(self, name: str) -> Topic | None: ...
-
-    def partition(self, name: str, index: int) -> Partition | None: ...
-
-    def is_on_disk(self, name: str, index: int) -> bool: ...
-
-
 class TransactionPages:
     """The pages of one broker. They run one at a time, like `GroupPages`."""
 
-    def __init__(self, host: TransactionHost, topics: TopicLookup, clock: Clock) -> None:
+    def __init__(self, host: TransactionHost, topics: TopicManager, clock: Clock) -> None:
         self._host = host
         self._topics = topics
         self._clock = clock

@@ -2,10 +2,12 @@
 and the removal of expired or idle ids by writing their tombstones.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kohort.broker.core.transaction.records import NEVER_MS
 from kohort.broker.core.transaction.requests import TransactionConfig
@@ -13,8 +15,10 @@ from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
-from kohort.broker.transactions.events import EventCounts
 from kohort.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.broker.transactions.host import TransactionHost
 
 
 class KnownIds:
@@ -90,26 +94,12 @@ def _start_ms(txn: TransactionalId) -> int:
 logger = logging.getLogger(__name__)
 
 
-class ForgettingHost(Protocol):
-    @property
-    def ids(self) -> KnownIds: ...
-
-    @property
-    def counts(self) -> EventCounts: ...
-
-    def forget(self, txn: TransactionalId) -> None: ...
-
-    def is_broken(self, transactional_id: str) -> bool:
-        """Return whether an internal error has disabled the id."""
-        ...
-
-
 class Forgetting:
     """Removes expired ids periodically, and idle ones when a new id needs room."""
 
     def __init__(
         self,
-        host: ForgettingHost,
+        host: TransactionHost,
         clock: Clock,
         rules: TransactionConfig,
         *,

@@ -1,8 +1,10 @@
 """Reconciles partitions and coordinator after an unclean stop, before requests are served."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from kohort.broker.core.transaction.reconcile import (
     AddLost,
@@ -11,13 +13,13 @@ from kohort.broker.core.transaction.reconcile import (
     WriteMarker,
     decide_repair,
 )
-from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.topics.partition import Partition
-from kohort.broker.transactions.events import EventCounts
-from kohort.broker.transactions.known_ids import KnownIds
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kohort.broker.transactions.host import TransactionHost
 
 logger = logging.getLogger(__name__)
 
@@ -46,28 +48,10 @@ def find_epochs(partitions: Iterable[Partition]) -> Iterator[tuple[int, int]]:
                 yield producer.producer_id, producer.producer_epoch
 
 
-class ReconciledHost(Protocol):
-    """The host of the ids, as the reconciler needs it."""
-
-    @property
-    def ids(self) -> KnownIds: ...
-
-    def add_lost(self, txn: TransactionalId, partition: TopicPartition) -> None: ...
-
-    def fence(self, txn: TransactionalId, epoch: int) -> None: ...
-
-    async def wait_settled(self, txn: TransactionalId) -> None: ...
-
-    def coordinator_epoch(self, transactional_id: str) -> int: ...
-
-    @property
-    def counts(self) -> EventCounts: ...
-
-
 class Reconciler:
     """Repairs open transactions by the rules of :mod:`kohort.broker.core.transaction.reconcile`."""
 
-    def __init__(self, host: ReconciledHost, markers: MarkerWriter) -> None:
+    def __init__(self, host: TransactionHost, markers: MarkerWriter) -> None:
         self._host = host
         self._markers = markers
         self._doubtful: dict[int, int] = {}

@@ -6,51 +6,29 @@ client does not read them, so that none of its requests are executed; an error c
 connection, and is raised nowhere.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from kohort.broker.network.connection.files import FileReads, FileSender, has_ranges
+from kohort.broker.network.connection.files import FileSender, has_ranges
 from kohort.broker.network.connection.limits import (
     SMALL_BYTES,
     WRITE_HIGH_WATER_BYTES,
     WRITE_LOW_WATER_BYTES,
 )
-from kohort.broker.network.iteration import IterationScheduler
-from kohort.broker.network.memory import SlowReader, UnsentBytes
-from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.timeouts import CloseReason
 from kohort.protocol.codec import Buffer
+
+if TYPE_CHECKING:
+    from kohort.broker.network.connection.connection import Connection
+    from kohort.broker.network.connection.host import ConnectionHost
 
 logger = logging.getLogger(__name__)
 
 _NO_TRANSPORT: Final = asyncio.Transport()
 """Transport before `begin` and after `close`; its methods must not be called."""
-
-
-class OutputHost(Protocol):
-    metrics: NetworkMetrics
-    unsent: UnsentBytes
-    scheduler: IterationScheduler
-    reads: FileReads
-
-
-class OutputOwner(SlowReader, Protocol):
-    ip: str
-
-    def schedule(self) -> None: ...
-
-    def on_files_sent(self) -> None:
-        """Called when the transport has accepted a whole response with file ranges."""
-        ...
-
-    def fail(self, error: Exception) -> None:
-        """Close the connection because of an error."""
-        ...
-
-    def abort(self, reason: CloseReason) -> None:
-        """Close the connection without sending the rest."""
-        ...
 
 
 class Output:
@@ -68,7 +46,7 @@ class Output:
         "is_blocked",
     )
 
-    def __init__(self, connection: OutputOwner, host: OutputHost) -> None:
+    def __init__(self, connection: Connection, host: ConnectionHost) -> None:
         self.is_blocked = False
         """Whether the client is slow, or a response with file ranges is being sent. Read only."""
         self._connection = connection
