@@ -12,7 +12,7 @@ from typing import Final
 
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.stored_cause import decode_cause, trigger_of
-from kohort.groups.consumer import bridge, expiry, offsets, sessions
+from kohort.groups.consumer import bridge, removal, sessions, validation
 from kohort.groups.consumer.data import (
     ASSIGNING,
     RECONCILING,
@@ -24,7 +24,6 @@ from kohort.groups.consumer.describe import describe_member, describe_waiting, g
 from kohort.groups.consumer.draft import Draft, tombstones
 from kohort.groups.consumer.epochs import note_resolved, preferred_assignor
 from kohort.groups.consumer.heartbeat import changes_nothing, heartbeat_steps
-from kohort.groups.consumer.leave import leave, leave_steps
 from kohort.groups.consumer.member import NOTHING, Member
 from kohort.groups.consumer.migrate import (
     downgrade_cause,
@@ -34,6 +33,7 @@ from kohort.groups.consumer.migrate import (
 )
 from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.consumer.regexes import match_steps
+from kohort.groups.consumer.removal import leave, leave_steps
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topics
 from kohort.groups.consumer.validation import Rejected
@@ -297,10 +297,10 @@ class ConsumerMembership:
         self, request: CommitRequest, now: Now, *, transactional: bool
     ) -> ErrorCode:
         del now
-        return offsets.validate_commit(self.data, request, transactional=transactional)
+        return validation.validate_commit(self.data, request, transactional=transactional)
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return offsets.validate_fetch(self.data, member_id, member_epoch)
+        return validation.validate_fetch(self.data, member_id, member_epoch)
 
     def subscribed_topics(self) -> frozenset[str]:
         return self.data.subscribed_topics()
@@ -371,9 +371,9 @@ class ConsumerMembership:
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
         keys = tuple(keys)
-        draft = expiry.on_deadlines(self.data, keys, now)
+        draft = removal.on_deadlines(self.data, keys, now)
         if not draft.is_empty:
-            self._store(draft, expiry.Retry(self.data, keys, now), now)
+            self._store(draft, removal.Retry(self.data, keys, now), now)
 
     def end(self, error: ErrorCode, now: Now) -> None:
         del error, now

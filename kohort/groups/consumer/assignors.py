@@ -1,14 +1,110 @@
-"""The uniform assignor: as even as possible, and a member keeps what it has if that allows it.
+"""The assignors of consumer groups, which produce the same results as Kafka's (KIP-848).
 
-Two algorithms, as in Kafka: one if all members have the same subscription, one for the general
-case.
+An assignor is a pure function: ordered members and topics in, partitions by member out. Ties go to
+the member, or topic, that comes first. It runs in steps, because the partitions of thousands of
+members take longer than other requests should wait.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from kohort.groups.consumer.assignors.interface import AssignorMember, subscribers_of_topics
 from kohort.groups.steps import FEW, SOME, Steps
+
+Assigned: TypeAlias = Mapping[bytes, Sequence[int]]
+"""Partition numbers by topic id."""
+
+
+class AssignorMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[bytes]
+    """Ids of the existing topics that it subscribes to."""
+    assigned: Assigned
+    """Its present target assignment."""
+
+
+class Assign(Protocol):
+    def __call__(
+        self,
+        members: Sequence[AssignorMember],
+        topics: Mapping[bytes, int],
+        *,
+        homogeneous: bool,
+    ) -> Steps[dict[str, dict[bytes, list[int]]]]:
+        """Return the partitions of each member by topic id, ascending or in order of assignment.
+
+        Args:
+            members: in the order in which ties are decided.
+            topics: the number of partitions of each subscribed topic by its id, in order.
+            homogeneous: whether all members have the same subscription.
+        """
+        ...
+
+
+def subscribers_of_topics(
+    members: Sequence[AssignorMember], topics: Iterable[bytes]
+) -> Steps[dict[bytes, list[int]]]:
+    """Return for each topic the indexes of its subscribers in `members`, ascending.
+
+    Topics with the same subscribers share one list: thousands of members usually have few different
+    subscriptions, and separate lists would need memory for every pair of topic and member.
+    """
+    places_by_subscription: dict[frozenset[bytes], list[int]] = {}
+    for place, member in enumerate(members):
+        places_by_subscription.setdefault(member.topics, []).append(place)
+        yield
+    subscriptions_by_topic: dict[bytes, list[int]] = {topic_id: [] for topic_id in topics}
+    for index, subscription in enumerate(places_by_subscription):
+        for topic_id in subscription:
+            subscriptions_by_topic[topic_id].append(index)
+        yield
+    places = list(places_by_subscription.values())
+    shared: dict[tuple[int, ...], list[int]] = {}
+    subscribers: dict[bytes, list[int]] = {}
+    for topic_id, indexes in subscriptions_by_topic.items():
+        key = tuple(indexes)
+        if key not in shared:
+            shared[key] = sorted([place for index in indexes for place in places[index]])
+        subscribers[topic_id] = shared[key]
+        yield
+    return subscribers
+
+
+def assign_ranges(
+    members: Sequence[AssignorMember], topics: Mapping[bytes, int], *, homogeneous: bool
+) -> Steps[dict[str, dict[bytes, list[int]]]]:
+    """Assign adjoining partitions of each topic, the same ones of topics with as many partitions,
+    so that records with the same key meet in one member; without regard to present targets.
+
+    Static members come first, by instance id, then dynamic ones, by member id; so a static member
+    keeps its partitions when its process restarts.
+    """
+    del homogeneous
+    ordered = sorted(
+        members,
+        key=lambda member: (
+            member.instance_id is None,
+            member.member_id if member.instance_id is None else member.instance_id,
+        ),
+    )
+    assigned: dict[str, dict[bytes, list[int]]] = {member.member_id: {} for member in members}
+    subscribers = yield from subscribers_of_topics(ordered, topics)
+    for topic_id, partition_count in topics.items():
+        places = subscribers[topic_id]
+        if not places:
+            continue
+        share, extra = divmod(partition_count, len(places))
+        begin = 0
+        for number, place in enumerate(places):
+            end = begin + share + (number < extra)
+            if end == begin:
+                break
+            assigned[ordered[place].member_id][topic_id] = list(range(begin, end))
+            begin = end
+            if number % SOME == 0:
+                yield
+    return assigned
+
 
 ROUNDS_MAX: Final = 16
 """Maximum rounds over all topics: balancing one topic may make another uneven again."""
@@ -20,7 +116,11 @@ _SIGNS: Final = 1 << 127 | 1 << 63
 def assign_uniformly(
     members: Sequence[AssignorMember], topics: Mapping[bytes, int], *, homogeneous: bool
 ) -> Steps[dict[str, dict[bytes, list[int]]]]:
-    """Assign evenly over all topics together."""
+    """Assign evenly over all topics together; a member keeps what it has if that allows it.
+
+    Two algorithms, as in Kafka: one if all members have the same subscription, one for the general
+    case.
+    """
     if not members:
         return {}
     if homogeneous:
@@ -281,3 +381,7 @@ class _Most:
             self._end -= 1
             members[self._next], members[self._end] = members[self._end], members[self._next]
             self._next -= 1
+
+
+ASSIGNORS: Final[Mapping[str, Assign]] = {"uniform": assign_uniformly, "range": assign_ranges}
+"""Assignors by the name that members request."""
