@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.cli.command_config import in_file_words
 from kohort.cli.errors import (
+    CommandError,
     NotFoundError,
     RefusedCommandError,
     UnavailableError,
@@ -23,8 +24,29 @@ Json: TypeAlias = dict[str, Any]
 HTTP: Final = "http://localhost:9308"
 """Default URL of a broker's HTTP port."""
 LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+STARTING_S: Final = 1.0
+"""Timeout for asking whether a broker is starting, which answers at once."""
 RESPONSE_BYTES_MAX: Final = 256 << 20
 """A broker's responses have about 8 MB at most."""
+
+
+class StartingError(UnavailableError):
+    """The broker is starting; the text has its progress."""
+
+
+def starting_text(host: str) -> str | None:
+    """Return the progress of a broker on this host that is starting; None if there is none.
+
+    Its HTTP port is open before its Kafka port. Only the default port is tried.
+    """
+    port = urllib.parse.urlsplit(HTTP).port
+    try:
+        fetch(f"http://{f'[{host}]' if ':' in host else host}:{port}", "/groups", STARTING_S)
+    except StartingError as error:
+        return str(error)
+    except CommandError:
+        pass
+    return None
 
 
 def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None = None) -> Json:
@@ -36,6 +58,7 @@ def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None
     Raises:
         NotFoundError: status 404; the text is the broker's.
         UnavailableError: no response, or not a broker's.
+        StartingError: the broker is starting.
         RefusedCommandError: not authenticated, or not authorized.
         UsageError: `url` is invalid, or would send the password without TLS.
     """
@@ -50,15 +73,16 @@ def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None
             return _parse(base, response.read(RESPONSE_BYTES_MAX))
     except urllib.error.HTTPError as error:
         with error:
-            reason = _reason(base, error)
+            data = _parse(base, error.read(64 * 1024))
+        reason = str(data.get("error"))
+        if "starting" in data:
+            raise StartingError(f"{base}: {reason}") from error
         if error.code == http.client.NOT_FOUND:
             raise NotFoundError(reason) from error
         if error.code in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
             raise RefusedCommandError(
                 f"{base} answers {error.code}: {reason}; --command-config sets the user"
             ) from error
-        if error.code == http.client.SERVICE_UNAVAILABLE:
-            raise UnavailableError(f"{base}: {reason}") from error
         raise UnavailableError(f"{base} answers {error.code}: {reason}") from error
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         raise UnavailableError(_advice(base, error)) from error
@@ -112,11 +136,6 @@ def _parse(base: str, text: bytes) -> Json:
     if not isinstance(data, dict):
         raise UnavailableError(f"the response from {base} is not from a Kohort broker")
     return data
-
-
-def _reason(base: str, error: urllib.error.HTTPError) -> str:
-    """The broker's error text. Raises UnavailableError if the response is not a broker's."""
-    return str(_parse(base, error.read(64 * 1024)).get("error"))
 
 
 def _advice(base: str, error: Exception) -> str:

@@ -135,6 +135,12 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
         with _connected(servers, options, security) as cluster:
             yield cluster
     except DisconnectedError as error:
+        # Imports urllib, which other commands do not need.
+        from kohort.cli.admin_http import starting_text  # noqa: PLC0415
+
+        for host in {host for host, _ in servers}:
+            if (text := starting_text(host)) is not None:
+                raise UnavailableError(text) from error
         raise UnavailableError(
             f"{in_file_words(str(error))}\nIs the broker running? --bootstrap-server sets its"
             " address, and --command-config the security settings."

@@ -17,7 +17,7 @@ from kohort.broker.config import load
 from kohort.broker.environment import Environment
 from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.filesystem import OsFile, OsFileSystem
-from kohort.cli import main
+from kohort.cli import admin_http, main
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support import messages as m
@@ -152,6 +152,24 @@ async def test_every_page_says_that_the_broker_is_starting_and_how_far_it_is(
         assert after["kohort_starting"] == 0
         assert after["kohort_startup_partitions_verified"] == PARTITIONS
         assert after["kohort_startup_bytes_verified"] == after["kohort_startup_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "command", [["groups", "list"], ["groups", "why", "billing"], ["topics", "list"]]
+)
+async def test_commands_of_the_kafka_port_report_the_start(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+) -> None:
+    async with recovering(tmp_path) as (broker, _, http, _):
+        # The default port may be another broker's here.
+        monkeypatch.setattr(admin_http, "HTTP", f"http://localhost:{http}")
+        server = f"127.0.0.1:{broker.endpoint.port}"
+        arguments = [*command, "--bootstrap-server", server]
+        assert await asyncio.to_thread(main, arguments) == 3
+    assert "the broker is starting" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["why", "timeline", "advise"])
