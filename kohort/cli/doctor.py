@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kohort.broker.__main__ import add_arguments as add_daemon_arguments
-from kohort.broker.config import BrokerConfig, ConfigError, load
+from kohort.broker.config import BrokerConfig, ConfigError, LoadedConfig, load
 from kohort.broker.storage.layout import KAFKA_FILE
 from kohort.broker.storage.lock import is_locked
 from kohort.cli.options import add_json
@@ -81,7 +81,7 @@ def examine(file: Path | None, overrides: list[str]) -> Iterator[Finding]:
 
     yield from check_security(loaded)
     yield from _data_directory(loaded.config)
-    yield from _ports(loaded.config)
+    yield from _ports(loaded)
 
 
 def _python() -> Finding:
@@ -133,7 +133,8 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
     yield Finding(verdict, "disk", f"{free / (1 << 30):.1f} GiB free")
 
 
-def _ports(config: BrokerConfig) -> Iterator[Finding]:
+def _ports(loaded: LoadedConfig) -> Iterator[Finding]:
+    config = loaded.config
     places = [
         (f"listener {endpoint.listener}", endpoint.host, endpoint.port)
         for endpoint in config.listener_endpoints
@@ -148,9 +149,13 @@ def _ports(config: BrokerConfig) -> Iterator[Finding]:
         if error is None:
             yield Finding(OK, what, f"{shown} is free")
         else:
-            # If these two are in use, the broker tries the next ports.
-            verdict = WARNING if what in {"metrics", "console"} else PROBLEM
-            yield Finding(verdict, what, f"{shown}: {error}")
+            is_default = (
+                what in {"metrics", "console"} and f"kohort.{what}.port" not in loaded.given
+            )
+            if is_default:
+                yield Finding(WARNING, what, f"{shown}: {error}; the next free port will be used")
+            else:
+                yield Finding(PROBLEM, what, f"{shown}: {error}")
 
 
 def _cannot_bind(host: str, port: int) -> str | None:

@@ -46,6 +46,15 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     assert "in use" in found.text
 
 
+@pytest.mark.parametrize("what", ["metrics", "console"])
+def test_a_port_that_was_set_must_be_free(tmp_path: Path, what: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        given = [f"kohort.{what}.host=127.0.0.1", f"kohort.{what}.port={port}"]
+        (found,) = problems([*settings(tmp_path), *given])
+    assert (found.what, "in use" in found.text) == (what, True)
+
+
 def test_a_place_for_data_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (found,) = problems(settings(tmp_path / "file" / "data"))

@@ -44,6 +44,16 @@ RULES = [
 ]
 
 
+def test_a_port_open_to_all_machines_without_authentication_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ports = {"kohort.metrics.port": "0", "kohort.console.port": "0"}
+    with BrokerThread(tmp_path, overrides=ports):
+        assert "does not authenticate" not in caplog.text
+    with BrokerThread(tmp_path, overrides={**ports, "kohort.console.host": ""}):
+        assert "The HTTP port on every interface does not authenticate" in caplog.text
+
+
 class Port:
     """The HTTP port of a broker."""
 
