@@ -31,6 +31,7 @@ class GroupCounts:
         "avoided",
         "bumps",
         "partitions_moved",
+        "poll_timeouts",
         "rebalances",
         "removed",
         "removed_at_ms",
@@ -46,6 +47,7 @@ class GroupCounts:
         """Epoch bumps of a consumer group by cause."""
         self.stopped_ms = 0
         self.partitions_moved = 0
+        self.poll_timeouts = 0
         self.removed_at_ms = 0
         """Monotonic time at which the group was removed, if it was."""
 

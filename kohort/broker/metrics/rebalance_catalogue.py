@@ -161,6 +161,13 @@ GROUP_REMOVED = _BY_GROUP.counter(
     "consumergroup",
     "cause",
 )
+GROUP_POLL_TIMEOUTS = _BY_GROUP.counter(
+    "kohort_consumergroup_poll_timeouts_total",
+    "Members whose application had stopped polling: removed at the rebalance timeout, or left with "
+    "such a reason, after 10 s of heartbeats without a Fetch, or after 10 s of a rebalance that "
+    "waited for members.",
+    "consumergroup",
+)
 GROUP_EPOCH_BUMPS = _BY_GROUP.counter(
     "kohort_consumergroup_epoch_bumps_total",
     "Bumps of the epoch of a consumer group, by cause.",

@@ -91,6 +91,8 @@ class RebalanceCollector:
         yield WideFamily(catalogue.GROUP_STOPPED, stopped)
         moved = _group_rows(shown, lambda counts: counts.partitions_moved)
         yield WideFamily(catalogue.GROUP_MOVED, moved)
+        poll_timeouts = _group_rows(shown, lambda counts: counts.poll_timeouts)
+        yield WideFamily(catalogue.GROUP_POLL_TIMEOUTS, poll_timeouts)
         since = self._waiting_since()
         yield WideFamily(
             catalogue.GROUP_WAITING_SINCE,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from kohort.broker.metrics.group_counts import CountsByGroup
 from kohort.broker.metrics.tally import HistogramTally
+from kohort.groups.classic.leave import UNFETCHED_LEAST_MS
 from kohort.groups.events import (
     CauseAdded,
     Event,
@@ -21,6 +22,8 @@ from kohort.groups.events import (
     RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
+    RemovalReason,
+    Trigger,
 )
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import Now
@@ -32,6 +35,10 @@ PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
 """Include 3 s, the default initial delay of a group, and 5 min, the usual rebalance timeout."""
 
 GROUPS_MAX_DEFAULT: Final = 1_000
+
+
+POLL_TIMEOUT: Final = "poll timeout"
+"""Part of the reason with which Java's consumer and Kohort's leave if they are not polled."""
 
 
 class Running:
@@ -128,7 +135,9 @@ class RebalanceMetrics:
     def _on_started(self, group_id: str, event: RebalanceStarted, now: Now) -> None:
         cause = event.trigger.kind.value
         self.started[cause] += 1
-        self.by_group.of(group_id).count_rebalance(cause, event.kind.value)
+        counts = self.by_group.of(group_id)
+        counts.count_rebalance(cause, event.kind.value)
+        counts.poll_timeouts += _has_not_fetched(event.trigger)
         if event.kind is GroupKind.CONSUMER:
             self._count_bump(group_id, cause)
         running = self.running.get(group_id)
@@ -141,6 +150,7 @@ class RebalanceMetrics:
 
     def _on_cause(self, group_id: str, event: CauseAdded, now: Now) -> None:
         del now
+        self.by_group.of(group_id).poll_timeouts += _has_not_fetched(event.trigger)
         running = self.running.get(group_id)
         if running is not None and running.kind is GroupKind.CONSUMER:
             self._count_bump(group_id, event.trigger.kind.value)
@@ -178,10 +188,23 @@ class RebalanceMetrics:
         self.by_group.of(group_id).count_avoided(reason)
 
     def _on_member_removed(self, group_id: str, event: MemberRemoved, now: Now) -> None:
-        del now
         cause = event.fate.value
         self.members_removed[cause] += 1
-        self.by_group.of(group_id).count_removed(cause)
+        counts = self.by_group.of(group_id)
+        counts.count_removed(cause)
+        counts.poll_timeouts += self._has_stopped_polling(group_id, event, now)
+
+    def _has_stopped_polling(self, group_id: str, event: MemberRemoved, now: Now) -> bool:
+        if event.fate is not RemovalReason.LEFT:
+            return event.fate is RemovalReason.REBALANCE_TIMEOUT
+        running = self.running.get(group_id)
+        is_awaited = (
+            running is not None
+            and running.kind is not GroupKind.CONSUMER
+            and not running.is_syncing
+            and now.ms - running.phase_began_ms >= UNFETCHED_LEAST_MS
+        )
+        return is_awaited or POLL_TIMEOUT in (event.text or "")
 
     def _on_restored(self, group_id: str, event: GroupRestored, now: Now) -> None:
         del event, now
@@ -204,3 +227,8 @@ class RebalanceMetrics:
         GroupRestored: _on_restored,
         GroupRemoved: _on_removed,
     }
+
+
+def _has_not_fetched(trigger: Trigger) -> bool:
+    """Whether the member left without a reason after heartbeats without a Fetch."""
+    return trigger.unfetched_ms is not None and POLL_TIMEOUT not in trigger.detail

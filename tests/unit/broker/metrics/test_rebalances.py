@@ -300,3 +300,27 @@ def test_looking_for_what_hangs_does_not_look_at_all_groups_of_the_rest() -> Non
     assert since["(other)",] == 1000.003
     assert len(since) == 4
     assert looks.count == 4
+
+
+def test_members_that_did_not_poll_are_counted_once() -> None:
+    removed = MemberRemoved(MEMBER, RemovalReason.REBALANCE_TIMEOUT)
+    left = MemberRemoved(MEMBER, RemovalReason.LEFT)
+    stated = MemberRemoved(MEMBER, RemovalReason.LEFT, "consumer poll timeout has expired.")
+    begins = started(TriggerKind.MEMBER_ADDED)
+    begins_with_leave = RebalanceStarted(
+        Trigger(TriggerKind.MEMBER_LEFT, unfetched_ms=15_000), "Stable", 1, (), GroupKind.CLASSIC
+    )
+
+    def timeouts(*events: tuple[int, Event]) -> float:
+        found = collected(observed((0, begins), (1, ended(RebalanceEnd.STABLE)), *events))
+        return found["kohort_consumergroup_poll_timeouts_total"]["readers",]
+
+    assert timeouts((50, left)) == 0
+    assert timeouts((50, MemberRemoved(MEMBER, RemovalReason.SESSION_EXPIRED))) == 0
+    assert timeouts((50, removed)) == 1
+    assert timeouts((50, stated)) == 1
+    assert timeouts((50, left), (50, begins_with_leave)) == 1
+    # A rebalance waits for members, and one of them leaves.
+    assert timeouts((100, begins), (105, left)) == 0
+    assert timeouts((100, begins), (100 + 10_000, left)) == 1
+    assert timeouts((100, begins), (100 + 10_000, join_ended()), (100 + 10_000, left)) == 0
