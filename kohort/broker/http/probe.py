@@ -11,6 +11,7 @@ import os
 import ssl
 import sys
 
+PORT = 9308
 TIMEOUT_S = 2
 
 
@@ -42,4 +43,4 @@ def probe(port: int) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(probe(int(os.environ.get("KOHORT_METRICS_PORT", "9308"))))
+    sys.exit(probe(int(os.environ.get("KOHORT_METRICS_PORT", PORT))))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kohort.broker.http import probe
 from kohort.cli import whole_parser
 from kohort.watch.catalogue import METRICS
 
@@ -37,7 +38,8 @@ def test_the_command_is_accepted_and_listens_where_it_is_asked(command: list[str
     assert [port["containerPort"] for port in CONTAINER["ports"]] == [options.http.port]
     assert WATCH["ports"] == [f"127.0.0.1:{options.http.port}:{options.http.port}"]
     # The image's own check asks this port.
-    assert f"localhost:{options.http.port}/-/ready" in DOCKERFILE
+    assert f'CMD ["python", "-m", "{probe.__name__}"]' in DOCKERFILE
+    assert probe.PORT == options.http.port
 
 
 def test_kubernetes_runs_it_as_the_user_of_the_image_and_the_service_leads_to_it() -> None:
