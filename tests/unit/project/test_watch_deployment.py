@@ -39,7 +39,7 @@ def test_the_command_is_accepted_and_listens_where_it_is_asked(command: list[str
     assert WATCH["ports"] == [f"127.0.0.1:{options.http.port}:{options.http.port}"]
     # The image's own check asks this port.
     assert f'CMD ["python", "-m", "{probe.__name__}"]' in DOCKERFILE
-    assert probe.PORT == options.http.port
+    assert options.http.port == probe.PORT
 
 
 def test_kubernetes_runs_it_as_the_user_of_the_image_and_the_service_leads_to_it() -> None:
