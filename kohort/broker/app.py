@@ -136,6 +136,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        # The start reads all certificates; the default action would end a long recovery.
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)
         async with AsyncExitStack() as stack:
             # Last: a collection of all live objects would delay the shutdown of many groups.
             when_stopped = stack.enter_context(ExitStack())

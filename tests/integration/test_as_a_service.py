@@ -67,6 +67,24 @@ def test_sigusr1_prints_the_stacks_and_the_broker_continues(tmp_path: Path) -> N
     assert (broker.returncode, "Stopped" in log) == (0, True)
 
 
+def test_sighup_does_not_end_a_broker_that_is_starting(tmp_path: Path) -> None:
+    broker = subprocess.Popen(
+        command(tmp_path / "data", "kohort.metrics.port=0"),
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    assert broker.stderr is not None
+    while "Metrics are on" not in broker.stderr.readline():
+        assert broker.poll() is None
+    broker.send_signal(signal.SIGHUP)
+    while "serves" not in broker.stderr.readline():
+        assert broker.poll() is None
+    broker.send_signal(signal.SIGTERM)
+    broker.communicate(timeout=60)
+    assert broker.returncode == 0
+
+
 def test_a_manager_that_cannot_be_told_stops_no_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
