@@ -156,7 +156,7 @@ def test_the_composition_serves_what_the_page_says(container: Container) -> None
     here = container.directory
     assert (here / "healthy").exists(), container.shown
     assert "orders" in (here / "listed").read_text().split()
-    assert (here / "refused").read_text() == "3\n"
+    assert (here / "refused").read_text() == "4\n"
     assert (here / "mode").read_text() == "600\n"
     assert (here / "broker-data" / "orders-0").is_dir()
     assert "deploy/secure/docker-compose.yml" in PAGE
