@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
-from kohort.cli.commands import Parser
+from kohort.cli.commands import Parser, sentence
 from kohort.version import VERSION
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -74,7 +74,7 @@ def _parser(wanted: Collection[str]) -> Parser:
     for name, (summary, function) in COMMANDS.items():
         if known and name not in known:
             continue
-        command = commands.add_parser(name, help=summary)
+        command = commands.add_parser(name, help=summary, description=sentence(summary))
         if known:
             module, _, attribute = function.partition(":")
             getattr(importlib.import_module(module), attribute or "add_arguments")(command)

@@ -13,11 +13,23 @@ Handler: TypeAlias = Callable[[argparse.Namespace], None]
 
 
 class Parser(argparse.ArgumentParser):
-    """Prints errors in one line, without the usage text; so do the parsers of subcommands."""
+    """Prints errors in one line, without the usage text, and help with examples; so do the parsers
+    of subcommands.
+    """
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""
         self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
+
+    def format_help(self) -> str:
+        """The help with examples."""
+        from kohort.cli.examples import examples_text  # noqa: PLC0415 - only for help.
+
+        return super().format_help() + examples_text(self.prog)
+
+
+def sentence(summary: str) -> str:
+    return f"{summary[0].upper()}{summary[1:]}."
 
 
 def exit_codes(failure: str) -> str:
@@ -45,7 +57,10 @@ class Commands:
         self, name: str, summary: str, handler: Handler, *, description: str | None = None
     ) -> argparse.ArgumentParser:
         parser = self._parsers.add_parser(
-            name, help=summary, description=description, epilog=self._epilog
+            name,
+            help=summary,
+            description=description or sentence(summary),
+            epilog=self._epilog,
         )
         parser.set_defaults(handler=handler)
         return parser
