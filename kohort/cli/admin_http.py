@@ -13,6 +13,7 @@ from kohort.cli.errors import (
     CommandError,
     NotFoundError,
     RefusedCommandError,
+    StartingError,
     UnavailableError,
     UsageError,
 )
@@ -21,7 +22,8 @@ from kohort.client.net.security import SecurityConfig
 
 Json: TypeAlias = dict[str, Any]
 
-HTTP: Final = "http://localhost:9308"
+HTTP_PORT: Final = 9308
+HTTP: Final = f"http://localhost:{HTTP_PORT}"
 """Default URL of a broker's HTTP port."""
 LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 STARTING_S: Final = 1.0
@@ -30,18 +32,13 @@ RESPONSE_BYTES_MAX: Final = 256 << 20
 """A broker's responses have about 8 MB at most."""
 
 
-class StartingError(UnavailableError):
-    """The broker is starting; the text has its progress."""
-
-
 def starting_text(host: str) -> str | None:
     """Return the progress of a broker on this host that is starting; None if there is none.
 
     Its HTTP port is open before its Kafka port. Only the default port is tried.
     """
-    port = urllib.parse.urlsplit(HTTP).port
     try:
-        fetch(f"http://{f'[{host}]' if ':' in host else host}:{port}", "/groups", STARTING_S)
+        fetch(f"http://{f'[{host}]' if ':' in host else host}:{HTTP_PORT}", "/groups", STARTING_S)
     except StartingError as error:
         return str(error)
     except CommandError:
@@ -57,8 +54,8 @@ def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None
 
     Raises:
         NotFoundError: status 404; the text is the broker's.
-        UnavailableError: no response, or not a broker's.
         StartingError: the broker is starting.
+        UnavailableError: no response, or not a broker's.
         RefusedCommandError: not authenticated, or not authorized.
         UsageError: `url` is invalid, or would send the password without TLS.
     """

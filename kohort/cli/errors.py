@@ -6,6 +6,7 @@
     |-- NotFoundError       exit code 1
     |-- UsageError          exit code 2, as argparse's own
     |-- UnavailableError    exit code 3
+    |   `-- StartingError
     |-- RefusedCommandError exit code 4
     `-- ExistsError         exit code 5
 """
@@ -42,6 +43,10 @@ class UnavailableError(CommandError):
     """No broker answers, it is still starting, or its answer cannot be used."""
 
     exit_code = 3
+
+
+class StartingError(UnavailableError):
+    """The broker is still verifying its logs; the text has the progress."""
 
 
 class RefusedCommandError(CommandError):

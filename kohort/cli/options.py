@@ -18,6 +18,7 @@ from kohort.cli.errors import (
     ExistsError,
     NotFoundError,
     RefusedCommandError,
+    StartingError,
     UnavailableError,
     UsageError,
 )
@@ -140,7 +141,7 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
 
         for host in {host for host, _ in servers}:
             if (text := starting_text(host)) is not None:
-                raise UnavailableError(text) from error
+                raise StartingError(text) from error
         raise UnavailableError(
             f"{in_file_words(str(error))}\nIs the broker running? --bootstrap-server sets its"
             " address, and --command-config the security settings."

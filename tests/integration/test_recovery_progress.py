@@ -180,3 +180,14 @@ async def test_groups_commands_report_the_start_and_not_an_unknown_group(
         arguments = ["groups", command, "billing", "--http", f"http://localhost:{http}"]
         assert await asyncio.to_thread(main, arguments) == 3
     assert "the broker is starting" in capsys.readouterr().err
+
+
+async def test_commands_that_use_the_kafka_port_report_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with recovering(tmp_path) as (broker, _, http, _):
+        # The port that a broker has by default, which another one may use here.
+        monkeypatch.setattr(admin_http, "HTTP_PORT", http)
+        address = f"127.0.0.1:{broker.endpoint.port}"
+        assert await asyncio.to_thread(main, ["topics", "list", "-b", address]) == 3
+    assert "the broker is starting" in capsys.readouterr().err

@@ -16,7 +16,13 @@ from kohort.admin.history import group_history
 from kohort.cli.admin_http import HTTP, Json, fetch
 from kohort.cli.broker_http import http_of
 from kohort.cli.commands import Commands
-from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError, UsageError
+from kohort.cli.errors import (
+    NotFoundError,
+    RefusedCommandError,
+    StartingError,
+    UnavailableError,
+    UsageError,
+)
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
 from kohort.cli.groups.from_files import add_from, history_from_files
 from kohort.cli.options import (
@@ -119,6 +125,8 @@ def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -
     try:
         # Also the port of `kohort watch`, whose brokers have no history.
         return _from_http(options, HTTP, kind)
+    except StartingError:
+        raise
     except UnavailableError as error:
         options.bootstrap_server = BOOTSTRAP_SERVER
         try:
