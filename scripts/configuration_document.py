@@ -42,7 +42,7 @@ Service called `kohort` or `kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://..
   mechanism, JAAS module, callback handler, key store format or TLS version.
 
 Settings marked *at run time* can be changed while the broker runs, for this broker or as the
-default of all brokers, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`). As
+default of all brokers, with `kohort config set` or `kafka-configs.sh --entity-type brokers`. As
 in Kafka 4, `min.insync.replicas` always exists as a default of all brokers, with the value from the
 start until it is changed.
 """
@@ -51,7 +51,7 @@ _TOPIC_HEAD: Final = """\
 ## Topic configs
 
 All topic configs of Kafka 4.4, set when a topic is created or with IncrementalAlterConfigs
-(`kafka-configs.sh --entity-type topics`). If a topic does not set one, the broker setting in the
+(`kohort config set --topic`). If a topic does not set one, the broker setting in the
 second column applies, whose default is shown and which can be changed at run time.
 """
 
