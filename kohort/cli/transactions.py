@@ -19,12 +19,12 @@ from kohort.admin.transactions import (
     held_back,
     list_transactions,
 )
-from kohort.cli.admin_http import HTTP, LOCAL_HOSTS, Json, fetch
+from kohort.cli.admin_http import Json, fetch
+from kohort.cli.broker_http import http_of
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError
 from kohort.cli.options import DURATION, add_kafka, cluster_of, print_result, seconds, security_of
 from kohort.cli.output import table
-from kohort.client.net.address import parse_bootstrap
 from kohort.formats.text import counted, shown
 
 _LISTED_MAX: Final = 10_000
@@ -104,7 +104,7 @@ def _add_http(parser: argparse.ArgumentParser) -> None:
         "--http",
         metavar="URL",
         help="HTTP port of a Kohort broker, kohort.metrics.port, which also reports the client"
-        f" ({HTTP} is tried if the broker is on this machine)",
+        " (found through the broker)",
     )
 
 
@@ -127,12 +127,13 @@ def _list(options: argparse.Namespace) -> None:
 def _describe(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
         described = describe_transaction(cluster, options.transactional_id)
+        url = options.http or http_of(cluster)
     if described is None:
         raise NotFoundError(
             f"unknown transactional id {options.transactional_id!r}; "
             "`kohort transactions list` shows all of them"
         )
-    client = _client_of(options, described)
+    client = _client_of(options, url, described)
     data = {**asdict(described), "client": client and client._asdict()}
     print_result(options, data, _describe_lines(described, client, time.time() * 1000))
 
@@ -156,9 +157,10 @@ def _describe_lines(described: Described, client: Client | None, now_ms: float) 
 def _why(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
         held = held_back(cluster, options.topic, options.partition)
+        url = options.http or http_of(cluster)
     if held is None:
         raise _no_partition(options)
-    clients = _clients_of(options, held)
+    clients = _clients_of(options, url, held)
     name = f"{shown(options.topic)}-{options.partition}"
     lines = _why_lines(name, held, clients, time.time() * 1000)
     print_result(options, _why_json(held, clients), lines)
@@ -272,13 +274,13 @@ def _no_partition(options: argparse.Namespace) -> NotFoundError:
     return NotFoundError(f"no partition {options.partition} of topic {options.topic!r}")
 
 
-def _client_of(options: argparse.Namespace, described: Described) -> Client | None:
+def _client_of(options: argparse.Namespace, url: str | None, described: Described) -> Client | None:
     """The client of a transactional id; None if unknown.
 
     Raises:
         CommandError: --http was given, and the request failed.
     """
-    data = _fetch(options, f"/transactions/{_quoted(described.transactional_id)}")
+    data = _fetch(options, url, f"/transactions/{_quoted(described.transactional_id)}")
     is_same = (
         data is not None
         and data.get("producer_id") == described.producer_id
@@ -287,7 +289,7 @@ def _client_of(options: argparse.Namespace, described: Described) -> Client | No
     return _client(data) if data is not None and is_same else None
 
 
-def _clients_of(options: argparse.Namespace, held: Held) -> dict[int, Client]:
+def _clients_of(options: argparse.Namespace, url: str | None, held: Held) -> dict[int, Client]:
     """The known clients of a partition's open transactions, by producer id.
 
     Raises:
@@ -297,7 +299,7 @@ def _clients_of(options: argparse.Namespace, held: Held) -> dict[int, Client]:
         return {}
     limit = min(len(held.open), _LISTED_MAX)
     path = f"/topics/{_quoted(options.topic)}/{options.partition}/transactions?limit={limit}"
-    data = _fetch(options, path)
+    data = _fetch(options, url, path)
     open_from = {producer.producer_id: producer.current_txn_start_offset for producer in held.open}
     clients: dict[int, Client] = {}
     for transaction in data.get("open", ()) if data is not None else ():
@@ -309,16 +311,14 @@ def _clients_of(options: argparse.Namespace, held: Held) -> dict[int, Client]:
     return clients
 
 
-def _fetch(options: argparse.Namespace, path: str) -> Json | None:
-    if options.http is not None:
-        return fetch(options.http, path, options.timeout, security_of(options))
-    servers = parse_bootstrap(options.bootstrap_server, "--bootstrap-server")
-    if not any(server.host in LOCAL_HOSTS for server in servers):
+def _fetch(options: argparse.Namespace, url: str | None, path: str) -> Json | None:
+    if url is None:
         return None
     try:
-        # Without the password: another process may be listening on the default port.
-        return fetch(HTTP, path, options.timeout)
+        return fetch(url, path, options.timeout, security_of(options))
     except CommandError:
+        if options.http is not None:
+            raise
         return None
 
 

@@ -31,12 +31,12 @@ async def running(directory: Path) -> AsyncIterator[tuple[str, str]]:
         yield f"127.0.0.1:{broker.endpoint.port}", f"http://127.0.0.1:{port}"
 
 
-async def told(bootstrap: str, http: str, *arguments: str) -> str:
+async def told(bootstrap: str, *arguments: str) -> str:
     ran = await asyncio.to_thread(
         subprocess.run,
         [
             *(sys.executable, "-m", "kohort.cli", "transactions", *arguments),
-            *("--bootstrap-server", bootstrap, "--http", http, "--timeout", "60"),
+            *("--bootstrap-server", bootstrap, "--timeout", "60"),
         ],
         check=True,
         capture_output=True,
@@ -79,11 +79,13 @@ async def test_an_open_transaction_is_seen_everywhere_with_whose_it_is(tmp_path:
         assert found["kohort_transactions_open"] == {(): 1}
         assert found["kohort_partition_last_stable_offset_lag"] == {("orders", "0"): 1}
         assert found["kafka_server_replicamanager_produceridcount"][()] >= 1
-        why = await told(bootstrap, http, "why", "orders", "0")
+        why = await told(bootstrap, "why", "orders", "0")
         assert "bills (client billing-7 at 127.0.0.1) has a transaction open from there" in why
-        described = await told(bootstrap, http, "describe", "bills")
+        described = await told(bootstrap, "describe", "bills")
         assert "Last used by client billing-7 at 127.0.0.1." in described
-        as_json: Any = json.loads(await told(bootstrap, http, "why", "orders", "0", "--json"))
+        as_json: Any = json.loads(
+            await told(bootstrap, "why", "orders", "0", "--json", "--http", http)
+        )
         (held,) = as_json["open"]
         assert held["client"] == {"client_id": "billing-7", "host": "/127.0.0.1"}
 
