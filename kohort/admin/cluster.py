@@ -61,8 +61,9 @@ class RefusedError(Exception):
     def __init__(self, error: int, what: str, message: str | None = None) -> None:
         """`what` is the subject of the error, `message` the broker's own text, if any."""
         self.error = error
-        reason = f" ({message.rstrip('.')})" if message else ""
-        super().__init__(f"{what}{reason}: {error_name(error)}")
+        name = error_name(error)
+        reason = f"{message.rstrip('.')} ({name})" if message else name
+        super().__init__(f"{what}: {reason}")
 
 
 def error_name(error: int) -> str:

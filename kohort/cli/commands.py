@@ -18,7 +18,14 @@ class Parser(argparse.ArgumentParser):
     """
 
     def error(self, message: str) -> NoReturn:
-        """Exit with code 2."""
+        """Exit with code 2; an unknown choice is answered with the one that is most like it."""
+        import difflib  # noqa: PLC0415 - only for errors.
+
+        head, _, choices = message.partition(" (choose from ")
+        names = choices.rstrip(")").replace("'", "").split(", ")
+        close = difflib.get_close_matches(head.rpartition("choice: ")[2].strip("'"), names, 1)
+        if close:
+            message = f"{head}; did you mean {close[0]!r}?"
         self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
 
     def format_help(self) -> str:

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from kohort.admin.cluster import Cluster
 from kohort.admin.history import group_history
 from kohort.cli.admin_http import HTTP, Json, fetch
-from kohort.cli.broker_http import http_of
 from kohort.cli.commands import Commands
 from kohort.cli.errors import (
     NotFoundError,
@@ -137,6 +136,8 @@ def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -
 
 def _through_broker(options: argparse.Namespace, kind: str | None) -> Json:
     """The history of a broker whose Kafka port is known. Raises CommandError."""
+    from kohort.cli.broker_http import http_of  # noqa: PLC0415 - not needed with --http.
+
     with cluster_of(options) as cluster:
         url = None if options.http == NO_HTTP else http_of(cluster)
         if url is not None:

@@ -8,6 +8,7 @@ import pytest
 
 from kohort.cli import whole_parser
 from kohort.cli.examples import EXAMPLES
+from kohort.cli.pipeline import NEEDS
 
 PARSER = whole_parser()
 
@@ -33,7 +34,8 @@ def test_every_command_has_one() -> None:
 def test_they_are_valid(example: str) -> None:
     words = shlex.split(example)
     if words[0] == "pipeline":
-        pytest.importorskip("pyspark")
+        for package in NEEDS:
+            pytest.importorskip(package)
     for redirection in ("<", ">", ">>"):
         if redirection in words:
             words = words[: words.index(redirection)]

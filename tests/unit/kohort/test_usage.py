@@ -10,6 +10,8 @@ from kohort.cli import main
     [
         ([], "COMMAND"),
         (["nosuch"], "invalid choice: 'nosuch'"),
+        (["topic", "list"], "did you mean 'topics'?"),
+        (["topics", "lst"], "did you mean 'list'?"),
         (["groups"], "COMMAND"),
         (["groups", "why"], "GROUP"),
         (["groups", "why", "g", "--last", "0"], "argument --last: a number from 1"),
