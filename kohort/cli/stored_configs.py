@@ -129,7 +129,12 @@ def _entries(cluster: Cluster, resource: Resource, options: argparse.Namespace) 
 
 def _set(options: argparse.Namespace) -> None:
     changes = [change(name, Operation.SET, value) for name, value in options.configs]
-    _alter(options, changes, [f"{name}={value}" for name, value in options.configs])
+    texts = [f"{name}={HIDDEN if _is_secret(name) else value}" for name, value in options.configs]
+    _alter(options, changes, texts)
+
+
+def _is_secret(name: str) -> bool:
+    return any(part in name for part in ("password", "jaas", "keystore.key"))
 
 
 def _delete(options: argparse.Namespace) -> None:

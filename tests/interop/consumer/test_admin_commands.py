@@ -207,6 +207,11 @@ class TestConfigs:
         wait_until(lambda: effective() == ("1", "default"), "both are reset")
         assert kohort("config", "get", "--broker", "77").code == 1
 
+    def test_passwords_are_not_printed(self, kohort: Kohort) -> None:
+        secret = "listener.name.plaintext.ssl.key.password=clear-text"
+        said = kohort("config", "set", secret, "--broker", "1", "--dry-run")
+        assert (said.code, "clear-text" in said.out) == (0, False)
+
 
 class TestTrim:
     def test_records_before_an_offset_or_a_time_are_deleted(
