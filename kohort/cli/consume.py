@@ -42,10 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=DURATION,
         help="start this duration before now: 10m, 1d",
     )
-    start.add_argument(
+    parser.add_argument(
         "--group",
         metavar="GROUP",
-        help="join this group: start at its committed offsets, and commit what was printed",
+        help="join this group: start at its committed offsets, or at the first record if there are "
+        "none, and commit what was printed",
     )
     parser.add_argument(
         "--partition",

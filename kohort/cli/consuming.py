@@ -47,8 +47,11 @@ def consume(options: argparse.Namespace) -> None:
     if options.max_messages is not None and options.max_messages < 1:
         raise UsageError("--max-messages must be 1 or more")
     is_bounded = options.exit or options.to_offset is not None or options.to_time is not None
-    if options.group is not None and (options.partition or is_bounded):
-        raise UsageError("--group cannot be combined with --partition, --exit, --to-... options")
+    has_start = any(
+        value is not None for value in (options.offset, options.from_time, options.last)
+    )
+    if options.group is not None and (options.partition or is_bounded or has_start):
+        raise UsageError("--group starts at committed offsets, and ends only with --max-messages")
     with cluster_of(options) as cluster:
         topics = patterns.matching(options.topics, lambda: _topic_names(cluster))
         plan = _plan(cluster, options, topics, is_bounded=is_bounded)

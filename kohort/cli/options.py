@@ -29,6 +29,7 @@ from kohort.client.core.errors import (
     ConsumerError,
     TlsError,
     TokenError,
+    UnknownTopicError,
 )
 from kohort.client.net.address import Address, parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
@@ -154,6 +155,8 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
 
 def client_error(error: ConsumerError) -> CommandError:
     """The error of a command whose client failed."""
+    if isinstance(error, UnknownTopicError):
+        return NotFoundError(str(error))
     is_refused = isinstance(error, AuthenticationError | AuthorizationError) and not isinstance(
         error, TlsError | TokenError
     )

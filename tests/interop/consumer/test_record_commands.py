@@ -228,7 +228,8 @@ def test_what_was_aborted_is_left_out_when_that_is_wanted(scene: Scene, topics: 
 def test_a_group_shares_and_remembers(scene: Scene, topics: Topics, group: str) -> None:
     topic = topics.create(1)
     topics.fill(topic, [b"%d" % number for number in range(6)])
-    assert scene.consume(topic, "--group", group, "-c", "4") == [b"0", b"1", b"2", b"3"]
+    first_four = ("--group", group, "--from-beginning", "-c", "4")
+    assert scene.consume(topic, *first_four) == [b"0", b"1", b"2", b"3"]
     assert scene.consume(topic, "--group", group, "-c", "2") == [b"4", b"5"]
 
 
@@ -307,6 +308,7 @@ def test_what_cannot_be_done_is_told(scene: Scene, topics: Topics) -> None:
     assert scene.run("consume", topic, "-f", "%q").code == 2
     assert scene.run("consume", f"none-{time.time_ns()}", "-e").code == 1
     assert scene.run("consume", topic, "--group", "g", "-e").code == 2
+    assert scene.run("consume", topic, "--group", "g", "--offset", "1").code == 2
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(scene: Scene, topics: Topics) -> None:
