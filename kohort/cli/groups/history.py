@@ -162,7 +162,7 @@ def _stored_history(cluster: Cluster, options: argparse.Namespace, kind: str | N
     except DecodeError as error:
         raise UnavailableError(f"the history cannot be read: {error}") from error
     if history is None:
-        raise UnavailableError(
+        raise NotFoundError(
             f"{options.bootstrap_server} has no rebalance history: either no group has rebalanced"
             " there yet, or it is Apache Kafka, whose groups `kohort watch` explains; --from reads"
             " its history, or the log of a Kafka broker"
