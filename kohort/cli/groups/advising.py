@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import chain
 from typing import Any, Final
 
 from kohort.cli.errors import UnavailableError, UsageError
@@ -11,7 +12,7 @@ from kohort.cli.groups.from_files import records_from_files
 from kohort.cli.groups.history import history_of
 from kohort.cli.options import print_result
 from kohort.cli.output import Cell, table
-from kohort.formats.text import counted, duration, shown
+from kohort.formats.text import counted, duration, listed, shown
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.computation import compute_advice
@@ -19,6 +20,10 @@ from kohort.insight.advisor.config_lines import ConfigLines, config_lines
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.text import changes, choice, describe, is_by_chance
+from kohort.insight.report.events import History
+from kohort.insight.report.from_history import acts_of
+from kohort.insight.report.late_returns import enough, late_returns, reason
+from kohort.insight.report.markup import NBSP
 
 Json = dict[str, Any]
 
@@ -38,7 +43,9 @@ def advise(options: argparse.Namespace) -> None:
     records = records_of(options)
     with reporting_invalid_records(options):
         advice = compute_advice(options.group, records, known=known)
-    print_result(options, _as_json(options.group, advice), _lines(options.group, advice))
+        late = late_returns(acts_of(History(options.group, records)))
+    value = _as_json(options.group, advice) | {"late_returns": late}
+    print_result(options, value, chain(_lines(options.group, advice), _late_lines(late)))
 
 
 def known_of(options: argparse.Namespace) -> Json:
@@ -97,6 +104,13 @@ def _lines(group: str, advice: Advice | None) -> Iterator[str]:
     yield from (f"not known: {text}" for text in advice.unknown)
     if advice.best is not None:
         yield from _to_set(advice, advice.best)
+
+
+def _late_lines(late: Json | None) -> Iterator[str]:
+    if late is not None:
+        yield ""
+        text = reason(late, listed(late["processes"])).replace(NBSP, " ")
+        yield f"{enough(late)}: {text}"
 
 
 def _row(setting: str, prediction: Prediction) -> tuple[Cell, ...]:

@@ -43,7 +43,7 @@ class FirstScreen:
     causes: Sequence[Cause]
     """The most expensive ones, and the rarest one at the end if it is not among them."""
     rarest: Cause | None
-    """The cause with the fewest acts; None if there is only one."""
+    """The cause with the fewest acts; None if it is the most expensive one."""
     newest: Sequence[Row]
     """Acts of the last hour of the history, the newest first; at least the newest one."""
     late: Row | None
@@ -73,8 +73,8 @@ def answer(page: GroupPage) -> FirstScreen:
     costly = [cause for cause in causes if cause.rebalances][:CAUSES_FIRST]
     rare = [cause for cause in causes if cause.kind != _START]
     # Of equally rare ones a failure.
-    ranked = sorted(rare, key=lambda cause: (cause.times, family(cause.kind) != "lost"))
-    rarest = ranked[0] if len(ranked) > 1 else None
+    rare.sort(key=lambda cause: (cause.times, family(cause.kind) != "lost"))
+    rarest = rare[0] if rare and rare[0] not in costly[:1] else None
     choices = numbered(page.advice)
     best = next((row for row in choices if row["is_best"]), None)
     waited = list(_waited(page))

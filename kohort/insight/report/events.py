@@ -66,9 +66,6 @@ _SUMMED: Final = (
     *("rebalance_count", "second_half_count", "avoided_count", "needless_count"),
     *("stopped_total_ms", "likely_count", "unclear_count"),
 )
-LATE_MS: Final = 60_000
-"""A static member that came back later after its session expired was not merely slow."""
-LATE_LEAST: Final = 2
 
 
 def causes(acts: Sequence[Row]) -> list[Row]:
@@ -90,23 +87,6 @@ def causes(acts: Sequence[Row]) -> list[Row]:
         }
         for kind, of_kind in by_kind.items()
     ]
-
-
-def late_returns(acts: Sequence[Row]) -> Row | None:
-    """Return what is known of static members that came back soon after their session expired; None
-    if that happened once or never.
-    """
-    late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
-    count = sum(act["late_count"] for act in late)
-    sessions_ms = [act["late_session_timeout_ms"] for act in late]
-    if count < LATE_LEAST or None in sessions_ms:
-        return None
-    return {
-        "late_count": count,
-        "late_longest_ms": max(act["late_longest_ms"] for act in late),
-        "late_session_timeout_ms": max(sessions_ms),
-        "processes": sorted({name for act in late for name in act["processes"]}),
-    }
 
 
 def by_time(rebalances: Sequence[Row], bin_ms: int) -> list[Row]:

@@ -8,6 +8,7 @@ from kohort.insight.output import counted
 from kohort.insight.report.answer import NEWEST_FIRST, Cause, FirstScreen, who
 from kohort.insight.report.choices import changed, compared, legend, to_paste, to_set
 from kohort.insight.report.contents import GroupPage, Row
+from kohort.insight.report.late_returns import enough, reason
 from kohort.insight.report.markup import NBSP, Child, Markup, element, join, text
 from kohort.insight.report.text import (
     NOTHING,
@@ -32,8 +33,6 @@ _SLOW: Final = (
 )
 _APART: Final = "they are independent; the combination was not replayed."
 _OFF: Final = "no recommendation, because the replay does not match the history"
-_SESSIONS_S: Final = (10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
-_SPARE: Final = 1.25
 
 
 def headline(page: GroupPage) -> str:
@@ -99,7 +98,7 @@ def mostly(page: GroupPage, summary: FirstScreen) -> str:
         sentence += f" ({most.doubt})"
     if most.stopped_ms:
         sentence += f", {most.share} of the stopped time"
-    return sentence if rarest in {None, most} else f"{sentence}. Rarest: {_rarest(rarest)}"
+    return sentence if rarest is None else f"{sentence}. Rarest: {_rarest(rarest)}"
 
 
 def _times(cause: Cause) -> str:
@@ -128,22 +127,20 @@ def slowest(page: GroupPage, summary: FirstScreen) -> Markup | str:
 
 def change(summary: FirstScreen) -> Markup | str:
     """Describe briefly the change that would have helped most."""
-    recorded, best = summary.recorded, summary.best
-    if best is None and summary.late is not None:
-        late = duration(summary.late["late_longest_ms"])
-        enough = f"session.timeout.ms={_enough_s(summary.late) * 1_000}"
-        return f"{enough}, as static members are back up to {late} after their session"
-    if recorded is None:
-        return NOTHING
-    if best is None:
-        if off := _off(recorded):
-            return off
-        if not summary.choices:
-            return nothing_better(recorded.get("unranked") or ())
-        return (
-            f"no setting is clearly better; {counted(len(summary.choices), 'setting')} to compare"
-        )
-    return join((f"{changed(recorded, best)}, replayed: ", _gains(recorded, best)))
+    recorded, best, late = summary.recorded, summary.best, ""
+    if summary.late is not None:
+        late_ms = duration(summary.late["late_longest_ms"])
+        late = f"{enough(summary.late)}, as static members are back {late_ms} after their session"
+    if recorded is not None and best is not None:
+        first = f"{late}; or: " if late else ""
+        return join((first, f"{changed(recorded, best)}, replayed: ", _gains(recorded, best)))
+    if late or recorded is None:
+        return late or NOTHING
+    if off := _off(recorded):
+        return off
+    if not summary.choices:
+        return nothing_better(recorded.get("unranked") or ())
+    return f"no setting is clearly better; {counted(len(summary.choices), 'setting')} to compare"
 
 
 def _gain(before_ms: int, after_ms: int) -> Markup:
@@ -306,24 +303,8 @@ def act_line(row: Row) -> str:
 
 
 def _late(late: Row) -> Markup:
-    """Say that a session is shorter than restarts: the history shows it without a replay."""
-    session_ms = late["late_session_timeout_ms"]
-    later = duration(_enough_s(late) * 1_000 - session_ms)
-    return element(
-        "p",
-        element("strong", f"session.timeout.ms={_enough_s(late) * 1_000}"),
-        f": {late['late_count']:,} times a static member "
-        f"({who(late['processes'], len(late['processes']))}) was back after its session of "
-        f"{duration(session_ms)} had expired, at most {duration(late['late_longest_ms'])} late. In "
-        "a longer session its partitions would have waited for it, without a rebalance: the "
-        f"history shows this without a replay. A crash would be noticed {later} later.",
-    )
-
-
-def _enough_s(late: Row) -> int:
-    """Return a session timeout that is longer than the restarts, in seconds."""
-    needed_s = _SPARE * (late["late_session_timeout_ms"] + late["late_longest_ms"]) / 1_000
-    return next((value for value in _SESSIONS_S if value >= needed_s), _SESSIONS_S[-1])
+    names = who(late["processes"], len(late["processes"]))
+    return element("p", element("strong", enough(late)), f": {reason(late, names)}")
 
 
 def _waited(page: GroupPage, summary: FirstScreen) -> Child:

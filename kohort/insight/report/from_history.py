@@ -23,7 +23,8 @@ from kohort.insight.report.contents import (
     costliest,
     sentences_max,
 )
-from kohort.insight.report.events import History, by_time, causes, late_returns
+from kohort.insight.report.events import History, by_time, causes
+from kohort.insight.report.late_returns import late_returns
 from kohort.insight.report.text import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
@@ -56,6 +57,10 @@ def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str 
     page.ownership = _ownership(tables["partitions"], page.figures, tables["acts"])
     page.advice = advice
     return page
+
+
+def acts_of(history: History) -> list[Row]:
+    return [as_row(act) for act in compute_findings(history.rows, EVERYTHING)["acts"]]
 
 
 def page_of(

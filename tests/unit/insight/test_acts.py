@@ -178,15 +178,14 @@ def test_the_week_has_the_acts_that_it_was_made_of() -> None:
     # On Wednesday it starts before the process ends that it replaces, which is silent from then on.
     crashes["billing-5"] += 1
     found = acts_of(week()["billing"])
-    assert names(found, "crash", "crash_or_pause") == crashes
+    assert names(found, "crash") == crashes
     assert crashes.total() == 14
     everyone = [f"billing-{number}" for number in range(6)]
     assert [act.processes for act in found if act.kind == "deploy"] == [everyone] * 10
     assert Counter(act.kind for act in found) == {
         "start": 1,
         "deploy": 10,
-        "crash_or_pause": 13,
-        "crash": 1,
+        "crash": 14,
     }
 
 
@@ -200,7 +199,7 @@ def test_scaling_and_pauses_of_the_week_are_no_deploys() -> None:
     assert [done(act) for act in static if act.kind == "deploy"] == [
         ("deploy", [f"payments-{number}" for number in range(4)], 0, 4)
     ] * 2
-    assert names(static, "slow_restart") == {"payments-2": 6}
+    assert names(static, "pause") == {"payments-2": 6}
 
 
 def history(*causes: tuple[float, str, str, dict[str, Any]]) -> list[Act]:

@@ -129,7 +129,7 @@ def test_each_time_label_is_below_its_line_and_within_the_drawing() -> None:
 def test_colours_never_stand_alone() -> None:
     made = page()
     # A lane of marks has its cause beside it, an owner its letter, a choice its number.
-    assert all(f"{cause}: " in timeline(made) for cause in ("Deploy", "Crash or pause"))
+    assert all(f"{cause}: " in timeline(made) for cause in ("Deploy", "Crash"))
     owners = ownership(made)
     assert set(re.findall(r'class="letter">(\w)<', owners)) == set("ABCDEF")
     assert '<b class="key owner-4">E</b> billing-4' in owners

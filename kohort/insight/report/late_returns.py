@@ -1,0 +1,54 @@
+"""Static members that come back after their session has expired: a longer session is the remedy,
+which the history shows without a replay.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.insight.report.contents import Row
+from kohort.insight.report.text import duration
+
+LATE_MS: Final = 60_000
+"""A static member that came back later after its session expired was not merely slow."""
+LATE_LEAST: Final = 2
+_SESSIONS_S: Final = (10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
+_SPARE: Final = 1.25
+
+
+def late_returns(acts: Sequence[Row]) -> Row | None:
+    """Sum up the acts in which static members came back soon after their session had expired; None
+    if that happened once or never.
+    """
+    late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
+    count = sum(act["late_count"] for act in late)
+    sessions_ms = [act["late_session_timeout_ms"] for act in late]
+    if count < LATE_LEAST or None in sessions_ms:
+        return None
+    return {
+        "late_count": count,
+        "late_longest_ms": max(act["late_longest_ms"] for act in late),
+        "late_session_timeout_ms": max(sessions_ms),
+        "processes": sorted({name for act in late for name in act["processes"]}),
+    }
+
+
+def enough(late: Row) -> str:
+    """Return the setting of a session that is longer than the members were away."""
+    return f"session.timeout.ms={_enough_ms(late)}"
+
+
+def reason(late: Row, names: str) -> str:
+    """Say why that session is enough, and what it costs."""
+    session_ms = late["late_session_timeout_ms"]
+    return (
+        f"{late['late_count']:,} times a static member ({names}) was back after its session of "
+        f"{duration(session_ms)} had expired, at most {duration(late['late_longest_ms'])} late. In "
+        "a longer session its partitions would have waited for it, without a rebalance: the "
+        "history shows this without a replay. A crash would be noticed "
+        f"{duration(_enough_ms(late) - session_ms)} later."
+    )
+
+
+def _enough_ms(late: Row) -> int:
+    needed_s = _SPARE * (late["late_session_timeout_ms"] + late["late_longest_ms"]) / 1_000
+    return 1_000 * next((value for value in _SESSIONS_S if value >= needed_s), _SESSIONS_S[-1])
