@@ -8,6 +8,7 @@ import pytest
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.analysis.acts import RETURN_MS, Act
 from tests.simulation.what_if import Plan, Step, live, make_plan
+from tests.simulation.what_if_consumers import live_as_consumers
 from tests.unit.insight.test_acts import acts_of
 
 SESSION_MS = 10_000
@@ -60,14 +61,18 @@ def told(acts: list[Act]) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("number", range(LIVES))
-@pytest.mark.parametrize("way", ["dynamic", "static", "cooperative"])
+@pytest.mark.parametrize("way", ["dynamic", "static", "cooperative", "consumer"])
 def test_each_act_of_a_planned_life_is_named_as_it_was(way: str, number: int) -> None:
     is_static = way == "static"
     plan = make_plan(f"acts {number}", events=24)
     setting = Setting(
-        static=is_static, session_timeout_ms=SESSION_MS, cooperative=way == "cooperative"
+        static=is_static,
+        session_timeout_ms=SESSION_MS,
+        cooperative=way == "cooperative",
+        consumer=way == "consumer",
     )
-    found = acts_of(live(plan, setting, run="a"))
+    lived = live_as_consumers if setting.consumer else live
+    found = acts_of(lived(plan, setting, run="a"))
     assert told(found) == happened(plan, is_static=is_static)
     # Processes are away for 2.5 s, or for more than twice the session.
     assert any(act.late_count for act in found) == is_static

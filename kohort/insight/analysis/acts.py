@@ -240,7 +240,15 @@ def _kind_of_expiry(went: _Move, came: _Move | None) -> str:
         return "static_gone" if came is None else "slow_restart"
     if came is None or came.at < went.at or came.cause.get("same_process") is False:
         return "crash"
-    return "crash_or_pause"
+    return "crash" if _keeps_id(came.cause) else "crash_or_pause"
+
+
+def _keeps_id(cause: Cause) -> bool:
+    """Whether it is a consumer (KIP-848), which joins again under the same id if it was paused. Ids
+    of classic members begin with the client id.
+    """
+    is_classic = str(cause.get("member_id")).startswith(f"{cause.get('client_id')}-")
+    return cause.get("group_type") == "consumer" and not is_classic
 
 
 def _has_stopped_polling(cause: Cause) -> bool:
@@ -316,7 +324,8 @@ class _Reader:
         for further in event.further_causes or ():
             row = moved.get(further.get("member_id"))
             given = {name: value for name, value in further.items() if value is not None}
-            cause = given if row is None else row._asdict() | given
+            cause = {} if row is None else row._asdict()
+            cause |= given | {"group_type": event.group_type}
             named.add((further.get("member_id"), further.get("kind") in _CAME))
             yield cause, started_at + (further.get("after_ms") or 0)
         for row in moved.values():
@@ -325,7 +334,8 @@ class _Reader:
                 continue
             kind = "member_added" if is_new else _KIND_OF_FATE.get(fate, fate)
             after_ms = row.join_received_ms if is_new else row.fate_ms
-            yield row._asdict() | {"kind": kind}, started_at + max(after_ms or 0, 0)
+            cause = row._asdict() | {"kind": kind, "group_type": event.group_type}
+            yield cause, started_at + max(after_ms or 0, 0)
 
     def _cause(self, event: Rebalance, cause: Cause, at: int) -> _Move | None:
         """Apply a departure or an arrival, unless it is known; return None if it is neither."""

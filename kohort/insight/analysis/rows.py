@@ -30,6 +30,7 @@ class Rebalance(NamedTuple):
     ended_at: int | None
     initial: bool | None
     outcome: str | None
+    group_type: str | None
     follows: int | None
     needless: bool | None
     trigger_kind: str | None
