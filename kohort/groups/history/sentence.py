@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kohort.formats.text import counted, duration, listed, shown, utc_time
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import Certainty, JoinPhaseEnd, TriggerKind
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import (
@@ -43,10 +44,18 @@ def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
             f"did not rebalance {clock_text(record.at_ms)},{_stays(record)} "
             f"although {cause_text(record.trigger)}"
         )
-    cause = cause_text(record.trigger, record.protocol_type)
+    cause = cause_text(record.trigger, record.protocol_type, _first_half(record))
     parts = [f"{_beginning(record, clock_text)} because {cause}"]
     parts += _effects(record)
     return "; ".join(parts)
+
+
+def _first_half(record: RebalanceRecord) -> int | None:
+    """Return the rebalance that revoked what this one assigns. A member that joins again before it
+    has its assignment supersedes a rebalance instead.
+    """
+    is_superseding = record.previous_state == ClassicState.COMPLETING_REBALANCE.value
+    return None if is_superseding else record.follows
 
 
 def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:

@@ -41,9 +41,15 @@ def member_text(
     return f"member {shown(member_id)}{ending}"
 
 
-def cause_text(trigger: TriggerRecord, protocol_type: str | None = CONSUMER) -> str:
-    """Describe a cause as a clause: "member X (host z) left"."""
-    return _happened(trigger, protocol_type) + _stated(trigger) + _certainty(trigger)
+def cause_text(
+    trigger: TriggerRecord, protocol_type: str | None = CONSUMER, follows: int | None = None
+) -> str:
+    """Describe a cause as a clause: "member X (host z) left".
+
+    Args:
+        follows: sequence of the rebalance whose revoked partitions this one assigns.
+    """
+    return _happened(trigger, protocol_type, follows) + _stated(trigger) + _certainty(trigger)
 
 
 def _who(trigger: TriggerRecord) -> str:
@@ -107,11 +113,11 @@ ENFORCED: Final = "ENFORCED"
 """The JoinReason of Consumer.enforceRebalance."""
 
 
-def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
+def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | None) -> str:
     words = _words(trigger)
     text = words.format(
         who=_who(trigger),
-        changed=_changed(trigger, protocol_type),
+        changed=_changed(trigger, protocol_type, follows),
         session=_of(trigger.session_timeout_ms),
         rebalance=_of(trigger.rebalance_timeout_ms),
         error=trigger.error,
@@ -153,12 +159,14 @@ def _of(timeout_ms: int | None) -> str:
     return "" if timeout_ms is None else f" of {duration(timeout_ms)}"
 
 
-def _changed(trigger: TriggerRecord, protocol_type: str | None) -> str:
+def _changed(trigger: TriggerRecord, protocol_type: str | None, follows: int | None) -> str:
     if trigger.old_protocols != trigger.new_protocols:
         old, new = listed(trigger.old_protocols), listed(trigger.new_protocols)
         return f"changed its assignors from {old} to {new}"
     if protocol_type != CONSUMER:  # Such as Connect's, whose metadata has another meaning.
         return "joined again with other metadata"
+    if follows is not None:
+        return f"joined again after rebalance {follows} had revoked partitions"
     return "joined again with another subscription or other owned partitions"
 
 

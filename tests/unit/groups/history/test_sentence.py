@@ -170,6 +170,15 @@ def test_what_has_changed_is_told_in_the_words_of_the_protocol_type(
     assert f"joined again with {words}" in text
 
 
+def test_the_second_half_of_a_cooperative_rebalance_is_told_as_such() -> None:
+    trigger = replace(RECORD.trigger, kind=TriggerKind.PROTOCOLS_CHANGED)
+    second = replace(RECORD, trigger=trigger, protocol_type="consumer", follows=3)
+    assert "joined again after rebalance 3 had revoked partitions" in sentence(second)
+    # It supersedes another one, whatever that has revoked.
+    early = replace(second, previous_state="CompletingRebalance")
+    assert "after rebalance 3" not in sentence(early)
+
+
 def test_an_avoided_rebalance_says_what_did_not_happen() -> None:
     trigger = TriggerRecord(
         kind=TriggerKind.LEADER_REJOINED,
