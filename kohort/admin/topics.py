@@ -221,8 +221,13 @@ def _topic(
                 size_bytes=sizes.get(listed.partition_index),
             )
         )
-    topic_id = urlsafe_b64encode(described.topic_id).rstrip(b"=").decode()
+    topic_id = topic_id_of(described)
     return Topic(described.name or "", topic_id, described.is_internal, partitions)
+
+
+def topic_id_of(described: MetadataResponseTopic) -> str:
+    """Return the UUID in base64url, as Kafka formats it."""
+    return urlsafe_b64encode(described.topic_id).rstrip(b"=").decode()
 
 
 def _sizes(cluster: Cluster, name: str, indexes: list[int]) -> dict[int, int]:

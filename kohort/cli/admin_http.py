@@ -8,7 +8,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final, TypeAlias
 
-from kohort.cli.command_config import in_file_words
+from kohort.admin.command_config import in_file_words
 from kohort.cli.errors import (
     CommandError,
     NotFoundError,

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kohort.admin.cluster import RETRY_S, Cluster, RefusedError, error_name
-from kohort.cli.command_config import in_file_words, read_command_config
+from kohort.admin.command_config import SettingError, in_file_words, read_command_config
 from kohort.cli.errors import (
     CommandError,
     ExistsError,
@@ -210,7 +210,10 @@ def _connected(
 def security_of(options: argparse.Namespace) -> SecurityConfig:
     """The settings of --command-config. Raises UsageError."""
     path = options.command_config
-    return SecurityConfig() if path is None else read_command_config(path)
+    try:
+        return SecurityConfig() if path is None else read_command_config(path)
+    except SettingError as error:
+        raise UsageError(str(error)) from error
 
 
 def consumer_settings(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,30 +1,40 @@
-"""A Kafka cluster for the jobs: options of Spark's connector, a consumer and an admin client.
+"""A Kafka cluster for the jobs: the options of Spark's connector, and Kohort's own admin client.
 
-The clients are Java's from the connector's jars, in Spark's JVM, and not `kohort.admin`: `--kafka`
-takes every setting of Java's clients, among them Java keystores, Kerberos and callback handlers of
-other vendors, which only they support. If the connector can authenticate, so can they.
+Both get the settings of `--kafka`. The connector's clients are Java's; the admin client knows their
+settings of TLS and SASL, but not Java's keystores and not Kerberos.
 """
 
 import re
 import socket
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
-
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.command_config import SettingError, security_of
+from kohort.admin.group_changes import set_offsets
+from kohort.admin.history import read_batches
+from kohort.admin.offsets import END, START, checked_offsets
+from kohort.admin.topics import describe_topic, list_topics, topic_id_of
+from kohort.client.core.errors import AuthenticationError
+from kohort.client.net.address import Address
+from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.versions import UnsupportedVersionError
 from kohort.insight.errors import ReportedError, UsageError
-from kohort.pipeline import jvm
 from kohort.pipeline.errors import UnavailableError
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.records.record import decode_records
 
 Offsets: TypeAlias = dict[int, int]
+_Result = TypeVar("_Result")
 
 PORT: Final = 9092
-_POLL_MS: Final = 200
-CLIENT_ID: Final = "kohort-pipeline"
+_ISOLATION: Final = "isolation.level"
+_RETRY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +56,10 @@ class Kafka:
     def __init__(self, servers: str, settings: Mapping[str, str], *, timeout_s: float) -> None:
         self.servers = servers
         self.timeout_s = timeout_s
-        self._settings = dict(settings)
+        self.settings: Final = dict(settings)
 
     def connector_options(self) -> dict[str, str]:
-        options = {f"kafka.{name}": value for name, value in self._settings.items()}
+        options = {f"kafka.{name}": value for name, value in self.settings.items()}
         return options | {"kafka.bootstrap.servers": self.servers}
 
     def check_reachable(self) -> None:
@@ -60,13 +70,12 @@ class Kafka:
             UsageError: the servers are not a list of host:port.
         """
         failures = []
-        for server in self.servers.split(","):
-            host, port = _parse(server.strip())
+        for host, port in self.addresses():
             try:
                 socket.create_connection((host, port), timeout=self.timeout_s).close()
             except (OSError, UnicodeError) as error:
                 reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
-                failures.append(f"{server.strip()}: {reason}")
+                failures.append(f"{host}:{port}: {reason}")
             else:
                 return
         raise UnavailableError(
@@ -74,73 +83,32 @@ class Kafka:
             "Is the broker running? --bootstrap-server sets its address."
         )
 
-    def admin(self, spark: SparkSession) -> "Admin":
-        """Return an admin client of this cluster. Raises UnavailableError."""
-        return Admin(spark, self)
+    def addresses(self) -> list[Address]:
+        """Raises UsageError."""
+        return [_parse(server.strip()) for server in self.servers.split(",")]
 
-    def records(
-        self, spark: SparkSession, topic: str, partition: int, first: int, end: int
-    ) -> list[tuple[Any, ...]]:
-        """Read the records from offset `first` to before `end` in this process's JVM, as tuples of
-        key, value, topic, partition, offset, timestamp in milliseconds, timestamp type, and
-        headers or None.
+    def admin(self) -> "Admin":
+        """Return an admin client of this cluster, which connects at its first use.
 
-        Raises:
-            UnavailableError: the brokers sent nothing in time.
-            ReportedError: the brokers refused the request.
+        Raises UsageError if it does not know a setting.
         """
-        java = jvm.packages(spark)
-        settings = java.java.util.HashMap()
-        for name, value in self.client_settings().items():
-            settings.put(name, value)
-        settings.put("auto.offset.reset", "earliest")
-        as_bytes = java.org.apache.kafka.common.serialization.ByteArrayDeserializer()
-        place = java.org.apache.kafka.common.TopicPartition(topic, partition)
-        consumer = java.org.apache.kafka.clients.consumer.KafkaConsumer(
-            settings, as_bytes, as_bytes
-        )
-        rows: list[tuple[Any, ...]] = []
-        try:
-            consumer.assign(java.java.util.List.of(place))
-            consumer.seek(place, first)
-            deadline_s = time.monotonic() + self.timeout_s
-            while (at := consumer.position(place)) < end:
-                records = consumer.poll(java.java.time.Duration.ofMillis(_POLL_MS))
-                rows += map(_row, records.records(place))
-                if consumer.position(place) > at:
-                    deadline_s = time.monotonic() + self.timeout_s
-                elif time.monotonic() > deadline_s:
-                    raise UnavailableError(f"no broker at {self.servers} answered in time")
-        except Py4JJavaError as error:
-            raise ReportedError(f"{self.servers} refuses: {_reason(error)}") from error
-        finally:
-            consumer.close()
-        return [row for row in rows if row[_OFFSET] < end]
-
-    def client_settings(self) -> dict[str, str]:
-        timeout_ms = str(round(self.timeout_s * 1000))
-        return {
-            "client.id": CLIENT_ID,
-            "default.api.timeout.ms": timeout_ms,
-            "request.timeout.ms": timeout_ms,
-            **self._settings,
-            "bootstrap.servers": self.servers,
-        }
+        return Admin(self)
 
 
 class Admin:
-    """An admin client: waits at most `timeout_s`, then raises UnavailableError."""
+    """An admin client for several threads: waits at most `timeout_s`, then raises
+    UnavailableError.
+    """
 
-    def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
-        self._jvm = jvm.packages(spark)
-        self._servers = kafka.servers
-        settings = self._jvm.java.util.HashMap()
-        for name, value in kafka.client_settings().items():
-            settings.put(name, value)
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._addresses = kafka.addresses()
         try:
-            self._client = self._jvm.org.apache.kafka.clients.admin.Admin.create(settings)
-        except Py4JJavaError as error:
-            raise UsageError(f"Kafka's client does not start: {_reason(error)}") from error
+            self._security = security_of(kafka.settings, "--kafka")
+        except SettingError as error:
+            raise UsageError(str(error)) from error
+        self._cluster: Cluster | None = None
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -154,10 +122,13 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        self._client.close(self._jvm.java.time.Duration.ofSeconds(1))
+        with self._lock:
+            if self._cluster is not None:
+                self._cluster.close()
+                self._cluster = None
 
     def cluster_id(self) -> str:
-        return str(self._get(self._client.describeCluster().clusterId()))
+        return str(self._ask(lambda cluster: cluster.metadata([])).cluster_id)
 
     def topic(self, name: str) -> Topic:
         """Return a topic by name, without creating it.
@@ -165,54 +136,40 @@ class Admin:
         Raises:
             TopicMissingError: the topic does not exist.
         """
-        names = self._jvm.java.util.List.of(name)
-        try:
-            described = self._get(self._client.describeTopics(names).topicNameValues().get(name))
-        except ReportedError as error:
-            if "UnknownTopicOrPartition" in str(error) or "InvalidTopic" in str(error):
-                raise TopicMissingError(
-                    f"the topic {name} does not exist at {self._servers}"
-                ) from error
-            raise
-        indexes = sorted(partition.partition() for partition in described.partitions())
-        return Topic(name, str(described.topicId()), tuple(indexes))
+        described = self._ask(lambda cluster: cluster.metadata([name])).topics[0]
+        if described.error_code in _MISSING:
+            raise TopicMissingError(f"the topic {name} does not exist at {self._kafka.servers}")
+        if described.error_code:
+            reason = RefusedError(described.error_code, f"the topic {name} cannot be described")
+            raise ReportedError(f"{self._kafka.servers} refuses: {reason}")
+        indexes = sorted(partition.partition_index for partition in described.partitions)
+        return Topic(name, topic_id_of(described), tuple(indexes))
 
     def starts(self, topic: Topic) -> Offsets:
-        return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+        return self._offsets(topic, START)
 
     def ends(self, topic: Topic) -> Offsets:
-        return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+        return self._offsets(topic, END)
 
     def at(self, topic: Topic, moment_ms: int) -> Offsets:
         """Return the first offset at or after that time, or the end offset if there is none."""
-        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(moment_ms)
         ends = self.ends(topic)
-        offsets = self._offsets(topic, spec)
+        offsets = self._offsets(topic, moment_ms)
         return {index: at if at >= 0 else ends[index] for index, at in offsets.items()}
 
     def names(self, pattern: re.Pattern[str]) -> list[str]:
         """Return the topics whose whole names match, sorted, without internal ones."""
-        names = self._get(self._client.listTopics().names())
-        return sorted(str(name) for name in names if pattern.fullmatch(str(name)))
+        topics = self._ask(list_topics)
+        return [topic.name for topic in topics if pattern.fullmatch(topic.name)]
 
     def size(self, topic: Topic) -> int:
         """Return the topic's size in bytes, of one replica each; 0 if unknown."""
-        largest: dict[int, int] = {}
         try:
-            nodes = self._get(self._client.describeCluster().nodes()).toArray()
-            brokers = self._jvm.java.util.ArrayList()
-            for node in nodes:
-                brokers.add(node.id())
-            by_broker = self._get(self._client.describeLogDirs(brokers).allDescriptions())
+            described = self._ask(lambda cluster: describe_topic(cluster, topic.name))
         except ReportedError:
             return 0
-        for directories in by_broker.values():
-            for directory in directories.values():
-                for partition, replica in directory.replicaInfos().items():
-                    if partition.topic() == topic.name:
-                        index = partition.partition()
-                        largest[index] = max(largest.get(index, 0), replica.size())
-        return sum(largest.values())
+        partitions = [] if described is None else described.partitions
+        return sum(partition.size_bytes or 0 for partition in partitions)
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit offsets for a group without members, so that tools show the lag.
@@ -220,55 +177,86 @@ class Admin:
         Raises:
             ReportedError: the group has members, or the commit was rejected.
         """
-        commits = self._jvm.java.util.HashMap()
-        for partition, offset in offsets.items():
-            at = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(offset)
-            commits.put(self._partition(topic, partition), at)
-        self._get(self._client.alterConsumerGroupOffsets(group, commits).all())
+        commits = {(topic, partition): offset for partition, offset in offsets.items()}
+        self._ask(lambda cluster: set_offsets(cluster, group, commits))
 
-    def _offsets(self, topic: Topic, spec: object) -> Offsets:
-        specs = self._jvm.java.util.HashMap()
-        for partition in topic.partitions:
-            specs.put(self._partition(topic.name, partition), spec)
-        listed = self._get(self._client.listOffsets(specs).all())
-        return {partition.partition(): at.offset() for partition, at in listed.items()}
+    def records(self, topic: str, partition: int, first: int, end: int) -> list[tuple[Any, ...]]:
+        """Read the records from offset `first` to before `end`, as tuples of key, value, topic,
+        partition, offset, timestamp in milliseconds, timestamp type, and headers or None.
 
-    def _partition(self, topic: str, index: int) -> object:
-        topic_partition: object = self._jvm.org.apache.kafka.common.TopicPartition(topic, index)
-        return topic_partition
+        Raises:
+            UnavailableError: no broker answers.
+            ReportedError: the brokers refused the request, or aborted records are to be omitted.
+        """
+        if self._kafka.settings.get(_ISOLATION) == "read_committed":
+            raise ReportedError(
+                f"{topic}-{partition} has a record at offset {first} whose timestamp exceeds "
+                f"Spark's range, which cannot be read with {_ISOLATION}=read_committed"
+            )
 
-    def _get(self, future: Any) -> Any:  # noqa: ANN401 - a Java future and its value.
-        try:
-            return future.get()
-        except Py4JJavaError as error:
-            reason = _reason(error)
-            if "TimeoutException" in reason or "DisconnectException" in reason:
-                raise UnavailableError(
-                    f"no broker answers at {self._servers} ({reason})"
-                ) from error
-            raise ReportedError(f"{self._servers} refuses: {reason}") from error
+        def read(cluster: Cluster) -> list[tuple[Any, ...]]:
+            return [
+                (
+                    _bytes(record.key),
+                    _bytes(record.value),
+                    topic,
+                    partition,
+                    record.offset,
+                    record.timestamp,
+                    int(header.timestamp_type),
+                    [(_text(name), _bytes(value)) for name, value in record.headers] or None,
+                )
+                for header, batch in read_batches(cluster, topic, partition, first, end)
+                if not header.is_control
+                for record in decode_records(batch, header)
+                if first <= record.offset < end
+            ]
+
+        return self._ask(read)
+
+    def _offsets(self, topic: Topic, moment_ms: int) -> Offsets:
+        times = {(topic.name, index): moment_ms for index in topic.partitions}
+        found = self._ask(lambda cluster: checked_offsets(cluster, times))
+        return {index: offset for (_, index), offset in found.items()}
+
+    def _ask(self, work: Callable[[Cluster], _Result]) -> _Result:
+        """Call `work` with the cluster, again with new connections if they break."""
+        servers, timeout_s = self._kafka.servers, self._kafka.timeout_s
+        deadline_s = time.monotonic() + timeout_s
+        with self._lock:
+            while True:
+                try:
+                    if self._cluster is None:
+                        self._cluster = Cluster(self._addresses, timeout_s, self._security)
+                    return self._cluster.retrying(partial(work, self._cluster))
+                except DisconnectedError as error:
+                    if self._cluster is not None:
+                        self._cluster.close()
+                        self._cluster = None
+                    if time.monotonic() > deadline_s:
+                        raise UnavailableError(
+                            f"no broker answers at {servers} ({error})"
+                        ) from error
+                except (
+                    AuthenticationError,
+                    DecodeError,
+                    RefusedError,
+                    UnsupportedVersionError,
+                ) as error:
+                    raise ReportedError(f"{servers} refuses: {error}") from error
+                time.sleep(_RETRY_S)
 
 
-_OFFSET: Final = 4
+_MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-def _row(record: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a Java ConsumerRecord.
-    headers = [(header.key(), _bytes(header.value())) for header in record.headers().toArray()]
-    return (
-        _bytes(record.key()),
-        _bytes(record.value()),
-        record.topic(),
-        record.partition(),
-        record.offset(),
-        record.timestamp(),
-        # Kafka's ids begin at -1, for no type.
-        record.timestampType().ordinal() - 1,
-        headers or None,
-    )
-
-
-def _bytes(value: Any) -> bytearray | None:  # noqa: ANN401 - py4j's bytes.
+def _bytes(value: bytes | memoryview | None) -> bytearray | None:
     return None if value is None else bytearray(value)
+
+
+def _text(name: str) -> str:
+    """Return a header's name with U+FFFD for bytes that are not UTF-8, as Java's clients do."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def partition_ranges(offsets: Iterable[tuple[int, int]]) -> str:
@@ -276,18 +264,11 @@ def partition_ranges(offsets: Iterable[tuple[int, int]]) -> str:
     return ", ".join(f"{partition}: {offset}" for partition, offset in sorted(offsets))
 
 
-def _reason(error: Py4JJavaError) -> str:
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
-
-
-def _parse(server: str) -> tuple[str, int]:
+def _parse(server: str) -> Address:
     host, colon, port = server.rpartition(":")
     if not colon or port.endswith("]"):
         host, port = server, str(PORT)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise UsageError(f"--bootstrap-server: {server!r} is not host:port")
-    return host, int(port)
+    return Address(host, int(port))

@@ -76,6 +76,11 @@ class Change(Protocol):
 class Tables(Protocol):
     """The tables of a lake, for any process: may be pickled, and needs no Spark session."""
 
+    @property
+    def writers_max(self) -> int:
+        """How many tasks may append rows of different groups to a table at a time."""
+        ...
+
     def begin(self, name: str, version: int | None = None) -> Change:
         """Begin a change of the newest version; with `version`, it fails unless that one is still
         the basis for it.

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from kohort.insight.tables import Table
 from kohort.pipeline.arrow import conformed, held_of, is_same
-from kohort.pipeline.slices import slice_of
+from kohort.pipeline.slices import SLICES, slice_of
 
 FILE_BYTES: Final = 64 << 20
 """Size at which a new file begins."""
@@ -47,6 +47,10 @@ class DeltaTables:
     root: str
     options: Mapping[str, str] = field(default_factory=dict)
     """Settings of an object store, as delta-rs names them."""
+
+    @property
+    def writers_max(self) -> int:
+        return SLICES
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"

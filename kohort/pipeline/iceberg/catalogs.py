@@ -54,6 +54,11 @@ class Tables:
         """Leave out the open catalog: another process opens its own."""
         return Tables, (self._root, self._namespace)
 
+    @property
+    def writers_max(self) -> int:
+        """Each commit fails if there was another one, whatever its rows."""
+        return 2
+
     def begin(self, name: str, version: int | None = None) -> IcebergChange:
         """Begin a change of the table, whose version must still be this one.
 

@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
             stopping,
             failures,
         )
-        with kafka.admin(spark) as admin:
+        with kafka.admin() as admin:
             job.run(_Topics(options.topics, options.pattern, admin))
     if failures:
         raise failures[0]

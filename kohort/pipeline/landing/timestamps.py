@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kohort.pipeline.faults import causes
-from kohort.pipeline.kafka import Kafka, Offsets
+from kohort.pipeline.kafka import Admin, Offsets
 
 BEYOND: Final = "beyond"
 """Column with the reason why a record has no timestamp; null if it has one."""
@@ -46,7 +46,7 @@ class OffsetRange:
 @dataclass(frozen=True, slots=True)
 class Reader:
     spark: SparkSession
-    kafka: Kafka
+    admin: Admin
     topic: str
     read: Callable[[Offsets, Offsets], DataFrame]
     """Reads the records between two offsets with the connector."""
@@ -83,8 +83,7 @@ class Reader:
         rows = [
             row
             for known in self.by_driver
-            for row in self.kafka.records(
-                self.spark,
+            for row in self.admin.records(
                 self.topic,
                 known.partition,
                 max(known.first, begins.get(known.partition, 0)),

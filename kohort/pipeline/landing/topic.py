@@ -94,7 +94,7 @@ class TopicLander:
                 self.table,
                 self.query.topic,
                 self._shape,
-                Reader(spark, kafka, topic, self._read_between),
+                Reader(spark, self.query.admin, topic, self._read_between),
             )
             self._app_id = self.query.begin(self._tables.table_id, self._begin)
             position = self.query.position()

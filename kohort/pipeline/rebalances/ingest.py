@@ -35,7 +35,6 @@ from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Change, Lake, Tables
 from kohort.pipeline.memory import cut, without_gc
 from kohort.pipeline.rebalances.records import routed
-from kohort.pipeline.slices import SLICES
 from kohort.pipeline.types import spark_schema
 
 BATCH_RECORDS: Final = 20_000
@@ -110,7 +109,9 @@ class Ingest:
     def write(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
         """Write the records, in columns of `records.COLUMNS`; about `count`, None if unknown."""
         cores = self._lake.spark.sparkContext.defaultParallelism
-        tasks = min(cores, SLICES, SLICES if count is None else -(-count // TASK_RECORDS))
+        tasks = min(cores, self._lake.tables.writers_max)
+        if count is not None:
+            tasks = min(tasks, -(-count // TASK_RECORDS))
         if tasks > 1:
             records = routed(records, cluster_id).repartition(tasks, "slice")
         else:

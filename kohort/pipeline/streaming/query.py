@@ -68,7 +68,7 @@ class TopicQuery:
         self.job: Final = job
         self.name: Final = topic
         self.settings: Final = settings
-        self.admin: Final = kafka.admin(spark)
+        self.admin: Final = kafka.admin()
         self._spark, self._kafka, self._handle_batch = spark, kafka, handle_batch
         self._batches = Batches(f"a batch of {topic}", self._batch)
         self._group_refuses = False
@@ -186,7 +186,7 @@ class TopicQuery:
         try:
             self.admin.commit(group, self.name, position)
         except ReportedError as error:
-            self._group_refuses = "UnknownMember" in str(error) or "NotEmpty" in str(error)
+            self._group_refuses = "UNKNOWN_MEMBER_ID" in str(error)
             advice = (
                 "; the group has members, choose another one with --group"
                 if self._group_refuses

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from kohort import ClientCredentials
-from kohort.cli.command_config import Login, in_file_words, parse_jaas, read_command_config
-from kohort.cli.errors import UsageError
+from kohort.admin.command_config import (
+    Login,
+    SettingError,
+    in_file_words,
+    parse_jaas,
+    read_command_config,
+    security_of,
+)
 from kohort.client.core.errors import TokenError
 from kohort.client.net.security import TLS_HINT, SecurityConfig
 from kohort.formats.jaas import JaasError
@@ -32,7 +38,7 @@ def read(tmp_path: Path, *lines: str) -> SecurityConfig:
 
 def refusal(tmp_path: Path, *lines: str) -> str:
     """What is said about a file, without its folder."""
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(SettingError) as refused:
         read(tmp_path, *lines)
     return str(refused.value).replace(f"{tmp_path}/", "")
 
@@ -161,14 +167,14 @@ def test_a_file_without_keys_is_no_keystore(tmp_path: Path, authority: Authority
 def test_a_file_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_bytes(b"a=b\nc=\xff\n")
-    with pytest.raises(UsageError, match="line 2: this is not text in UTF-8"):
+    with pytest.raises(SettingError, match="line 2: this is not text in UTF-8"):
         read_command_config(str(path))
 
 
 def test_a_file_that_is_not_there_or_is_no_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(SettingError, match="cannot be read: No such file"):
         read_command_config(str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+    with pytest.raises(SettingError, match="cannot be read: Is a directory"):
         read_command_config(str(tmp_path))
 
 
@@ -353,3 +359,16 @@ def test_an_issuer_that_refuses_is_told_without_what_it_is_called_inside(tmp_pat
             found.tokens.wait(found.tokens.ask(30), 30)
     told = in_file_words(str(failed.value))
     assert told == f"{endpoint.url} answers 401: invalid_client"
+
+
+def test_settings_of_another_client_are_read_alike() -> None:
+    jaas = f'{PLAIN} required username="a" password="b\\\\c";'
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": jaas,
+        "isolation.level": "read_committed",
+    }
+    assert security_of(settings, "--kafka").sasl_plain_password == "b\\c"
+    with pytest.raises(SettingError, match=r"--kafka, line 1: ssl\.truststore\.type is JKS"):
+        security_of({"ssl.truststore.type": "JKS"}, "--kafka")

@@ -6,10 +6,10 @@ does, except those about security: to ignore one of them could make the connecti
 intended, so they are rejected.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kohort.cli.errors import UsageError
 from kohort.client.net.oauth import SETTING, TokenProvider
 from kohort.client.net.sasl import MECHANISMS, OAUTHBEARER
 from kohort.client.net.security import PROTOCOLS, SecurityConfig
@@ -45,6 +45,7 @@ KNOWN: Final = (
 _OF_TOKENS: Final = ("sasl.oauthbearer.", "sasl.login.")
 """Prefixes of settings that apply to OAUTHBEARER only."""
 _SUBJECTS: Final = ("security.", "sasl.", "ssl.")
+_ESCAPE: Final = "\\"
 _JAVA_DEFAULT: Final = "JKS"
 
 _FILES: Final = {CAFILE: TRUST, CADATA: TRUSTED, CERTFILE: KEY, PASSWORD: KEY_PASSWORD}
@@ -66,6 +67,10 @@ _WORDS: Final = (
 _LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 
 
+class SettingError(Exception):
+    """A file or a setting is invalid; the text is for the user, and has no password."""
+
+
 class Login(NamedTuple):
     """A user name and its password, which is left out of the repr."""
 
@@ -80,22 +85,36 @@ def read_command_config(path: str) -> SecurityConfig:
     """Read the security settings of a file.
 
     Raises:
-        UsageError: the file cannot be read, or is invalid; the text has the line, but no password.
+        SettingError: the file cannot be read, or is invalid; the text has the line.
     """
     try:
         with Path(path).open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"--command-config: {path!r} cannot be read: {reason}") from error
+        raise SettingError(f"--command-config: {path!r} cannot be read: {reason}") from error
     if len(data) > FILE_BYTES_MAX:
-        raise UsageError(f"--command-config: {path!r} is too long for a properties file")
+        raise SettingError(f"--command-config: {path!r} is too long for a properties file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}, line {line}: this is not text in UTF-8") from error
+        raise SettingError(f"{path}, line {line}: this is not text in UTF-8") from error
     return _Settings(path, text).security()
+
+
+def security_of(settings: Mapping[str, str], place: str) -> SecurityConfig:
+    """Return the security settings among a client's settings; `place` names their source in errors.
+
+    Raises:
+        SettingError: a setting is invalid, or not known.
+    """
+    lines = [
+        f"{name}={value.replace(_ESCAPE, 2 * _ESCAPE)}\n"
+        for name, value in settings.items()
+        if name.startswith(_SUBJECTS)
+    ]
+    return _Settings(place, "".join(lines)).security()
 
 
 def in_file_words(text: str) -> str:
@@ -131,7 +150,7 @@ class _Settings:
         self._properties = {entry.name: entry for entry in parse_properties(text)}
 
     def security(self) -> SecurityConfig:
-        """Raises UsageError."""
+        """Raises SettingError."""
         protocol = self._protocol()
         uses_tls, uses_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
         self._check_types()
@@ -163,9 +182,9 @@ class _Settings:
         entry = self._properties.get(name)
         return None if entry is None else entry.value
 
-    def _wrong(self, name: str, reason: str) -> UsageError:
+    def _wrong(self, name: str, reason: str) -> SettingError:
         """An error at the line of a setting that the file has."""
-        return UsageError(f"{self._path}, line {self._properties[name].line}: {reason}")
+        return SettingError(f"{self._path}, line {self._properties[name].line}: {reason}")
 
     def _check(self, name: str, protocol: str, *, uses_tls: bool, uses_sasl: bool) -> None:
         uses_tokens = uses_sasl and self._value(MECHANISM) == OAUTHBEARER
@@ -215,12 +234,12 @@ class _Settings:
         if not uses_tokens:
             return KNOWN
         # Imported only if the file has OAUTHBEARER, for its cost.
-        from kohort.cli import oauth_config  # noqa: PLC0415
+        from kohort.admin import oauth_config  # noqa: PLC0415
 
         return (*KNOWN, *oauth_config.KNOWN)
 
     def _token_provider(self) -> TokenProvider:
-        from kohort.cli.oauth_config import OAuthConfigError, token_provider  # noqa: PLC0415
+        from kohort.admin.oauth_config import OAuthConfigError, token_provider  # noqa: PLC0415
 
         try:
             return token_provider({entry.name: entry.value for entry in self._properties.values()})
