@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -194,12 +195,21 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def session_of(options: argparse.Namespace, name: str, *, java_options: str = "") -> SparkSession:
-    """Return the requested session. Raises ReportedError."""
+def session_of(
+    options: argparse.Namespace,
+    name: str,
+    *,
+    java_options: str = "",
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return the requested session, with `conf` unless options say otherwise.
+
+    Raises ReportedError.
+    """
     spark = session.build(
         name,
         master=options.master,
-        conf=session.parse_conf(options.conf),
+        conf={**(conf or {}), **session.parse_conf(options.conf)},
         jars_directory=options.jars,
         java_options=java_options,
         with_s3=any(

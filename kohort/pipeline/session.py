@@ -36,6 +36,14 @@ RELIED_ON: Final = {
 """Options that the jobs need. Explicit options take precedence."""
 
 
+IN_PYTHON: Final = {
+    # Rows only pass through Spark, to and from Python: compiling code for them and planning again
+    # during a query would take longer than they do.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Options of jobs whose work is done by Python workers."""
+
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _LOCAL: Final = {
     # With Spark's default, a long history of hundreds of groups spends more time in GC than in

@@ -33,6 +33,7 @@ from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake, Tables
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
+from kohort.pipeline.session import IN_PYTHON
 from kohort.pipeline.transformations import advice as frames
 from kohort.pipeline.transformations.advice import GROUP
 from kohort.pipeline.types import spark_schema
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     kafka = common.kafka_of(options)
     if topic:
         kafka.check_reachable()
-    spark = common.session_of(options, NAME, java_options=QUICK)
+    spark = common.session_of(options, NAME, java_options=QUICK, conf=IN_PYTHON)
     lake = common.lake_of(options, spark)
     with files.named(options.files) as paths, pulse(spark):
         if paths:

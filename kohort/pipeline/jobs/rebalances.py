@@ -34,6 +34,7 @@ from kohort.pipeline.rebalances.stream import (
     HistorySettings,
     HistoryStream,
 )
+from kohort.pipeline.session import IN_PYTHON
 
 NAME: Final = "kohort-rebalances"
 GROUP: Final = "kohort-rebalances"
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         kafka = common.kafka_of(options)
         kafka.check_reachable()
     metrics = common.metrics_of(options, JOB)
-    spark = common.session_of(options, NAME, java_options=QUICK)
+    spark = common.session_of(options, NAME, java_options=QUICK, conf=IN_PYTHON)
     with pulse(spark) as progress:
         source = "files" if options.files else options.topic
         job = _Job(common.lake_of(options, spark), _thresholds(options), progress, metrics, source)
@@ -92,18 +93,17 @@ class _Job:
         self._ingest = Ingest(lake)
         self._findings = Findings(lake, thresholds, self._progress.report)
 
-    def handle_batch(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
+    def write(self, batch: Callable[[], Tally], count: int | None = None) -> Tally:
         """Write a batch of about `count` records, which may be a repetition."""
         begun_s = time.monotonic()
-        self._progress.report(
-            "writing records" if count is None else f"writing {counted(count, 'record')}"
-        )
-        tally = self._ingest.write(records, cluster_id, count)
+        number = "records" if count is None else counted(count, "record")
+        self._progress.report(f"writing {number}")
+        tally = batch()
         self.tally.add(tally)
         took_s = time.monotonic() - begun_s
         announce(f"{JOB}: {tally.shown()}; {took_s:.1f} s")
-        for reason, number in tally.reasons.items():
-            self._metrics.quarantined(self._source, reason, number)
+        for reason, refused in tally.reasons.items():
+            self._metrics.quarantined(self._source, reason, refused)
         self._metrics.batch(self._source, tally.records if count is None else count, took_s)
         return tally
 
@@ -117,12 +117,18 @@ class _Job:
 
     def read_files(self, spark: SparkSession, options: argparse.Namespace) -> None:
         with files.named(options.files) as paths:
-            self.handle_batch(files.read(spark, paths, options.timezone), options.cluster_id)
+            zone, cluster_id = options.timezone, options.cluster_id
+            if files.are_small(paths):
+                self.write(
+                    lambda: self._ingest.writer.write_all(files.records(paths, zone, cluster_id))
+                )
+            else:
+                self.write(lambda: self._ingest.write(files.read(spark, paths, zone), cluster_id))
         self.renew(everything=options.recompute)
 
     def read_topic(self, spark: SparkSession, options: argparse.Namespace) -> None:
         def handle_batch(records: DataFrame, cluster_id: str, count: int) -> None:
-            tally = self.handle_batch(records, cluster_id, count)
+            tally = self.write(lambda: self._ingest.write(records, cluster_id, count), count)
             if not options.available_now:
                 self.renew(tally.groups)
 

@@ -22,7 +22,7 @@ from kohort.pipeline.executors import Batches, items, objects
 from kohort.pipeline.memory import cut
 from kohort.pipeline.rebalances.records import COLUMNS, DDL
 
-__all__ = ["check", "events", "named", "read"]
+__all__ = ["are_small", "check", "events", "named", "read", "records"]
 
 _EVENTS: Final = pa.schema(
     [
@@ -31,6 +31,7 @@ _EVENTS: Final = pa.schema(
         *((name, pa.string()) for name in ("cluster_id", "group", "key", "event")),
     ]
 )
+SMALL_BYTES: Final = 1 << 20
 _LINES: Final = 500
 _BYTES: Final = 4 << 20
 """Limits of what is held at a time."""
@@ -45,6 +46,21 @@ def named(paths: Sequence[str]) -> Iterator[list[str]]:
             with spooled.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
         yield [str(spooled if path == STDIN else Path(path).absolute()) for path in paths]
+
+
+def are_small(paths: Sequence[str]) -> bool:
+    """Whether planning a query for the files would take longer than reading them here."""
+    files = [Path(path) for path in paths]
+    return all(path.is_file() and path.suffix != ".gz" for path in files) and (
+        sum(path.stat().st_size for path in files) <= SMALL_BYTES
+    )
+
+
+def records(paths: Sequence[str], zone: tzinfo, cluster_id: str) -> Iterator[Record]:
+    """Yield the records of all files."""
+    for name, lines in histories(paths, zone):
+        for at, line in lines:
+            yield Record(cluster_id, name, 0, at, None, None, line)
 
 
 def read(spark: SparkSession, paths: Sequence[str], zone: tzinfo) -> DataFrame:

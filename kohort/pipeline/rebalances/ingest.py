@@ -105,6 +105,8 @@ class Ingest:
         )
         self.table_id: Final = ids[REBALANCES.name]
         """Id of the table `rebalances`, to which the checkpoints belong."""
+        self.writer: Final = Writer(lake.tables)
+        """Writes records in this process, if they are few."""
 
     def write(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
         """Write the records, in columns of `records.COLUMNS`; about `count`, None if unknown."""
@@ -113,15 +115,14 @@ class Ingest:
         if count is not None:
             tasks = min(tasks, -(-count // TASK_RECORDS))
         if tasks > 1:
-            records = routed(records, cluster_id).repartition(tasks, "slice")
+            divided = routed(records, cluster_id).repartition(tasks, "slice")
+            records = divided.sortWithinPartitions("file", "partition", "offset")
         else:
+            # The tasks of the source are put together in their order.
             records = records.coalesce(1)
         tally = Tally()
         with explained(f"writing the history to {self._lake.root}"):
-            for other in results_of(
-                records.sortWithinPartitions("file", "partition", "offset"),
-                partial(_written, self._lake.tables, cluster_id),
-            ):
+            for other in results_of(records, partial(_written, self._lake.tables, cluster_id)):
                 tally.add(other)
         return tally
 
@@ -153,10 +154,7 @@ class Writer:
 
     def _write_chunk(self, parsed: Sequence[Read | Refused]) -> Tally:
         # If several events have the same number, the first one counts.
-        events = sorted(
-            (parsed_record for parsed_record in parsed if isinstance(parsed_record, Read)),
-            key=lambda parsed_record: parsed_record.record.offset,
-        )
+        events = [parsed_record for parsed_record in parsed if isinstance(parsed_record, Read)]
         refused = [parsed_record for parsed_record in parsed if isinstance(parsed_record, Refused)]
         running = [
             parsed_record for parsed_record in events if event_rows.is_running(parsed_record.event)
