@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.sql import SparkSession
 
 from kohort.insight.errors import UsageError
@@ -107,6 +107,8 @@ def build(
     # py4j logs a stack trace for each unanswered call to the JVM; the job reports it once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.root.addFilter(_is_not_py4js)
+    # So does the server for counts of Python workers when the JVM ends.
+    accumulators.AccumulatorTCPServer.handle_error = _ignored  # type: ignore[assignment]
     builder = SparkSession.builder.appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
@@ -118,6 +120,10 @@ def build(
             f"Spark does not start: {error}\nIt needs Java 17 or 21; `java` is here: "
             f"{shutil.which('java') or 'nothing on the PATH'}"
         ) from error
+
+
+def _ignored(_server: object, _request: object, _address: object) -> None:
+    """Handle a broken connection: the job reports the end of the JVM."""
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:

@@ -141,7 +141,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     commits.others.append(find_more)
     findings.renew()
     assert not commits.others
-    assert "the table causes of" in capsys.readouterr().err
+    assert f"the table {commits.table} of" in capsys.readouterr().err
     assert Findings(quick, Thresholds()).renew() == 0
     acts = quick.read("acts").where("kind = 'scale_out'")
     assert sum(row["rebalance_count"] for row in acts.collect()) == 5
