@@ -119,8 +119,15 @@ fuzz: $(STAMPS)/test ## mutated frames and random bytes (N= frames; the default 
 LAKE ?= .cache/demo-lake
 DEMO = --lake $(LAKE) --jars .cache/jars
 
-pipeline: $(STAMPS)/long $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills)
-	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --long --pipeline-kills=$(or $(N),20) \
+# A PySpark other than that of constraints-dev.txt, in front of it.
+SPARK ?=
+OTHER_SPARK := $(if $(SPARK),$(CACHE)/pyspark-$(SPARK))
+$(CACHE)/pyspark-%:
+	$(PIP) install --no-deps --target $@ pyspark==$*
+	PYTHONPATH=$@ scripts/retry scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
+
+pipeline: $(STAMPS)/long $(STAMPS)/java $(STAMPS)/jars $(OTHER_SPARK) ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills, SPARK=4.0.1)
+	$(if $(SPARK),PYTHONPATH=$(abspath $(OTHER_SPARK))) $(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --long --pipeline-kills=$(or $(N),20) \
 		--what-if-traces=120
 
 pipeline-demo: $(STAMPS)/spark ## a recorded week: tables, advice and report (LAKE= directory)

@@ -1,6 +1,7 @@
 """Downloads the jars that Spark does not include, and verifies them.
 
-`jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those for lakes under s3a://. Ivy,
+`jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those for lakes under s3a://. A line
+that ends with releases of Spark, such as 4.2, is for these only. Ivy,
 which is one of Spark's own jars, downloads them in several processes; it supports the usual
 settings, mirrors and proxies. A jar gets its name only after verification, so it is complete and
 correct, or absent.
@@ -34,6 +35,8 @@ _PROCESSES: Final = 4
 _TIMEOUT_S: Final = 600
 LOCK: Final = Path(__file__).with_name("jars.lock")
 LOCK_S3: Final = Path(__file__).with_name("jars-s3.lock")
+_HADOOP_S3: Final = "hadoop-aws"
+"""The first jar of that list; it must have the version of Spark's own Hadoop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,16 @@ class Jar:
             return False
 
 
-def locked(lock: Path = LOCK) -> list[Jar]:
+def locked(lock: Path = LOCK, spark: str = pyspark.__version__) -> list[Jar]:
+    """Return the jars that a version of Spark needs."""
+    release = ".".join(spark.split(".")[:2])
     jars = []
     for line in lock.read_text().splitlines():
         if line and not line.startswith("#"):
-            coordinates, size, sha256 = line.split()
+            coordinates, size, sha256, *releases = line.split()
             group, artifact, version = coordinates.split(":")
-            jars.append(Jar(group, artifact, version, int(size), sha256))
+            if not releases or release in releases:
+                jars.append(Jar(group, artifact, version, int(size), sha256))
     return jars
 
 
@@ -78,10 +84,17 @@ def ensure(directory: Path | None = None, *, with_s3: bool = False) -> list[Path
     With `with_s3`, include the jars for lakes under s3a://.
 
     Raises:
-        UnavailableError: a jar cannot be downloaded, or has another hash.
+        UnavailableError: a jar cannot be downloaded, has another hash, or is not listed.
     """
     place = (directory or default_directory()).absolute()
-    wanted = locked() + (locked(LOCK_S3) if with_s3 else [])
+    wanted = locked()
+    if with_s3:
+        if (of_s3 := locked(LOCK_S3))[0].artifact != _HADOOP_S3:
+            raise UnavailableError(
+                f"there are no jars for lakes under s3a:// with Spark {pyspark.__version__}: use "
+                "Spark 4.2, or spark-submit with a Spark that has them"
+            )
+        wanted += of_s3
     missing = [jar for jar in wanted if not jar.is_at(place / jar.file_name)]
     if missing:
         _fetch(missing, place)

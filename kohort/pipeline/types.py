@@ -28,6 +28,26 @@ _TYPES: Final[dict[str, tuple[spark.DataType, pa.DataType]]] = {
 }
 
 
+_OF_SPARK: Final = {type(kind): arrow for kind, arrow in _TYPES.values()} | {
+    spark.DateType: pa.date32()
+}
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """Return a frame's columns for Arrow, all nullable. Spark's own conversion is not public."""
+    return pa.schema([(field.name, _arrow(field.dataType)) for field in schema])
+
+
+def _arrow(kind: spark.DataType) -> pa.DataType:
+    if isinstance(kind, spark.ArrayType):
+        return pa.list_(_arrow(kind.elementType))
+    return (
+        pa.struct(arrow_schema(kind))
+        if isinstance(kind, spark.StructType)
+        else _OF_SPARK[type(kind)]
+    )
+
+
 def spark_schema(table: Table) -> spark.StructType:
     """Return the columns for Spark; nullable, as stored data must not be rejected."""
     return spark.StructType(

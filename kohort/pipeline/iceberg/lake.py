@@ -17,7 +17,6 @@ from pyiceberg.table import TableProperties
 from pyiceberg.types import TimestampType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from kohort.pipeline import jvm
 from kohort.pipeline.errors import ConflictError
@@ -25,6 +24,7 @@ from kohort.pipeline.faults import explained as explained_of_spark
 from kohort.pipeline.iceberg import upkeep
 from kohort.pipeline.iceberg.catalogs import Tables, explained
 from kohort.pipeline.iceberg.change import IcebergChange, with_columns_of
+from kohort.pipeline.types import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,19 +62,19 @@ class IcebergLake:
         with explained(self.label(name)), explained_of_spark(self.label(name)):
             table = self.tables.get(name)
             scan = table.scan()
-            schema = from_arrow_schema(table.schema().as_arrow())
+            nothing = self.spark.createDataFrame(table.schema().as_arrow().empty_table())
             files = list(scan.plan_files())
             if any(file.delete_files for file in files):
                 # Other writers have marked rows as deleted; only PyIceberg applies such marks.
-                return self.spark.createDataFrame(scan.to_arrow(), schema)
+                return self.spark.createDataFrame(scan.to_arrow(), nothing.schema)
             if not files:
-                return self.spark.createDataFrame([], schema)
+                return nothing
             paths = [_by_hadoop(file.file.file_path) for file in files]
-            return self.spark.read.schema(schema).parquet(*paths)
+            return self.spark.read.schema(nothing.schema).parquet(*paths)
 
     def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
         with explained(self.label(name)):
-            columns = _columns(schema)
+            columns = arrow_schema(schema)
             table = self.tables.find(name) or self.tables.make(name, columns, partition_by)
             if not set(columns.names) <= {field.name for field in table.schema().fields}:
                 with table.update_schema() as update:
@@ -236,12 +236,7 @@ def _add(
 
 
 def _rows(frame: DataFrame) -> pa.Table:
-    return frame.toArrow().cast(_columns(frame.schema))
-
-
-def _columns(schema: StructType) -> pa.Schema:
-    """Return Arrow's columns, all nullable: a lake must not reject data that is already written."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return frame.toArrow().cast(arrow_schema(frame.schema))
 
 
 def _by_hadoop(path: str) -> str:

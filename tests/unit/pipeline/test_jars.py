@@ -11,9 +11,23 @@ from kohort.pipeline.java import find_java
 pyspark = pytest.importorskip("pyspark")
 
 
-def test_the_connector_fits_the_spark_that_is_installed() -> None:
-    by_artifact = {jar.artifact: jar for jar in jars.locked()}
-    assert by_artifact["spark-sql-kafka-0-10_2.13"].version == pyspark.__version__
+@pytest.mark.parametrize("version", ["4.0.1", "4.0.2", "4.1.4", pyspark.__version__])
+def test_connector_and_delta_are_those_for_the_spark_that_is_installed(version: str) -> None:
+    release = version.rpartition(".")[0]
+    by_artifact = {jar.artifact: jar for jar in jars.locked(spark=version)}
+    assert by_artifact["spark-sql-kafka-0-10_2.13"].version.rpartition(".")[0] == release
+    delta = [artifact for artifact in by_artifact if artifact.startswith("delta-spark")]
+    assert delta == [f"delta-spark_{release}_2.13"]
+    assert len(by_artifact) == len(jars.locked(spark="4.2.0"))
+
+
+def test_jars_for_s3_are_of_the_hadoop_of_one_spark_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = jars.locked
+    monkeypatch.setattr(jars, "locked", lambda lock=jars.LOCK: listed(lock, "4.1.4"))
+    with pytest.raises(UnavailableError, match="no jars for lakes under s3a://"):
+        jars.ensure(tmp_path, with_s3=True)
 
 
 def test_no_jar_is_listed_that_spark_brings_itself() -> None:

@@ -51,7 +51,7 @@ def test_its_form_is_what_the_forge_takes() -> None:
 def test_each_command_is_a_make_target_with_variables_that_the_makefile_reads() -> None:
     commands = list(steps("run"))
     assert {command.split()[1] for command in commands} == {
-        *("test", "unit", "property", "site", "dist", "test-long")
+        *("test", "unit", "property", "site", "dist", "test-long", "pipeline")
     }
     for command in commands:
         make, target, *variables = command.split(maxsplit=2)
