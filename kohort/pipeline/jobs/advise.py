@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from kohort.formats.text import listed
 from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.text import nothing_better
 from kohort.insight.errors import ReportedError, UsageError
@@ -115,7 +116,8 @@ def run(options: argparse.Namespace) -> int:
         kafka.check_reachable()
     spark = common.session_of(options, NAME, java_options=QUICK, conf=IN_PYTHON)
     lake = common.lake_of(options, spark)
-    with files.named(options.files) as paths, pulse(spark):
+    with files.named(options.files) as paths, pulse(spark) as now:
+        now.report(f"advising {listed(options.group) if options.group else 'all groups'}")
         if paths:
             events = from_files(spark, paths, options)
         else:
