@@ -1,6 +1,8 @@
 """Replays a trace as a classic group, through `ClassicMembership`."""
 
 from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final
 
 from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
@@ -30,6 +32,8 @@ from kohort.insight.advisor.shares import (
     assign_eagerly,
 )
 from kohort.insight.advisor.trace import End, Rejoin, Slot, Trace
+
+SEEDS_MOST: Final = 1_000
 
 
 class ClassicReplay(Replay[SimulatedMember]):
@@ -63,6 +67,19 @@ class ClassicReplay(Replay[SimulatedMember]):
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
     ) -> SimulatedMember:
         return SimulatedMember(self, slot, index, instance_id, heartbeat_times)
+
+    def _end_calm(self) -> None:
+        """Move the heartbeats of all members by the same random time, if the group is stable.
+
+        On another day, what happens next would come at another time between two heartbeats.
+        """
+        if not self.is_calm:
+            return
+        # The same whatever else happens, so that settings are compared by pairs.
+        chance = Random(self.now_ms * SEEDS_MOST + self.seed)  # noqa: S311 - as all of the replay.
+        moved_ms = chance.randrange(self.setting.heartbeat_interval_ms)
+        for member in self.alive.values():
+            member.heartbeat_times.move(moved_ms)
 
     def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
         """Send a JoinGroup; a new member id is attributed to this member."""

@@ -15,7 +15,7 @@ from kohort.groups.history.fold import GroupFold
 from kohort.groups.requests import LeaveEntry
 from kohort.groups.steps import at_once
 from kohort.insight.advisor.consumer_member import TOPIC, TOPIC_ID, WATCHED, ConsumerMember
-from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
+from kohort.insight.advisor.heartbeat_times import HeartbeatTimer, HeartbeatTimes
 from kohort.insight.advisor.replay import Replay, RequestHandle
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import End, Rejoin, Slot, Trace
@@ -62,7 +62,6 @@ class ConsumerReplay(Replay[ConsumerMember]):
         watch: Callable[[Event, int], None] | None = None,
     ) -> None:
         super().__init__(trace, setting, seed=seed, watch=watch)
-        self.look_ms = min(trace.look_ms, TIMER_MS)
         self.topics = ReplayedTopics(trace.partition_count)
         settings = ConsumerSettings(
             session_timeout_ms=setting.session_timeout_ms,
@@ -81,6 +80,9 @@ class ConsumerReplay(Replay[ConsumerMember]):
         )
         self.group.membership = self.members
         self.meter.consumers = GroupFold()
+
+    def _timer(self, slot: Slot) -> HeartbeatTimer:  # noqa: ARG002 - the same for all.
+        return HeartbeatTimer(min(self.trace.look_ms, TIMER_MS))
 
     def _new_process(
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes

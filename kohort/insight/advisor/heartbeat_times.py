@@ -1,10 +1,16 @@
-"""Times at which a simulated member sends heartbeats.
+"""Times at which a simulated member sends heartbeats, which depend on its client library.
 
-The Java client sends a heartbeat when its interval has passed and its thread polls, every 100 ms.
-So heartbeat times drift: soon after a rebalance all members send at the same time, an hour later at
-unknown times, which are drawn at random here. librdkafka uses a timer instead, and its heartbeats
-stay synchronized much longer. The drift is estimated from the times at which members were notified
-of a rebalance soon after another one.
+The Java client restarts its timer when a join is answered, and sends a heartbeat when the interval
+has passed and its thread polls, every 100 ms. So soon after a rebalance all members send at the
+same time, and an hour later at unknown times, which are drawn at random here. aiokafka restarts its
+timer too, and its heartbeats stay synchronized much longer.
+
+librdkafka's timer runs on while a member joins. Its first heartbeat follows the first assignment at
+once. After that, each member has times of its own; only those whose heartbeat fell due during the
+rebalance send it when they have their assignment, and are synchronized from then on.
+
+If the history does not name a member's library, both properties are estimated from the times at
+which members were notified of a rebalance soon after another one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +20,8 @@ from random import Random
 from statistics import fmean, median
 from typing import Final
 
+from kohort.insight.advisor.client_software import JAVA, LIBRDKAFKA
+
 LOOK_MS: Final = 100
 """Poll interval of the Java client's heartbeat thread."""
 LOOK_LEAST_MS: Final = 2
@@ -21,35 +29,88 @@ SAMPLES_LEAST: Final = 2
 """Number of rebalances, or of first heartbeats, needed to estimate the drift from the history."""
 HEARTBEATS_MOST: Final = 50
 """Number of heartbeats after which they may have drifted over the whole interval."""
+LIBRDKAFKA_LOOK_MS: Final = 20
+"""librdkafka's thread wakes up for a timer, but also has other work."""
+OWN_TIME_LEAST: Final = 0.1
+"""Share of the interval by which a member's heartbeats differ from those of a timer that a join
+restarts, if its timer runs on."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatTimer:
+    """How a client library times its heartbeats."""
+
+    look_ms: int = LOOK_MS
+    """The library's poll interval: heartbeats are late by half of it on average."""
+    runs_on: bool = False
+    """Whether the timer runs on while the member joins, instead of being restarted."""
+
+
+JAVA_TIMER: Final = HeartbeatTimer()
+TIMERS: Final = {
+    JAVA: JAVA_TIMER,
+    LIBRDKAFKA: HeartbeatTimer(LIBRDKAFKA_LOOK_MS, runs_on=True),
+}
+"""The timers of the libraries of which they are known."""
 
 
 @dataclass(slots=True)
 class HeartbeatTimes:
-    """Heartbeat times of one member, counted from the response to its join."""
+    """Heartbeat times of one member, counted from its last known heartbeat or the restart of its
+    timer.
+    """
 
     random: Random
     interval_ms: int
-    look_ms: int = LOOK_MS
-    """The client's poll interval: heartbeats are late by half of it on average."""
-    origin_ms: int = 0
+    timer: HeartbeatTimer = JAVA_TIMER
+    origin_ms: int | None = None
+    """None: its timer was not started yet."""
+
+    def on_join_sent(self, now_ms: int) -> None:
+        """No heartbeats are sent from now on until the member has its assignment."""
+        if self.timer.runs_on and self.origin_ms is not None:
+            self.origin_ms = self.last_before(now_ms)
+
+    def on_join_answered(self, now_ms: int) -> None:
+        if not self.timer.runs_on:
+            self.origin_ms = now_ms
+
+    def on_assigned(self, now_ms: int) -> bool:
+        """Return whether a heartbeat is sent at once, because it fell due during the rebalance."""
+        if not self.timer.runs_on:
+            return False
+        is_due = self.origin_ms is None or now_ms - self.origin_ms > self.interval_ms
+        if is_due:
+            self.origin_ms = now_ms
+        return is_due
+
+    def move(self, moved_ms: int) -> None:
+        """Send each of the next heartbeats that much earlier."""
+        if self.origin_ms is not None:
+            self.origin_ms -= moved_ms
 
     def last_before(self, now_ms: int) -> int:
         """Return the time of the last heartbeat up to `now_ms`, or the origin."""
+        if self.origin_ms is None:
+            return now_ms
         since_ms = now_ms - self.origin_ms
         if since_ms < self.interval_ms:
             return self.origin_ms
         return now_ms - self._phase(since_ms)
 
     def next_after(self, now_ms: int) -> int:
-        since_ms = now_ms - self.origin_ms
+        if self.origin_ms is None:
+            return now_ms + self.interval_ms
+        since_ms, look_ms = now_ms - self.origin_ms, self.timer.look_ms
         if since_ms < self.interval_ms:
-            return self.origin_ms + self.interval_ms + self.random.randrange(self.look_ms)
-        return now_ms + max(self.interval_ms + self.look_ms // 2 - self._phase(since_ms), 1)
+            return self.origin_ms + self.interval_ms + self.random.randrange(look_ms)
+        return now_ms + max(self.interval_ms + look_ms // 2 - self._phase(since_ms), 1)
 
     def _phase(self, since_ms: int) -> int:
-        period_ms = self.interval_ms + self.look_ms // 2
+        look_ms = self.timer.look_ms
+        period_ms = self.interval_ms + look_ms // 2
         count = since_ms // period_ms
-        drift_ms = self.random.gauss(0.0, self.look_ms * sqrt(count / 12))
+        drift_ms = self.random.gauss(0.0, look_ms * sqrt(count / 12))
         return int(since_ms - drift_ms) % period_ms
 
 
@@ -84,6 +145,51 @@ def look_ms(
     else:
         return LOOK_MS
     return LOOK_MS if look > LOOK_MS / 2 else max(round(look), LOOK_LEAST_MS)
+
+
+def runs_on(notified: Iterable[tuple[int, int]], interval_ms: int) -> bool | None:
+    """Estimate whether a member's timer runs on while it joins; None if there are too few samples.
+
+    Args:
+        notified: for times at which the member was notified of a rebalance, the time since it was
+            notified of the previous one, and since the response to its join in that one, in ms.
+    """
+    since_notified, since_joined = [], []
+    for notified_ms, joined_ms in notified:
+        if interval_ms <= joined_ms <= HEARTBEATS_MOST * interval_ms:
+            since_notified.append(late_by(notified_ms, interval_ms))
+            since_joined.append(
+                min(
+                    late_by(joined_ms, interval_ms),
+                    late_by(joined_ms, interval_ms + LOOK_MS // 2),
+                )
+            )
+    if len(since_joined) < SAMPLES_LEAST:
+        return None
+    joined_off_ms = median(since_joined)
+    return joined_off_ms > OWN_TIME_LEAST * interval_ms and median(since_notified) < joined_off_ms
+
+
+def look_of_timer(notified: Iterable[tuple[int, int]], interval_ms: int) -> int:
+    """Estimate librdkafka's delays from how late its heartbeats were, on average, in the time since
+    another one; `notified` is as in `runs_on`.
+    """
+    late_ms = [
+        phase_ms / beats
+        for since_ms, _ in notified
+        for beats, phase_ms in [divmod(since_ms, interval_ms)]
+        # Other members have sent one when they had their assignment.
+        if 1 <= beats <= HEARTBEATS_MOST and phase_ms <= beats * LOOK_MS / 2
+    ]
+    if len(late_ms) < SAMPLES_LEAST:
+        return LIBRDKAFKA_LOOK_MS
+    return max(round(2 * fmean(late_ms)), LOOK_LEAST_MS)
+
+
+def late_by(since_ms: int, interval_ms: int) -> int:
+    """Return how far a time is from the nearest multiple of the interval."""
+    phase_ms = since_ms % interval_ms
+    return min(phase_ms, interval_ms - phase_ms)
 
 
 def _bias(count: int) -> float:

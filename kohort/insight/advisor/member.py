@@ -75,6 +75,8 @@ class SimulatedMember:
     is_leaving: bool = False
     """Whether the member will leave after the pending response."""
     on_end: Callable[[], None] | None = None
+    _joined_ms: int = 0
+    """Time of the response to its last join."""
     _number: int = 0
     _pending: int = 0
     """Number of the pending request; 0 if there is no such request."""
@@ -98,6 +100,8 @@ class SimulatedMember:
     def join(self) -> None:
         """Send a JoinGroup for the next generation."""
         replay, setting = self.replay, self.replay.setting
+        if self.phase in {Phase.SETTLED, Phase.NOTIFIED}:
+            self.heartbeat_times.on_join_sent(replay.now_ms)
         self.phase = Phase.JOINING
         if not setting.cooperative:
             self._lose()
@@ -151,7 +155,8 @@ class SimulatedMember:
             self.generation = result.generation
             self.phase = Phase.JOINED
             self.reason = JoinReason.UNKNOWN
-            self.heartbeat_times.origin_ms = self.replay.now_ms
+            self._joined_ms = self.replay.now_ms
+            self.heartbeat_times.on_join_answered(self.replay.now_ms)
             self._sync_later(result)
         else:
             self._on_error(error)
@@ -198,10 +203,13 @@ class SimulatedMember:
         replay.meter.synced(self.member_id, self.owned, replay.now_ms)
         replay.meter.stop_reading(before - self.owned, replay.now_ms)
         replay.meter.start_reading(self.owned, replay.now_ms)
+        beats_at_once = self.heartbeat_times.on_assigned(replay.now_ms)
         if before - self.owned:
             self._rejoin_later(JoinReason.PARTITIONS_REVOKED, self._revocation_ms())
         elif self.wants_rejoin:
             self._rejoin_later(self.reason, 0)
+        elif not replay.is_calm and beats_at_once:
+            self.send_heartbeat()
         elif not replay.is_calm:
             replay.schedule_heartbeat(self)
 
@@ -253,10 +261,7 @@ class SimulatedMember:
         replay, trace = self.replay, self.replay.trace
         if not self.slot.join.took_ms:
             replay.meter.count_guess(replay.now_ms)
-        if (
-            replay.now_ms - self.heartbeat_times.origin_ms <= AGAIN_MS
-            and trace.default_again_ms is not None
-        ):
+        if replay.now_ms - self._joined_ms <= AGAIN_MS and trace.default_again_ms is not None:
             took_ms = self.slot.again.near(replay.now_ms, trace.default_again_ms, replay.random)
         else:
             took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
@@ -290,6 +295,7 @@ class SimulatedMember:
         if self.phase is not Phase.SETTLED or self.is_paused:
             return
         replay = self.replay
+        self.heartbeat_times.origin_ms = replay.now_ms
         error = replay.members.heartbeat(
             self.member_id, self.instance_id, self.generation, replay.now_ms
         )

@@ -4,14 +4,23 @@ Fields may be missing: histories made from a stock broker's log contain little m
 `Trace.unknown` lists the missing facts.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
 from kohort.insight.advisor.departures import Departures, count_departures
-from kohort.insight.advisor.heartbeat_times import LOOK_MS, look_ms
+from kohort.insight.advisor.heartbeat_times import (
+    LOOK_MS,
+    TIMERS,
+    HeartbeatTimer,
+    look_ms,
+    look_of_timer,
+    runs_on,
+)
 from kohort.insight.advisor.member_lifetimes import Json, MemberLifetimes, causes_of
 from kohort.insight.advisor.member_slots import LOST, MemberSlots, find_member_slots
 from kohort.insight.advisor.recorded_setting import modes_seen, recorded_setting, settings_seen
@@ -50,6 +59,7 @@ NAMES_MAX: Final = 5
 REVOKES_WITHIN_MS: Final = 60_000
 """A join without a reason, this soon after an assignment that revoked partitions, counts as a
 consequence of it, even after another rebalance."""
+LATE_RETURNS_LEAST: Final = 2
 PARTITIONS_EACH: Final = 3
 """Partitions assumed for each member if the history does not show them."""
 
@@ -83,6 +93,7 @@ def read_trace(
     member_slots = find_member_slots(lifetimes.by_id.values(), recorded, begin_ms)
     _note_gaps(member_slots, ordered, notes)
     _note_departures(departures, notes)
+    timers = _timers(rebalances, member_slots, recorded.heartbeat_interval_ms)
     joins = [took for slot in member_slots.slots for took in slot.join.took_ms]
     if not recorded.consumer:
         _note_unknown_joins(member_slots, joins, notes)
@@ -91,7 +102,10 @@ def read_trace(
     round_trip_ms = _median(syncs, ANSWER_DEFAULT_MS)
     return Trace(
         group=group,
-        slots=tuple(member_slots.slots),
+        slots=tuple(
+            replace(slot, timer=timer)
+            for slot, timer in zip(member_slots.slots, timers, strict=True)
+        ),
         rejoins=tuple(_rejoins(ordered, member_slots)),
         begin_ms=begin_ms,
         end_ms=max(_at(record) for record in ordered),
@@ -104,11 +118,7 @@ def read_trace(
         default_assign_ms=_median(
             [took for slot in member_slots.slots for took in slot.assign.took_ms], ANSWER_DEFAULT_MS
         ),
-        look_ms=look_ms(
-            _notice_times(rebalances),
-            recorded.heartbeat_interval_ms,
-            _first_heartbeats(rebalances, recorded.heartbeat_interval_ms),
-        ),
+        look_ms=_look_ms(rebalances, recorded.heartbeat_interval_ms),
         revoke_ms=_median(revocations, round_trip_ms)
         if recorded.consumer
         else _revoke_ms(rebalances, round_trip_ms),
@@ -118,11 +128,22 @@ def read_trace(
         waited_by_slot=_waited_by_slot(rebalances, member_slots),
         stopped_ms=_stopped_ms(rebalances, joins, notes),
         unknown=tuple(notes),
+        remedies=tuple(_remedies(member_slots, recorded)),
         doubts=(
             *([Uncertainty.FATES] if departures.are_unclear else []),
             *_doubts(member_slots, rebalances, recorded, {**seen, **(known or {})}),
         ),
     )
+
+
+def _remedies(member_slots: MemberSlots, recorded: Setting) -> Iterator[str]:
+    late_ms = member_slots.late_returns_ms
+    if len(late_ms) >= LATE_RETURNS_LEAST:
+        yield (
+            f"{len(late_ms)} times the session of a static member expired and the same "
+            f"group.instance.id was back {median(late_ms) / 1000:.0f} s later: restarts take "
+            f"longer than session.timeout.ms, {recorded.session_timeout_ms / 1000:g} s"
+        )
 
 
 _ASSUMED: Final = {
@@ -269,7 +290,69 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
     return slots * PARTITIONS_EACH
 
 
-def _notice_times(rebalances: list[Json]) -> Iterator[tuple[int, list[int]]]:
+def _timers(
+    rebalances: list[Json], member_slots: MemberSlots, interval_ms: int
+) -> list[HeartbeatTimer]:
+    """Return how the processes of each slot time their heartbeats: as their client library does,
+    else as the times show at which they were notified of rebalances.
+    """
+    stated = [TIMERS.get(slot.software.library) for slot in member_slots.slots]
+    since = _times_since(rebalances, member_slots)
+    shown = [runs_on(times, interval_ms) for times in since]
+    most_run_on = sum(value is True for value in shown) > sum(value is False for value in shown)
+    unknown = {
+        member_id for member_id, slot in member_slots.of_member.items() if stated[slot] is None
+    }
+    late_ms = _look_ms(rebalances, interval_ms, unknown)
+    timers = [
+        timer or HeartbeatTimer(late_ms, most_run_on if does_run_on is None else does_run_on)
+        for timer, does_run_on in zip(stated, shown, strict=True)
+    ]
+    running = [times for timer, times in zip(timers, since, strict=True) if timer.runs_on]
+    running_late_ms = look_of_timer(itertools.chain.from_iterable(running), interval_ms)
+    return [replace(timer, look_ms=running_late_ms) if timer.runs_on else timer for timer in timers]
+
+
+def _times_since(rebalances: list[Json], member_slots: MemberSlots) -> list[list[tuple[int, int]]]:
+    """Return for each slot, at each notification of a member, the time since its previous one and
+    since the response to the join that followed that.
+    """
+    since: dict[str, tuple[int | None, int]] = {}
+    times: list[list[tuple[int, int]]] = [[] for _ in member_slots.slots]
+    for record in rebalances:
+        for member in record.get("members") or ():
+            member_id, told_ms = str(member.get("member_id")), member.get("told_ms")
+            at_ms = None if told_ms is None else _at(record) + int(told_ms)
+            notified_ms, joined_ms = since.get(member_id, (None, 0))
+            slot = member_slots.of_member.get(member_id)
+            if at_ms is not None and notified_ms is not None and slot is not None:
+                times[slot].append((at_ms - notified_ms, at_ms - joined_ms))
+            if member.get("join_answered_ms") is not None:
+                since[member_id] = at_ms, _at(record) + int(member["join_answered_ms"])
+    return times
+
+
+def _look_ms(
+    rebalances: list[Json], interval_ms: int, member_ids: Container[Any] | None = None
+) -> int:
+    """Estimate the poll interval of these members' clients; of all, if it is None."""
+    chosen = [
+        record
+        if member_ids is None
+        else {
+            **record,
+            "members": [
+                member
+                for member in record.get("members") or ()
+                if member.get("member_id") in member_ids
+            ],
+        }
+        for record in rebalances
+    ]
+    return look_ms(_notice_times(chosen), interval_ms, _first_heartbeats(chosen, interval_ms))
+
+
+def _notice_times(rebalances: Sequence[Json]) -> Iterator[tuple[int, list[int]]]:
     """Yield, for each rebalance, the time since the previous one ended, and the times at which
     members were notified.
     """
@@ -284,7 +367,7 @@ def _notice_times(rebalances: list[Json]) -> Iterator[tuple[int, list[int]]]:
             yield _at(record) - _at(before) - int(finished_ms), notice_ms
 
 
-def _first_heartbeats(rebalances: list[Json], interval_ms: int) -> Iterator[int]:
+def _first_heartbeats(rebalances: Sequence[Json], interval_ms: int) -> Iterator[int]:
     """Yield the delays of members' first heartbeats after a join, if these report a rebalance."""
     for before, record in pairwise(rebalances):
         joined = {

@@ -3,13 +3,18 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from statistics import median
 from typing import Any, Final
 
+from kohort.insight.advisor.heartbeat_times import HEARTBEATS_MOST, late_by
 from kohort.insight.advisor.member_lifetimes import Json, causes_of
 from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 
 NOTICES_NEEDED: Final = 5
 """Number of notifications needed to estimate the heartbeat interval from the longest delay."""
+FIT_MOST: Final = 0.05
+"""The times between a member's heartbeats fit an interval if they differ from its multiples by less
+than this share of it, in the median."""
 _CONFIG_NAMES: Final = {
     "session_timeout_ms": "session.timeout.ms",
     "heartbeat_interval_ms": "heartbeat.interval.ms",
@@ -74,20 +79,40 @@ def _session_ms(rebalances: list[Json]) -> int | None:
 
 def _interval_ms(rebalances: list[Json]) -> int | None:
     """Return the heartbeat interval: members are notified by their next heartbeat, so the longest
-    delay is close to it.
+    delay is close to it, or below it; the time between two heartbeats of a member is a multiple.
     """
-    notice_ms = [
-        member["told_ms"] - ((record.get("timeline") or {}).get("assigned_ms") or 0)
-        for record in rebalances
-        for member in record.get("members") or ()
-        if member.get("told_ms") is not None and member.get("fate") == "kept"
-    ]
+    notice_ms, since_ms = [], []
+    heartbeats: dict[str, list[int]] = {}
+    for record in rebalances:
+        begin_ms = record.get("started_at_ms") or 0
+        for member in record.get("members") or ():
+            told_ms, member_id = member.get("told_ms"), str(member.get("member_id"))
+            if told_ms is not None and member.get("fate") == "kept":
+                notice_ms.append(told_ms - ((record.get("timeline") or {}).get("assigned_ms") or 0))
+                before = heartbeats.get(member_id, ())
+                since_ms.append([begin_ms + told_ms - at_ms for at_ms in before])
+            heartbeats[member_id] = [
+                begin_ms + at_ms
+                for at_ms in (told_ms, member.get("join_answered_ms"))
+                if at_ms is not None
+            ]
     if len(notice_ms) < NOTICES_NEEDED:
         return None
     notice_ms.sort()
     usual = int(notice_ms[int(len(notice_ms) * 0.95)])
     # Configured intervals are usually whole or half seconds.
-    return max(int(usual / 500 + 0.7) * 500, 500)
+    least_ms = max(int(usual / 500 + 0.7) * 500, 500)
+    known = [values for values in since_ms if values and max(values) <= HEARTBEATS_MOST * least_ms]
+    if len(known) < NOTICES_NEEDED:
+        return least_ms
+    fits = {
+        interval_ms: median(
+            min(late_by(value, interval_ms) for value in values) / interval_ms for values in known
+        )
+        for interval_ms in range(least_ms, 2 * least_ms, 500)
+    }
+    best_ms = min(fits, key=lambda interval_ms: fits[interval_ms])
+    return best_ms if fits[best_ms] < FIT_MOST < fits[least_ms] / 2 else least_ms
 
 
 def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:

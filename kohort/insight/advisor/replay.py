@@ -30,7 +30,7 @@ from kohort.groups.effects import (
 from kohort.groups.events import Event
 from kohort.groups.group import Group
 from kohort.groups.requests import Now
-from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
+from kohort.insight.advisor.heartbeat_times import HeartbeatTimer, HeartbeatTimes
 from kohort.insight.advisor.outcome import Meter, ReplayOutcome
 from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.shares import Share
@@ -42,6 +42,9 @@ Act: TypeAlias = Callable[[], None]
 EVENTS_MAX: Final = 20_000_000
 """Limit for a replay that does not terminate."""
 
+CALM_INTERVALS: Final = 3
+"""After this number of heartbeat intervals without an act of a process, the time of the next act
+has nothing to do with the heartbeats."""
 SETTLE_MS: Final = 3_600_000
 """How long after the end of the trace a group may take to settle: consumers that take longer to
 give up partitions than max.poll.interval.ms never do."""
@@ -118,8 +121,7 @@ class Replay(ABC, Generic[P]):
     ) -> None:
         self.trace = trace
         self.setting = setting
-        self.look_ms = trace.look_ms
-        """The clients' poll interval for heartbeats; see `heartbeat_times`."""
+        self.seed = seed
         self.random = Random(seed)  # noqa: S311 - reproducible by its seed.
         starts = (slot.runs[0].start_ms for slot in trace.slots if slot.runs)
         self.now_ms = min([trace.begin_ms, *starts])
@@ -149,6 +151,13 @@ class Replay(ABC, Generic[P]):
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
     ) -> P:
         """Return the next run of a slot, which has not joined yet."""
+
+    def _end_calm(self) -> None:
+        """Prepare for the next act after a while without any."""
+
+    def _timer(self, slot: Slot) -> HeartbeatTimer:
+        """Return how the processes of a slot time their heartbeats."""
+        return slot.timer
 
     @abstractmethod
     def leave(self, member: P, end: End | None = End.LEFT) -> None:
@@ -243,19 +252,30 @@ class Replay(ABC, Generic[P]):
     # Scheduling the trace.
 
     def _plan(self) -> None:
+        planned: list[tuple[int, Act]] = []
         for index, slot in enumerate(self.trace.slots):
             starts = [run.start_ms for run in slot.runs[1:]]
             for run, next_ms in zip_longest(slot.runs, starts):
-                self._at(run.start_ms, lambda i=index, s=slot: self._start(i, s))  # type: ignore[misc]
+                planned.append((run.start_ms, lambda i=index, s=slot: self._start(i, s)))  # type: ignore[misc]
                 if run.end_ms is not None:
                     end_ms = self._random_time(run.end_ms, run.margin_ms, run.start_ms, next_ms)
-                    self._at(end_ms, lambda i=index, r=run: self._end(i, r))  # type: ignore[misc]
+                    planned.append((end_ms, lambda i=index, r=run: self._end(i, r)))  # type: ignore[misc]
             for pause in slot.pauses:
                 from_ms = self._random_time(pause.from_ms, pause.margin_ms, 0, pause.until_ms)
-                self._at(from_ms, lambda i=index: self._pause(i))  # type: ignore[misc]
-                self._at(pause.until_ms, lambda i=index: self._wake(i))  # type: ignore[misc]
-        for rejoin in self.trace.rejoins:
-            self._at(rejoin.at_ms, lambda r=rejoin: self._rejoin(r))  # type: ignore[misc]
+                planned.append((from_ms, lambda i=index: self._pause(i)))  # type: ignore[misc]
+                planned.append((pause.until_ms, lambda i=index: self._wake(i)))  # type: ignore[misc]
+        planned += [
+            (rejoin.at_ms, lambda r=rejoin: self._rejoin(r))  # type: ignore[misc]
+            for rejoin in self.trace.rejoins
+        ]
+        planned.sort(key=lambda entry: entry[0])
+        calm_ms = CALM_INTERVALS * self.setting.heartbeat_interval_ms
+        before_ms = self.now_ms
+        for at_ms, act in planned:
+            if at_ms - before_ms > calm_ms:
+                self._at(at_ms, self._end_calm)
+            self._at(at_ms, act)
+            before_ms = at_ms
 
     def _random_time(self, at_ms: int, margin_ms: int, after_ms: int, before_ms: int | None) -> int:
         """Draw a time within the margin, strictly after `after_ms` and not after `before_ms`."""
@@ -276,7 +296,7 @@ class Replay(ABC, Generic[P]):
         if static is not None:
             instance_id = (slot.instance_id or slot.name) if static else None
         heartbeat_times = HeartbeatTimes(
-            self.random, self.setting.heartbeat_interval_ms, self.look_ms
+            self.random, self.setting.heartbeat_interval_ms, self._timer(slot)
         )
         member = self._new_process(slot, index, instance_id, heartbeat_times)
         self.alive[index] = member

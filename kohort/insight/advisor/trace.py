@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from kohort.insight.advisor.client_software import UNKNOWN, Software
-from kohort.insight.advisor.heartbeat_times import LOOK_MS
+from kohort.insight.advisor.heartbeat_times import JAVA_TIMER, LOOK_MS, HeartbeatTimer
 from kohort.insight.advisor.setting import Setting
 from kohort.protocol.join_reason import JoinReason
 
@@ -126,6 +126,8 @@ class Slot:
     """As leader: delays from the response to the join until the assignment was stored."""
     sync: Delays = field(default_factory=Delays)
     """As follower: delays from the response to the join to the sync."""
+    timer: HeartbeatTimer = JAVA_TIMER
+    """How its client library times heartbeats."""
     revoke: Delays = field(default_factory=Delays)
     """As cooperative member: delays from an assignment that revokes partitions to the join that
     confirms the revocation."""
@@ -211,6 +213,8 @@ class Trace:
     """Sentences about the facts missing from the history."""
     doubts: tuple[Uncertainty, ...] = ()
     """The missing facts on which some settings depend."""
+    remedies: tuple[str, ...] = ()
+    """Sentences about remedies that the history shows without a replay."""
 
     @property
     def software(self) -> tuple[Software, ...]:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from kohort.insight.advisor.heartbeat_times import HeartbeatTimer
 from kohort.insight.advisor.prediction import predict
 from kohort.insight.advisor.reading import read_trace
 from kohort.insight.advisor.trace import End, Pause, Rejoin, Trace, Uncertainty
@@ -501,6 +502,59 @@ def test_the_first_heartbeats_after_a_join_tell_how_often_clients_look() -> None
     assert read(records(20), **SETTINGS).look_ms == 40
     assert read(records(0), **SETTINGS).look_ms == 2
     assert read(records(700), **SETTINGS).look_ms == 100, "it was not the first"
+
+
+def notified(*times_ms: tuple[int, int], **software: str) -> list[Json]:
+    """A rebalance each 61 s, of which one member is notified, and its join answered, so late."""
+    records = [rebalance(1, 0, cause("member_added", "a-1"))]
+    for number, (told_ms, answered_ms) in enumerate(times_ms, start=1):
+        times = {"told_ms": told_ms, "join_received_ms": told_ms, "join_answered_ms": answered_ms}
+        trigger = cause("member_added", f"b-{number}")
+        member = cooperative("a-1", **times, **software)
+        records.append(rebalance(number + 1, number * 61 * S, trigger, members=[member]))
+    return records
+
+
+def test_members_whose_heartbeats_keep_their_times_have_timers_that_run_on() -> None:
+    # 61 s are 20 intervals and a second.
+    own = ((2_700, 2_900), (1_700, 2_700), (700, 2_100), (2_700, 4_200), (1_700, 3_000))
+    restarted = ((1_500, 2_900), (1_900, 2_700), (1_700, 2_100), (1_100, 4_200), (200, 3_000))
+
+    def timer(times_ms: Iterable[tuple[int, int]], **software: str) -> HeartbeatTimer:
+        known = SETTINGS | {"heartbeat_interval_ms": 3 * S}
+        return read(notified(*times_ms, **software), **known).slots[0].timer
+
+    assert timer(own).runs_on
+    assert not timer(restarted).runs_on
+    assert timer(restarted, client_software_name="librdkafka").runs_on
+    assert not timer(own, client_software_name="apache-kafka-java").runs_on
+
+
+def test_an_interval_that_no_member_waited_for_shows_in_the_time_between_heartbeats() -> None:
+    together = notified(*[(2_200, 6_200)] * 6)
+    assert read(together).recorded.heartbeat_interval_ms == 3 * S
+    # Of heartbeats at any times, nothing but the longest delay is known.
+    apart = notified(*[(told_ms, 3_200) for told_ms in (2_200, 100, 900, 1_400, 300, 1_100)])
+    assert read(apart).recorded.heartbeat_interval_ms == 2_500
+
+
+def test_restarts_that_take_longer_than_the_session_are_a_remedy_without_a_replay() -> None:
+    def restarted(times: int, away_s: int = 2) -> list[Json]:
+        records = [rebalance(1, 0, cause("static_added", "a-0", instance_id="a"))]
+        for n in range(times):
+            expired = cause("session_expired", f"a-{n}", instance_id="a", session_timeout_ms=6 * S)
+            back = cause("static_added", f"a-{n + 1}", instance_id="a")
+            at_ms = (n + 1) * 200 * S
+            records.append(rebalance(2 * n + 2, at_ms, expired))
+            records.append(rebalance(2 * n + 3, at_ms + away_s * S, back))
+        return records
+
+    (remedy,) = read(restarted(3)).remedies
+    assert remedy.startswith("3 times the session of a static member expired and the same")
+    assert "was back 2 s later" in remedy
+    assert remedy.endswith("session.timeout.ms, 6 s")
+    assert read(restarted(1)).remedies == ()
+    assert read(restarted(3, away_s=100)).remedies == (), "these are no restarts"
 
 
 def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:

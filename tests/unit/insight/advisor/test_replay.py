@@ -2,11 +2,17 @@
 
 from dataclasses import replace
 from random import Random
+from statistics import fmean
 
 import pytest
 
 from kohort.insight.advisor.classic_replay import ClassicReplay
-from kohort.insight.advisor.heartbeat_times import LOOK_LEAST_MS, LOOK_MS, look_ms
+from kohort.insight.advisor.heartbeat_times import (
+    LOOK_LEAST_MS,
+    LOOK_MS,
+    HeartbeatTimer,
+    look_ms,
+)
 from kohort.insight.advisor.member import SimulatedMember
 from kohort.insight.advisor.outcome import ReplayOutcome
 from kohort.insight.advisor.prediction import predict
@@ -47,6 +53,11 @@ def trace(*slots: Slot, rejoins: tuple[Rejoin, ...] = (), partitions: int = 12) 
 
 def play(given: Trace, setting: Setting, seed: int = 0) -> ReplayOutcome:
     return ClassicReplay(given, setting, seed=seed).run()
+
+
+def stopped_ms(given: Trace, setting: Setting) -> float:
+    """In the mean of many replays, since it depends on where heartbeats fall."""
+    return fmean(play(given, setting, seed).stopped_ms for seed in range(30))
 
 
 def others(count: int) -> list[Slot]:
@@ -255,7 +266,7 @@ def test_an_eager_replay_of_cooperative_members_has_them_give_up_before_they_joi
     quick = replace(scaled_out(), recorded=COOPERATIVE)
 
     # The two others have joined, and wait.
-    eager_ms = play(slow, DYNAMIC).stopped_ms - play(quick, DYNAMIC).stopped_ms
+    eager_ms = stopped_ms(slow, DYNAMIC) - stopped_ms(quick, DYNAMIC)
     assert 0.7 * 2 * SLOW_MS < eager_ms < 1.1 * 2 * SLOW_MS
     # In a cooperative one, only members that get revoked partitions wait.
     assert play(slow, COOPERATIVE).stopped_longest_ms < 1.1 * SLOW_MS
@@ -264,7 +275,7 @@ def test_an_eager_replay_of_cooperative_members_has_them_give_up_before_they_joi
 def test_a_cooperative_replay_of_eager_members_has_them_give_up_after_they_have_joined() -> None:
     slow = scaled_out(join_ms=SLOW_MS)
 
-    assert play(slow, DYNAMIC).stopped_ms > 1.5 * SLOW_MS
+    assert stopped_ms(slow, DYNAMIC) > 1.5 * SLOW_MS
     told = play(slow, COOPERATIVE)
     assert told.rebalances == play(slow, DYNAMIC).rebalances + 1
     assert 0.9 * SLOW_MS < told.stopped_ms < 1.1 * SLOW_MS
@@ -294,19 +305,19 @@ def test_rebalances_in_which_members_give_up_that_were_never_seen_to_are_counted
 def test_a_member_that_has_just_joined_takes_as_long_as_such_ones_do() -> None:
     """librdkafka lets a second pass between two joins."""
 
-    def stopped_ms(again_ms: int, fourth_ms: int) -> int:
+    def stopped_by(again_ms: int, fourth_ms: int) -> float:
         quick = [
             replace(slot(number, *runs, join_ms=5), again=Delays((0,), (5,)))
             for number, runs in ((2, ()), (3, (Run(10 * MINUTE),)), (4, (Run(fourth_ms),)))
         ]
         slow = replace(slot(1, join_ms=5), again=Delays((0,), (again_ms,)))
         group = replace(trace(slow, *quick), recorded=QUICK_BEATS, default_again_ms=5)
-        return play(group, QUICK_BEATS).stopped_ms
+        return stopped_ms(group, QUICK_BEATS)
 
     # Soon after the third has come, two others wait for the first; later, none has just joined.
     soon_ms, later_ms = 10 * MINUTE + 600, 10 * MINUTE + 20_000
-    assert stopped_ms(990, soon_ms) > stopped_ms(5, soon_ms) + 2 * 900
-    assert stopped_ms(990, later_ms) < stopped_ms(5, later_ms) + 300
+    assert stopped_by(990, soon_ms) > stopped_by(5, soon_ms) + 2 * 900
+    assert stopped_by(990, later_ms) < stopped_by(5, later_ms) + 300
 
 
 def test_a_member_gives_up_only_when_the_others_have_heard_of_the_assignment() -> None:
@@ -318,6 +329,43 @@ def test_a_member_gives_up_only_when_the_others_have_heard_of_the_assignment() -
         return play(replace(group, quick_join_ms=50, default_sync_ms=0), COOPERATIVE).rebalances
 
     assert rebalances(8) == rebalances(0) == 3
+
+
+def restarted(timer: HeartbeatTimer, *more: Slot, slow_ms: int = 20) -> Trace:
+    """Three static members that were restarted one after the other, so that each sends heartbeats
+    at other times, and others that come later.
+    """
+    returns = [Run(at_ms) for at_ms in (61_000, 122_000, 183_900)]
+    group = [
+        slot(number, Run(number * 200, run.start_ms - SECOND, End.LEFT), run, join_ms=20)
+        for number, run in enumerate(returns, start=1)
+    ]
+    slow = slot(4, join_ms=slow_ms)
+    return trace(*(replace(one, timer=timer) for one in (*group, slow, *more)))
+
+
+def test_a_timer_that_runs_on_keeps_its_times_after_a_rebalance() -> None:
+    """Another one is restarted, so that all members are notified of the next rebalance together."""
+    fifth, sixth = slot(5, Run(10 * MINUTE), join_ms=20), slot(6, Run(11 * MINUTE), join_ms=20)
+
+    def second_ms(timer: HeartbeatTimer) -> float:
+        both = stopped_ms(restarted(timer, fifth, sixth), STATIC)
+        return both - stopped_ms(restarted(timer, fifth), STATIC)
+
+    assert second_ms(HeartbeatTimer(2)) < 200
+    assert second_ms(HeartbeatTimer(2, runs_on=True)) > 2_000
+
+
+def test_heartbeats_that_fall_due_during_a_rebalance_are_sent_together_at_its_end() -> None:
+    fifth, sixth = slot(5, Run(10 * MINUTE), join_ms=20), slot(6, Run(11 * MINUTE), join_ms=20)
+    timer = HeartbeatTimer(2, runs_on=True)
+
+    def second_ms(slow_ms: int) -> float:
+        both = stopped_ms(restarted(timer, fifth, sixth, slow_ms=slow_ms), STATIC)
+        return both - stopped_ms(restarted(timer, fifth, slow_ms=slow_ms), STATIC)
+
+    # Four wait for the slow one as long as it takes, and for nothing else.
+    assert second_ms(7_000) == pytest.approx(4 * 7_000, rel=0.1)
 
 
 def test_first_heartbeats_tell_how_often_clients_look_where_nothing_else_does() -> None:
