@@ -10,7 +10,7 @@ settings does not match the history.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import log1p
+from math import hypot, log1p
 from typing import Final, TypeAlias
 
 from kohort.formats.text import counted
@@ -36,9 +36,13 @@ UNREAD_OF_BEST: Final = 1.25
 """Limit for `best`: unread time as a multiple of the recorded setting's."""
 LATER_MOST_MS: Final = 60_000
 """Limit for the Pareto front: additional delay until a crash is detected."""
-CHECK_MOST: Final = 0.2
-"""Nothing is recommended if the replay under the recorded settings is off by more than this share.
-"""
+COUNT_OFF_MOST: Final = 0.2
+STOPPED_OFF_MOST: Final = 0.1
+"""Nothing is recommended if the replay under the recorded settings is off by more than this share,
+and by more than chance."""
+START_MS: Final = 60_000
+"""A history that is shorter than this and begins with the start of a group is no reason for any
+setting."""
 SHOWN_MS: Final = 100
 """Deviations below this are ignored, because the check line shows tenths of a second."""
 GUESSED_MOST: Final = 0.1
@@ -85,7 +89,7 @@ class Advice:
         if self.quicker is not None:
             texts.append(describe(self.recorded, self.quicker))
         notes = [*self.unranked, *(f"not known: {text}" for text in self.unknown)]
-        return [*texts, self.check, *notes]
+        return [*texts, *self.trace.remedies, self.check, *notes]
 
 
 def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
@@ -101,7 +105,8 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     known = [prediction for prediction, why in doubted if why is None]
     front, best = _weighed(trace, known, settings)
     is_off = _is_off(trace, recorded)
-    best = None if best is None or is_off else settings[best.setting]
+    is_start = trace.initial_rebalances > 0 and trace.end_ms - trace.begin_ms < START_MS
+    best = None if best is None or is_off or is_start else settings[best.setting]
     return Advice(
         trace=trace,
         recorded=recorded,
@@ -149,7 +154,9 @@ def _weighed(
     gains = [
         prediction
         for prediction in front
-        if cost(prediction) < cost(recorded) and _is_acceptable(prediction, recorded, of_best_ms)
+        if cost(prediction) < cost(recorded)
+        and _is_acceptable(prediction, recorded, of_best_ms)
+        and _exceeds_chance(prediction, recorded)
     ]
     return front, min(gains, key=cost, default=None)
 
@@ -215,17 +222,19 @@ def _is_acceptable(prediction: Prediction, recorded: Prediction, unread_most_ms:
 
 
 def _is_off(trace: Trace, recorded: Prediction) -> bool:
-    """Whether the replay under the recorded settings differs too much from the history.
+    """Whether the replay under the recorded settings differs from the history by more than one run
+    may differ from another by chance.
 
-    Small counts and chance get no extra tolerance: if the replay has two of three rebalances, its
-    predictions for other settings may be just as far off, and the most that could be gained is one
-    rebalance.
+    Small counts get no extra tolerance: if the replay has two of three rebalances, its predictions
+    for other settings may be just as far off, and the most that could be gained is one rebalance.
     """
-    is_off = abs(recorded.rebalances - trace.rebalances) > CHECK_MOST * trace.rebalances
+    off = abs(recorded.rebalances - trace.rebalances)
+    is_off = off > max(COUNT_OFF_MOST * trace.rebalances, recorded.rebalances_spread)
     if trace.stopped_ms is None:
         return is_off
     off_ms = abs(recorded.stopped_ms - trace.stopped_ms)
-    return is_off or off_ms > max(CHECK_MOST * trace.stopped_ms, SHOWN_MS)
+    most_ms = max(STOPPED_OFF_MOST * trace.stopped_ms, recorded.stopped_spread_ms, SHOWN_MS)
+    return is_off or off_ms > most_ms
 
 
 def _checked(trace: Trace, recorded: Prediction, *, is_off: bool) -> str:
@@ -311,6 +320,33 @@ def _with_protocol(
     if best is None or best in front:
         return front
     return sorted([*front, best], key=_point)
+
+
+def _exceeds_chance(prediction: Prediction, recorded: Prediction) -> bool:
+    """Whether a setting gains more than two runs, one under each setting, may differ by chance."""
+    return any(
+        before - after > hypot(before_spread, after_spread)
+        for before, after, before_spread, after_spread in (
+            (
+                recorded.rebalances,
+                prediction.rebalances,
+                recorded.rebalances_spread,
+                prediction.rebalances_spread,
+            ),
+            (
+                recorded.stopped_ms,
+                prediction.stopped_ms,
+                recorded.stopped_spread_ms,
+                prediction.stopped_spread_ms,
+            ),
+            (
+                recorded.unread_ms,
+                prediction.unread_ms,
+                recorded.unread_spread_ms,
+                prediction.unread_spread_ms,
+            ),
+        )
+    )
 
 
 def _gains_on(prediction: Prediction, other: Prediction) -> bool:

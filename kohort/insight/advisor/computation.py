@@ -41,6 +41,8 @@ def compute_advice(
     return advise(trace, predictions + predict_beyond_grid(trace, predictions))
 
 
+STARTS_LEAST: Final = 2
+"""The initial delay concerns all groups of a broker; one start of one group is no reason for it."""
 WAITED_LEAST: Final = 0.2
 """A member is tried as faster if at least this share of all waiting was for it."""
 
@@ -52,28 +54,38 @@ def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list
     slowest member were as fast as the others.
     """
     added: list[Prediction] = []
-    if trace.initial_rebalances and not trace.recorded.consumer:
+    if trace.initial_rebalances >= STARTS_LEAST and not trace.recorded.consumer:
         advice = advise(trace, predictions)
         for setting in dict.fromkeys(
             (advice.recorded.setting, (advice.best or advice.recorded).setting)
         ):
             added += [predict(trace, other) for other in other_delays(setting)]
-    slot = _slowest(trace)
-    if slot is not None:
-        slots = list(trace.slots)
-        slots[slot] = replace(
-            slots[slot],
-            join=Delays(),
-            again=Delays(),
-            assign=Delays(),
-            sync=Delays(),
-            revoke=Delays(),
-        )
+    quick = with_quick_slot(trace)
+    if quick is not None:
+        name, quick_trace = quick
         best = advise(trace, [*predictions, *added]).best
         for setting in (trace.recorded, *(() if best is None else (best.setting,))):
-            prediction = predict(replace(trace, slots=tuple(slots)), setting)
-            added.append(replace(prediction, quicker=trace.slots[slot].name))
+            added.append(replace(predict(quick_trace, setting), quicker=name))
     return added
+
+
+def with_quick_slot(trace: Trace) -> tuple[str, Trace] | None:
+    """Return the name of the slot that the others waited for most, and the trace if it were as
+    quick as they; None if it is not slower.
+    """
+    index = _slowest(trace)
+    if index is None:
+        return None
+    slots = list(trace.slots)
+    slots[index] = replace(
+        slots[index],
+        join=Delays(),
+        again=Delays(),
+        assign=Delays(),
+        sync=Delays(),
+        revoke=Delays(),
+    )
+    return slots[index].name, replace(trace, slots=tuple(slots))
 
 
 def _slowest(trace: Trace) -> int | None:

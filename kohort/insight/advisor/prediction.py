@@ -3,6 +3,7 @@
 Heartbeat times are random in the replay, as in reality.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median_low, stdev
@@ -28,14 +29,24 @@ class Prediction(ReplayOutcome):
 
     setting: Setting
     stopped_spread_ms: int = 0
-    """How far a single run may deviate from `stopped_ms` by chance: two standard deviations of the
-    replays, exceeded by one run in twenty."""
+    """How far a single run may deviate from `stopped_ms` by chance, exceeded by one run in twenty.
+    """
     stopped_by_seed: tuple[int, ...] = ()
     """`stopped_ms` of each replay. Seeds count from 0, so predictions are compared by pairs."""
     rebalances_by_seed: tuple[int, ...] = ()
     unread_by_seed: tuple[int, ...] = ()
     quicker: str | None = None
     """The slot that was assumed to be as fast as the others; None if all are as recorded."""
+
+    @property
+    def rebalances_spread(self) -> int:
+        """The same for `rebalances`."""
+        return spread(self.rebalances_by_seed)
+
+    @property
+    def unread_spread_ms(self) -> int:
+        """The same for `unread_ms`."""
+        return spread(self.unread_by_seed)
 
     @property
     def notice_ms(self) -> int:
@@ -71,7 +82,7 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
         unnoticed_longest_ms=mean([outcome.unnoticed_longest_ms for outcome in outcomes]),
         convergence_ms=mean([outcome.convergence_ms for outcome in outcomes]),
         guessed=median_low([outcome.guessed for outcome in outcomes]),
-        stopped_spread_ms=_spread([outcome.stopped_ms for outcome in outcomes]),
+        stopped_spread_ms=spread([outcome.stopped_ms for outcome in outcomes]),
         stopped_by_seed=tuple(outcome.stopped_ms for outcome in outcomes),
         rebalances_by_seed=tuple(outcome.rebalances for outcome in outcomes),
         unread_by_seed=tuple(outcome.unread_ms for outcome in outcomes),
@@ -103,8 +114,19 @@ def _is_enough(outcomes: list[ReplayOutcome]) -> bool:
     return stdev(stopped) <= CLOSE * sqrt(count) * max(fmean(stopped), NOTHING_MS)
 
 
-def _spread(values: list[int]) -> int:
-    return round(2 * stdev(values))
+def spread(values: Sequence[int]) -> int:
+    """Return how far one more value may be from the mean of these; exceeded once in twenty."""
+    count = len(values)
+    return round(_quantile(count) * stdev(values) * sqrt(1 + 1 / count)) if count > 1 else 0
+
+
+def _quantile(count: int) -> float:
+    """Return the 97.5 % quantile of Student's t-distribution for a sample of this size, by the
+    expansion of Cornish and Fisher: few values show less of the spread.
+    """
+    z, degrees = 1.96, max(count - 1, 2)
+    first = (z**3 + z) / (4 * degrees)
+    return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
 def _by_slot(outcomes: list[ReplayOutcome]) -> tuple[int, ...]:
