@@ -10,7 +10,7 @@ import org.apache.kafka.common.errors.WakeupException;
 
 /**
  * A consumer that polls until SIGTERM, which ends it in order: {@code LifeMember topic=T revoke_ms=N NAME=VALUE...}, with
- * the consumer's properties. It begins with a line on standard input. It takes {@code revoke_ms} to give partitions up.
+ * the consumer's properties. It says that it is ready, and begins with a line on standard input. It takes {@code revoke_ms} to give partitions up.
  */
 final class LifeMember {
     public static void main(String[] arguments) throws IOException {
@@ -25,6 +25,7 @@ final class LifeMember {
         config.setProperty("key.deserializer", bytes);
         config.setProperty("value.deserializer", bytes);
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config);
+        System.out.println("ready");
         System.in.read();
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {

@@ -7,17 +7,21 @@ from statistics import fmean
 from typing import Final
 
 from kohort.insight.advisor.advice import Advice, advise, doubt
+from kohort.insight.advisor.computation import with_quick_slot
 from kohort.insight.advisor.prediction import Prediction, predict
 from kohort.insight.advisor.reading import read_trace
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.trace import Uncertainty
-from tests.interop.lives.life import HEARTBEAT_MS, Life, Way, seen
+from kohort.insight.advisor.trace import Trace, Uncertainty
+from tests.interop.lives.life import QUICK_S, Life, Way, seen
 
 WITHIN: Final = 0.10
 """The largest error of a prediction that is told to have come true, as a share of the stopped
 time."""
+COUNTED_LEAST: Final = 0.9
 TRUE_LEAST: Final = 0.8
-"""Share of the predictions that have to be so close."""
+ADVISED_LEAST: Final = 0.9
+"""Shares of the predictions whose counts and whose stopped times come true, and of the recordings
+whose check is good enough for advice."""
 CHANCE_MS: Final = 1_000
 """Lives that are less apart have no order."""
 ALIKE: Final = 0.25
@@ -64,8 +68,9 @@ class Cell:
 
     @property
     def is_within(self) -> bool:
-        """Within a tenth of the mean of the lives."""
-        return abs(self.error) <= WITHIN
+        """Within a tenth of the mean of the lives, or as far from it as is told."""
+        off_ms = abs(self.predicted.stopped_ms - self.lived_ms)
+        return abs(self.error) <= WITHIN or off_ms <= self.predicted.stopped_spread_ms
 
     def __str__(self) -> str:
         one = self.predicted
@@ -121,8 +126,9 @@ def recordings(lives: Sequence[Life]) -> Iterator[Recording]:
         assert trace is not None
         cells = []
         for way, others in by_way.items():
-            is_own = way == life.way
-            predicted = predict(trace, trace.recorded if is_own else _setting(trace.recorded, way))
+            predicted = _predict(trace, life.way, way)
+            if predicted is None:
+                continue
             cell = Cell(
                 recorded=life.way,
                 tried=way,
@@ -133,6 +139,19 @@ def recordings(lives: Sequence[Life]) -> Iterator[Recording]:
             )
             cells.append(cell)
         yield Recording(life.way, tuple(cells), advise(trace, (one.predicted for one in cells)))
+
+
+def _predict(trace: Trace, lived: Way, way: Way) -> Prediction | None:
+    """What the advisor says of another way; None if it says nothing of it."""
+    setting = trace.recorded if replace(way, slow_s=lived.slow_s) == lived else None
+    if way.slow_s == lived.slow_s:
+        return predict(trace, setting or _setting(trace.recorded, way))
+    if setting is None or way.slow_s != QUICK_S:
+        return None
+    quick = with_quick_slot(trace)
+    assert quick is not None
+    name, quick_trace = quick
+    return replace(predict(quick_trace, setting), quicker=name)
 
 
 def _are_alike(lives: Sequence[Life]) -> bool:
@@ -149,7 +168,7 @@ def _setting(recorded: Setting, way: Way) -> Setting:
         static=way.static,
         cooperative=way.cooperative,
         session_timeout_ms=way.session_timeout_ms,
-        heartbeat_interval_ms=HEARTBEAT_MS,
+        heartbeat_interval_ms=way.heartbeat_interval_ms,
     )
 
 
@@ -180,9 +199,12 @@ def hold(found: Sequence[Recording]) -> None:
     if len(steady) < len(cells) / 2:
         raise TooBusyError("the machine was too busy for the same life to be lived twice")
     ranked = [one for one in steady if one.doubt is None]
-    assert [str(one) for one in ranked if not one.is_counted] == []
+    miscounted = [str(one) for one in ranked if not one.is_counted]
+    assert len(miscounted) <= (1 - COUNTED_LEAST) * len(ranked), miscounted
     missed = [str(one) for one in ranked if not one.is_within]
     assert len(missed) <= (1 - TRUE_LEAST) * len(ranked), missed
+    off = [str(recording) for recording in found if recording.advice.is_off]
+    assert len(off) <= (1 - ADVISED_LEAST) * len(found), off
     assert [wrong for recording in found for wrong in disorder(recording)] == []
     assert any(recording.starred for recording in found)
     assert [str(recording) for recording in found if not recording.is_kept] == []

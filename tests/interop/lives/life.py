@@ -6,13 +6,14 @@ happens: so the count of rebalances follows from the setting, and not from chanc
 
 import gzip
 import json
+import signal
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,13 +22,17 @@ from tests.support.processes import java_env
 
 Record: TypeAlias = dict[str, Any]
 
-HEARTBEAT_MS: Final = 500
-SLOW_S: Final = 2.5
+SLOW_S: Final = 3.0
 """What the slow member takes to give its partitions up."""
-READY_S: Final = {"librdkafka": 10.0, "aiokafka": 10.0, "java": 40.0}
-"""What the first processes are given to be there, while those of other lives start as well."""
+QUICK_S: Final = 0.02
+READY_MAX_S: Final = 600.0
 AWAY_S: Final = 4.5
 """How long a process is away that is started again."""
+CALM_S: Final = 13.0
+"""Until the group is stable again: both rebalances of a cooperative group, of which each waits for
+a heartbeat and for the slow member."""
+MIXED: Final = ("librdkafka", "aiokafka", "java", "librdkafka", "aiokafka")
+"""The library of each member of a group that has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,47 +42,54 @@ class Way:
     static: bool
     cooperative: bool
     session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 500
+    slow_s: float = 2.5
+    """What the second member takes to give its partitions up."""
 
     def __str__(self) -> str:
         named = "static" if self.static else "dynamic"
         mode = "cooperative" if self.cooperative else "eager"
-        return f"{named} {mode} {self.session_timeout_ms // 1000} s"
+        speed = "slow" if self.slow_s > 1 else "quick"
+        return f"{speed} {named} {mode} {self.session_timeout_ms // 1000} s"
 
 
-WAYS: Final = (
-    Way(static=False, cooperative=False),
-    Way(static=True, cooperative=False),
-    Way(static=False, cooperative=True),
-    Way(static=True, cooperative=True),
-    Way(static=True, cooperative=True, session_timeout_ms=20_000),
-)
+def ways_of(library: str, slow_s: float) -> list[Way]:
+    """Aiokafka has no cooperative assignor."""
+    ways = [
+        Way(static=False, cooperative=False, heartbeat_interval_ms=3_000, slow_s=slow_s),
+        Way(static=True, cooperative=False, heartbeat_interval_ms=3_000, slow_s=slow_s),
+    ]
+    ways.append(replace(ways[1], session_timeout_ms=30_000))
+    if library in {"librdkafka", "java"}:
+        ways += [replace(ways[0], cooperative=True), replace(ways[2], cooperative=True)]
+    return ways
 
-EAGER_WAYS: Final = (
-    Way(static=False, cooperative=False),
-    Way(static=True, cooperative=False),
-    Way(static=False, cooperative=False, session_timeout_ms=20_000),
-    Way(static=True, cooperative=False, session_timeout_ms=20_000),
-    Way(static=True, cooperative=False, session_timeout_ms=30_000),
-)
+
+STARTS: Final = (3, 3, 3, 2, 1)
+"""How often `script` starts each process."""
 
 
 class Process:
     """A member of the group, and those that are started in its stead.
 
-    The next one is there already and waits for a line: what an interpreter or a JVM takes to start
+    All of them are there already, and wait for a line: what an interpreter or a JVM takes to start
     on a busy machine is no part of the life.
     """
 
-    def __init__(self, command: list[str]) -> None:
-        self._command = command
+    def __init__(self, command: list[str], starts: int) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._spare = self._prepare()
+        self._spares = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(starts)
+        ]
 
-    def _prepare(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command, stdin=subprocess.PIPE)
+    def wait_until_ready(self) -> None:
+        for process in self._spares:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
 
     def start(self) -> None:
-        process, self._spare = self._spare, self._prepare()
+        process = self._spares.pop()
         assert process.stdin is not None
         process.stdin.write(b"go\n")
         process.stdin.flush()
@@ -101,14 +113,17 @@ class Process:
     def close(self) -> None:
         """No more are started."""
         self.kill()
-        _end(self._spare)
+        for process in self._spares:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
     assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.close()
+    process.stdout.close()
 
 
 @dataclass
@@ -125,17 +140,23 @@ class Life:
     """What the broker has recorded of it."""
     failure: BaseException | None = None
 
-    def run(self) -> None:
-        """Keeps what goes wrong in `failure`, as lives are lived in threads."""
-        processes = [self._process(number) for number in range(4)]
-        time.sleep(READY_S[self.library])
+    def run(self, ready: threading.Barrier) -> None:
+        """Keeps what goes wrong in `failure`, as lives are lived in threads.
+
+        It begins when the processes of all lives are there.
+        """
+        processes = [self._process(number) for number in range(len(STARTS))]
         try:
+            for process in processes:
+                process.wait_until_ready()
+            ready.wait(READY_MAX_S)
             for wait_s, act in script(processes, self.way.session_timeout_ms / 1000):
                 act()
                 time.sleep(wait_s)
             self.records = self._recorded()
         except BaseException as failure:  # noqa: BLE001 - raised by the test.
             self.failure = failure
+            ready.abort()
         finally:
             for process in processes:
                 process.close()
@@ -149,12 +170,13 @@ class Life:
             client_id=name,
             instance_id=name if self.way.static else None,
             session_timeout_ms=self.way.session_timeout_ms,
-            heartbeat_interval_ms=HEARTBEAT_MS,
+            heartbeat_interval_ms=self.way.heartbeat_interval_ms,
             cooperative=self.way.cooperative,
-            revoke_s=SLOW_S if number == 1 else 0.0,
+            revoke_s=self.way.slow_s if number == 1 else 0.0,
         )
-        command = _java(seat) if self.library == "java" else python_command(self.library, seat)
-        return Process(command)
+        library = MIXED[number] if self.library == "mixed" else self.library
+        command = _java(seat) if library == "java" else python_command(library, seat)
+        return Process(command, STARTS[number])
 
     def _recorded(self) -> list[Record]:
         url = f"{self.http}/groups/{self.group}/rebalances?last=1000"
@@ -203,31 +225,34 @@ def script(
     *first, more = processes
     for process in first:
         yield 0.2, process.start
-    yield 8.0, _nothing
-    yield from _roll(first)
-    yield 14.0, first[2].kill
-    yield 7.0, first[2].start
-    yield 8.0, more.start
-    yield from _roll(first)
-    yield session_s + 6.0, more.stop
-
-
-def _roll(processes: list[Process]) -> Iterator[tuple[float, Callable[[], None]]]:
-    for process in processes:
+    yield CALM_S, _nothing
+    for process in first:
         yield AWAY_S, process.stop
-        yield 7.0, process.start
+        yield CALM_S, process.start
+    # A crash that is noticed, except with long sessions, and one that is over sooner.
+    yield CALM_S + 9.0, first[2].kill
+    yield CALM_S, first[2].start
+    yield CALM_S, more.start
+    yield CALM_S + 5.0, lambda: first[3].signal(signal.SIGSTOP)
+    yield CALM_S, lambda: first[3].signal(signal.SIGCONT)
+    yield 3.0, first[0].kill
+    yield CALM_S + 9.0, first[0].start
+    # A restart that takes longer than a short session.
+    yield CALM_S + 7.0, first[1].stop
+    yield CALM_S, first[1].start
+    yield session_s + 6.0, more.stop
 
 
 def _nothing() -> None:
     pass
 
 
-def live(lives: list[Life], stagger_s: float = 1.0) -> None:
+def live(lives: list[Life]) -> None:
     """All at a time, since they sleep most of the time. Raises what one of them has met."""
-    threads = [threading.Thread(target=life.run) for life in lives]
+    ready = threading.Barrier(len(lives))
+    threads = [threading.Thread(target=life.run, args=(ready,)) for life in lives]
     for thread in threads:
         thread.start()
-        time.sleep(stagger_s)
     for thread in threads:
         thread.join()
     for life in lives:
@@ -242,11 +267,25 @@ def save(lives: list[Life], path: Path) -> None:
             "library": one.library,
             "way": asdict(one.way),
             "group": one.group,
-            "records": one.records,
+            "records": [_without_names(record) for record in one.records],
         }
         for one in lives
     ]
     path.write_bytes(gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), mtime=0))
+
+
+def _without_names(record: Record) -> Record:
+    """A record without what the advisor does not read: sentences, names of partitions, nulls."""
+    dropped = {"sentence", "gained", "given_up"}
+    return {
+        name: _without_names(value)
+        if isinstance(value, dict)
+        else [_without_names(one) if isinstance(one, dict) else one for one in value]
+        if isinstance(value, list)
+        else value
+        for name, value in record.items()
+        if value is not None and not (name in dropped and not isinstance(value, int))
+    }
 
 
 def load(path: Path) -> list[Life]:

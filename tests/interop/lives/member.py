@@ -1,8 +1,8 @@
 """One consumer in a process of its own, which a life starts, ends in order, and kills.
 
-`python -m tests.interop.lives.member LIBRARY SETTINGS`, with the settings as JSON (`Seat`). A line
-on standard input lets it begin. SIGTERM ends it in order: a dynamic member leaves the group, a
-static one goes without a word.
+`python -m tests.interop.lives.member LIBRARY SETTINGS`, with the settings as JSON (`Seat`). It says
+that it is ready; a line on standard input lets it begin. SIGTERM ends it in order: a dynamic member
+leaves the group, a static one goes without a word.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ class Seat:
     """How long it takes to give partitions up."""
 
 
+def _wait_for_start() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
 def run_librdkafka(seat: Seat) -> None:
     """Until SIGTERM."""
     from confluent_kafka import Consumer  # noqa: PLC0415 - one of the libraries is needed.
@@ -62,7 +67,7 @@ def run_librdkafka(seat: Seat) -> None:
         else:
             consumer.unassign()
 
-    sys.stdin.readline()
+    _wait_for_start()
     consumer = Consumer(settings)
     consumer.subscribe([seat.topic], on_revoke=give_up)
     while not ends.is_set():
@@ -80,6 +85,9 @@ async def _run_aiokafka(seat: Seat) -> None:
         AIOKafkaConsumer,
         ConsumerRebalanceListener,
     )
+    from aiokafka.coordinator.assignors.range import (  # noqa: PLC0415 - as above.
+        RangePartitionAssignor,
+    )
 
     class Slow(ConsumerRebalanceListener):  # type: ignore[misc]  # The library has no types.
         async def on_partitions_revoked(self, revoked: set[Any]) -> None:
@@ -90,7 +98,7 @@ async def _run_aiokafka(seat: Seat) -> None:
             del assigned
 
     assert not seat.cooperative, "aiokafka has no cooperative assignor"
-    sys.stdin.readline()
+    _wait_for_start()
     consumer = AIOKafkaConsumer(
         bootstrap_servers=seat.bootstrap,
         group_id=seat.group,
@@ -100,6 +108,7 @@ async def _run_aiokafka(seat: Seat) -> None:
         heartbeat_interval_ms=seat.heartbeat_interval_ms,
         rebalance_timeout_ms=60_000,
         enable_auto_commit=False,
+        partition_assignment_strategy=(RangePartitionAssignor,),
     )
     ends = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)

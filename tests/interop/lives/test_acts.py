@@ -71,13 +71,15 @@ def test_each_act_is_named_as_what_was_done(
                     cooperative=False,
                     revoke_s=0.0,
                 ),
-            )
+            ),
+            starts=3,
         )
         for name in ("w-0", "w-1", "w-2")
     ]
     first, second, third = workers
     try:
-        time.sleep(SETTLED_S)
+        for worker in workers:
+            worker.wait_until_ready()
         for worker in (first, second):
             worker.start()
         time.sleep(3 * SETTLED_S)

@@ -1,7 +1,13 @@
 """Lives of other people's clients, lived once, and held against the advisor each time.
 
-`tests/interop/lives` has lived them, and keeps what it lives in such files: four lives in each of
-five ways, two of Java, on two cores at a load of 5 to 8, of Java at 1 to 3.
+`tests/interop/lives` has lived them, and keeps what it lives in such files. In the first, one
+member takes 2.5 s to give partitions up, and heartbeats come each 0.5 s: four lives in each of five
+ways, two of Java, on two cores at a load of 5 to 8, of Java at 1 to 3.
+
+In the others, of quick and of slow groups, heartbeats come each 3 s: two lives each way, at a load
+of 10 to 80. The replay of heartbeats was developed with the quick groups of librdkafka and with one
+life each of the quick groups of aiokafka; nothing was tuned on the others. These were recorded
+before the history had the software of clients, which was added to their records.
 """
 
 from dataclasses import replace
@@ -25,6 +31,22 @@ def test_what_is_predicted_and_advised_of_lives_is_how_they_were_lived(
     library: str, count: int
 ) -> None:
     lives = load(Path(__file__).parent / f"lives-of-{library}.json.gz")
+    assert len(lives) == count
+
+    hold(list(recordings(lives)))
+
+
+@pytest.mark.parametrize(
+    ("library", "count"),
+    [
+        ("mixed", 12),
+        pytest.param("librdkafka", 20, marks=pytest.mark.long),
+        pytest.param("aiokafka", 12, marks=pytest.mark.long),
+        pytest.param("java", 20, marks=pytest.mark.long),
+    ],
+)
+def test_quick_and_slow_groups_live_as_predicted_and_advised(library: str, count: int) -> None:
+    lives = load(Path(__file__).parent / f"quick-and-slow-lives-of-{library}.json.gz")
     assert len(lives) == count
 
     hold(list(recordings(lives)))
