@@ -173,8 +173,12 @@ def _setting(recorded: Setting, way: Way) -> Setting:
 
 
 def disorder(recording: Recording) -> list[str]:
-    """Pairs of ways that were predicted in another order than they were lived."""
-    ranked = [one for one in recording.cells if one.doubt is None and one.is_steady]
+    """Pairs of settings that were predicted in another order than they were lived."""
+    ranked = [
+        one
+        for one in recording.cells
+        if one.doubt is None and one.is_steady and one.predicted.quicker is None
+    ]
     wrong = []
     for one, other in itertools.permutations(ranked, 2):
         is_better = one.lived_ms * APART + CHANCE_MS < other.lived_ms
