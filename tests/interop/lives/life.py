@@ -61,7 +61,7 @@ def ways_of(library: str, slow_s: float) -> list[Way]:
     ]
     ways.append(replace(ways[1], session_timeout_ms=30_000))
     if library in {"librdkafka", "java"}:
-        ways += [replace(ways[0], cooperative=True), replace(ways[2], cooperative=True)]
+        ways += [replace(way, cooperative=True) for way in ways]
     return ways
 
 

@@ -39,10 +39,10 @@ def test_what_is_predicted_and_advised_of_lives_is_how_they_were_lived(
 @pytest.mark.parametrize(
     ("library", "count"),
     [
-        ("librdkafka", 20),
+        ("librdkafka", 24),
         ("mixed", 12),
         pytest.param("aiokafka", 12, marks=pytest.mark.long),
-        pytest.param("java", 20, marks=pytest.mark.long),
+        pytest.param("java", 24, marks=pytest.mark.long),
     ],
 )
 def test_quick_and_slow_groups_live_as_predicted_and_advised(library: str, count: int) -> None:
