@@ -4,11 +4,14 @@ The ports are opened before the logs. Requests can be authenticated only after t
 until then, the ports serve only the health checks.
 """
 
+from __future__ import annotations
+
 import logging
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kohort.broker.config import BrokerConfig, ConfigError, LoadedConfig
 from kohort.broker.config.current import CurrentConfig
@@ -18,9 +21,12 @@ from kohort.broker.dispatch.access import HTTP_API, Access
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpRequester
 from kohort.broker.http.requesters import OPERATOR, UnauthenticatedError
 from kohort.broker.http.server import AbsentPage, HttpServer
-from kohort.broker.security.http_guard import AuthenticatedRequester, HttpGuard
 from kohort.broker.security.listeners import SecureListeners
-from kohort.broker.security.tls_listener import TlsListener
+
+# Imported by the first port that uses them.
+if TYPE_CHECKING:
+    from kohort.broker.security.http_guard import HttpGuard
+    from kohort.broker.security.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +42,8 @@ class HttpListener:
         _check(loaded)
         self.tls: TlsListener | None = None
         if list(_hosts(loaded.config)) and uses_tls_for_http(loaded.own):
+            from kohort.broker.security.tls_listener import TlsListener  # noqa: PLC0415
+
             self.tls = TlsListener(HTTP, self._of_listener, authenticates=False)
 
     def new_server(self, pages: Mapping[str, AnyPage], absent: AbsentPage) -> HttpServer:
@@ -102,6 +110,8 @@ async def _requester(
         raise UnauthenticatedError
     if access is None:
         return OPERATOR
+    from kohort.broker.security.http_guard import AuthenticatedRequester  # noqa: PLC0415
+
     return AuthenticatedRequester(
         session, lambda session, *resource: access.may(session, HTTP_API, *resource), access.sees
     )

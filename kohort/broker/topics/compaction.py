@@ -10,7 +10,11 @@ growing delay; Kafka would ignore it until the next start, and it would grow. Th
 compacted meanwhile, also if the reason is a bug: it is logged with its traceback and stops only
 the compaction of that log. Damage is left alone: a log is compacted up to the
 first damaged segment.
+
+The code that compacts is imported for the first log with a compacting policy: 5 ms.
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -18,7 +22,7 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.runtime.clock import Clock
@@ -28,13 +32,15 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
     read_offsets,
     write_offsets,
 )
-from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import repair_indexes
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +161,8 @@ class Compactor:
         return best
 
     def _plan(self, partition: Partition) -> CompactionPlan | None:
+        from kohort.broker.storage.compaction.cleaner import plan_compaction  # noqa: PLC0415
+
         failure = self._failures.get(partition)
         is_waiting = failure is not None and self._clock.monotonic_ms() < failure.retry_at_ms
         if partition.failure is not None or is_waiting:
@@ -194,6 +202,8 @@ class Compactor:
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
         """Return up to where the log is clean now. Raises StorageError and CorruptBatchError."""
+        from kohort.broker.storage.compaction.cleaner import Compaction  # noqa: PLC0415
+
         await repair_indexes(partition.log, plan.segments[0].base_offset, self._executor)
         compaction = Compaction(
             partition.log,

@@ -40,7 +40,6 @@ from kohort.broker.network.server.admission import (
 from kohort.broker.network.server.listening import Acceptor
 from kohort.broker.network.service import Listener, Service
 from kohort.broker.network.timeouts import CloseReason, ServingTime
-from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.broker.network.tls.handshakes import THREADS, Handshakes
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.low_priority_threads import LowPriorityThreads, Threads
@@ -144,6 +143,8 @@ class NetworkServer:
         """Accept connections from bound sockets, which the server then owns."""
         self.sends_files = sys.platform == "linux"
         if listener.tls is not None and not self.ciphertext_buffer:
+            from kohort.broker.network.tls.connection import CIPHERTEXT_BUFFER_BYTES  # noqa: PLC0415
+
             self.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
         for bound in sockets:
             acceptor = Acceptor(
@@ -244,6 +245,8 @@ class NetworkServer:
         connection = Connection(self, listener)
         if listener.tls is None:
             return connection
+        from kohort.broker.network.tls.connection import TlsConnection  # noqa: PLC0415 - 1 ms.
+
         return TlsConnection(self, connection, listener.tls.context, listener.tls.established)
 
     def _pause(self, listener: str, time_ms: int) -> None:

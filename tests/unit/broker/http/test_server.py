@@ -423,8 +423,8 @@ def test_an_address_that_the_machine_lacks_is_left_out(monkeypatch: pytest.Monke
     # As "localhost" in a container, whose file of hosts has ::1 where there is no IPv6.
     look_up = socket.getaddrinfo
 
-    def both(host: str, port: int, **more: int) -> object:
-        names = ["192.0.2.1", "127.0.0.1"] if host == "both.example" else [host]
+    def both(host: bytes, port: int, **more: int) -> object:
+        names = ["192.0.2.1", "127.0.0.1"] if host == b"both.example" else [host]
         return [found for name in names for found in look_up(name, port, **more)]
 
     monkeypatch.setattr(socket, "getaddrinfo", both)

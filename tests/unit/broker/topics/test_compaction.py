@@ -11,13 +11,13 @@ import pytest
 
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.storage.checkpoints.offset_checkpoint import CLEANER_OFFSET_FILE
+from kohort.broker.storage.compaction import cleaner
 from kohort.broker.storage.compaction.cleaner import (
     Compaction,
     CompactionPlan,
     plan_compaction,
 )
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.topics import compaction as compaction_module
 from kohort.broker.topics.compaction import RETRY_MS_MAX, Compactor
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
@@ -310,7 +310,7 @@ async def test_an_unforeseen_error_in_the_plan_of_one_log_does_not_hold_up_the_o
             raise RuntimeError("unforeseen")
         return plan_compaction(log, **terms)
 
-    monkeypatch.setattr(compaction_module, "plan_compaction", plan_or_fail)
+    monkeypatch.setattr(cleaner, "plan_compaction", plan_or_fail)
     clock = VirtualClock()
     async with topics_in_memory(clock) as topics:
         topic = await topics.changes.create_topic("t", partition_count=2, configs=COMPACTED)
