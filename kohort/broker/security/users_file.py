@@ -8,7 +8,6 @@ and never written.
 
 import asyncio
 import base64
-import hashlib
 import logging
 import re
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from kohort.protocol.scram import (
     NAME_BYTES_MAX,
     SALT_BYTES_MAX,
     Keys,
+    hashed,
 )
 
 logger = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
     salt, *keys = map(_decoded, names, encoded)
     if len(salt) > SALT_BYTES_MAX:
         raise ValueError(f"the salt has more than {SALT_BYTES_MAX} bytes")
-    size = hashlib.new(HASHES[mechanism]).digest_size
+    size = len(hashed(HASHES[mechanism], b""))
     for name, key in zip(names[1:], keys, strict=True):
         if len(key) != size:
             raise ValueError(f"the {name} does not have the {size} bytes of {mechanism}")

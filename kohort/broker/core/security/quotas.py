@@ -5,7 +5,6 @@ or else an address; each may be the default, which applies to all without a limi
 account that is charged is that of the real names: a default limits each of them, not all together.
 """
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -274,4 +273,6 @@ def _kept(client_id: str) -> str:
     """Return a client id, or its digest, for use as a key."""
     if len(client_id) <= CLIENT_ID_LENGTH_MAX:
         return client_id
+    import hashlib  # noqa: PLC0415 - 0.7 MiB, for the first long client id.
+
     return hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()

@@ -6,13 +6,11 @@ fails at the proof: a client cannot learn which names exist.
 """
 
 import base64
-import hashlib
-import hmac
 import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kohort.protocol.scram import BINDING, HASHES, ITERATIONS_MIN, Keys, signature, xor
+from kohort.protocol.scram import BINDING, HASHES, ITERATIONS_MIN, Keys, hashed, signature, xor
 
 
 class Challenge(NamedTuple):
@@ -187,6 +185,8 @@ class ScramExchange:
         return Challenge(first.encode())
 
     def _final(self, text: str, credential: Credential) -> Done:
+        import hmac  # noqa: PLC0415 - see kohort.protocol.scram.
+
         match = _FINAL.fullmatch(text)
         if match is None:
             raise SaslFailure("the final message is not a SCRAM message")
@@ -199,7 +199,7 @@ class ScramExchange:
         signed = signature(self._hash_name, stored_key, said)
         is_of_length = len(proof) == len(signed)
         key = xor(proof if is_of_length else signed, signed)
-        is_proved = hmac.compare_digest(hashlib.new(self._hash_name, key).digest(), stored_key)
+        is_proved = hmac.compare_digest(hashed(self._hash_name, key), stored_key)
         if match["binding"] != BINDING:
             raise SaslFailure("channel binding is not supported")
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
@@ -218,13 +218,14 @@ def made_up(
     """The credential of a user that does not exist: always the same for a name, a `secret` and a
     `look`.
     """
-    hash_name = HASHES[mechanism]
-    seed = hmac.digest(secret, f"{mechanism}\0{name}".encode(), "sha512")
+    import hashlib  # noqa: PLC0415 - see kohort.protocol.scram.
+
+    seed = signature("sha512", secret, f"{mechanism}\0{name}".encode())
     salt = seed if look.salt_bytes <= len(seed) else hashlib.shake_256(seed).digest(look.salt_bytes)
     salt = salt[: look.salt_bytes]
     if look.is_text:
         salt = salt.translate(_TO_TEXT)
-    keys = hmac.digest(secret, seed, hash_name)
+    keys = signature(HASHES[mechanism], secret, seed)
     return Credential(salt, Keys(keys, keys[::-1]), look.iterations, is_made_up=True)
 
 
