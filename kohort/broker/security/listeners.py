@@ -390,7 +390,7 @@ class SecureListeners:
             from kohort.broker.security.tokens import OAuthExchange  # noqa: PLC0415
 
             return lambda _: OAuthExchange(tokens)
-        from kohort.broker.core.security.scram import ScramExchange  # noqa: PLC0415
+        from kohort.broker.core.security.sasl import ScramExchange  # noqa: PLC0415
 
         find = partial(self._users.find, mechanism)
         why = self._why_unknown
