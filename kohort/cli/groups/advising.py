@@ -99,7 +99,6 @@ def _lines(group: str, advice: Advice | None) -> Iterator[str]:
     if not advice.front:
         yield advice.nothing
     yield ""
-    yield from trace.remedies
     yield advice.check
     yield from advice.unranked
     yield from (f"not known: {text}" for text in advice.unknown)
@@ -178,7 +177,6 @@ def _as_json(group: str, advice: Advice | None) -> Json:
             "text": describe(advice.recorded, advice.quicker),
             **_figures(advice.quicker),
         },
-        "remedies": list(trace.remedies),
         "check": advice.check,
         "is_off": advice.is_off,
         "unranked": list(advice.unranked),

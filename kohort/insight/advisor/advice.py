@@ -89,7 +89,7 @@ class Advice:
         if self.quicker is not None:
             texts.append(describe(self.recorded, self.quicker))
         notes = [*self.unranked, *(f"not known: {text}" for text in self.unknown)]
-        return [*texts, *self.trace.remedies, self.check, *notes]
+        return [*texts, self.check, *notes]
 
 
 def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:

@@ -26,8 +26,6 @@ EXPIRED: Final = frozenset(
     }
 )
 """The group removed a process that was too slow; it joins again."""
-RESTART_MS: Final = 60_000
-"""A static member that is back this soon after its session has expired was restarted."""
 _TIMER_MS: Final = 20
 """Maximum delay of timers."""
 WARM_UP_MS: Final = 900_000
@@ -56,8 +54,6 @@ class MemberSlots:
     """Silences followed by the same client id, which may be pauses or restarts."""
     quick_returns: int = 0
     """Returns of static members whose absence has no recorded duration."""
-    late_returns_ms: list[int] = field(default_factory=list)
-    """How long after its session had expired a static member was back, of those that were soon."""
     uncertain_ends: int = 0
     """Static members that ended; it is unknown whether by a crash."""
     nameless: int = 0
@@ -178,9 +174,6 @@ def _slot(
             continue
         if before is not None and runs:
             runs[-1] = _cut_run(runs[-1], start_ms)
-            late_ms = start_ms - (before.end_ms or start_ms)
-            if before.instance_id and before.fate == "session_expired" and late_ms <= RESTART_MS:
-                member_slots.late_returns_ms.append(late_ms)
             member_slots.silences += before.fate == "session_expired" and lifetime.reason is None
         runs.append(replace(run, start_ms=start_ms))
     name = first.instance_id or _name(first, names)

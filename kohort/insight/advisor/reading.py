@@ -59,7 +59,6 @@ NAMES_MAX: Final = 5
 REVOKES_WITHIN_MS: Final = 60_000
 """A join without a reason, this soon after an assignment that revoked partitions, counts as a
 consequence of it, even after another rebalance."""
-LATE_RETURNS_LEAST: Final = 2
 PARTITIONS_EACH: Final = 3
 """Partitions assumed for each member if the history does not show them."""
 
@@ -128,22 +127,11 @@ def read_trace(
         waited_by_slot=_waited_by_slot(rebalances, member_slots),
         stopped_ms=_stopped_ms(rebalances, joins, notes),
         unknown=tuple(notes),
-        remedies=tuple(_remedies(member_slots, recorded)),
         doubts=(
             *([Uncertainty.FATES] if departures.are_unclear else []),
             *_doubts(member_slots, rebalances, recorded, {**seen, **(known or {})}),
         ),
     )
-
-
-def _remedies(member_slots: MemberSlots, recorded: Setting) -> Iterator[str]:
-    late_ms = member_slots.late_returns_ms
-    if len(late_ms) >= LATE_RETURNS_LEAST:
-        yield (
-            f"{len(late_ms)} times the session of a static member expired and the same "
-            f"group.instance.id was back {median(late_ms) / 1000:.0f} s later: restarts take "
-            f"longer than session.timeout.ms, {recorded.session_timeout_ms / 1000:g} s"
-        )
 
 
 _ASSUMED: Final = {

@@ -213,8 +213,6 @@ class Trace:
     """Sentences about the facts missing from the history."""
     doubts: tuple[Uncertainty, ...] = ()
     """The missing facts on which some settings depend."""
-    remedies: tuple[str, ...] = ()
-    """Sentences about remedies that the history shows without a replay."""
 
     @property
     def software(self) -> tuple[Software, ...]:

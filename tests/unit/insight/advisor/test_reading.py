@@ -538,25 +538,6 @@ def test_an_interval_that_no_member_waited_for_shows_in_the_time_between_heartbe
     assert read(apart).recorded.heartbeat_interval_ms == 2_500
 
 
-def test_restarts_that_take_longer_than_the_session_are_a_remedy_without_a_replay() -> None:
-    def restarted(times: int, away_s: int = 2) -> list[Json]:
-        records = [rebalance(1, 0, cause("static_added", "a-0", instance_id="a"))]
-        for n in range(times):
-            expired = cause("session_expired", f"a-{n}", instance_id="a", session_timeout_ms=6 * S)
-            back = cause("static_added", f"a-{n + 1}", instance_id="a")
-            at_ms = (n + 1) * 200 * S
-            records.append(rebalance(2 * n + 2, at_ms, expired))
-            records.append(rebalance(2 * n + 3, at_ms + away_s * S, back))
-        return records
-
-    (remedy,) = read(restarted(3)).remedies
-    assert remedy.startswith("3 times the session of a static member expired and the same")
-    assert "was back 2 s later" in remedy
-    assert remedy.endswith("session.timeout.ms, 6 s")
-    assert read(restarted(1)).remedies == ()
-    assert read(restarted(3, away_s=100)).remedies == (), "these are no restarts"
-
-
 def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
     asked = {"session_timeout_ms": 12 * S, "rebalance_timeout_ms": 70 * S}
     found = read(
