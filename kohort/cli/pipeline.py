@@ -35,7 +35,7 @@ COMMANDS: Final = {
 }
 """Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
 
-NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow")
+NEEDS: Final = ("pyspark", "delta", "deltalake", "pandas", "pyarrow")
 """Packages of the extra `spark`."""
 
 WITHOUT_EXTRA: Final = frozenset(
