@@ -36,6 +36,11 @@ class Now(NamedTuple):
     offsets."""
 
 
+UNFETCHED_LEAST_MS: Final = 10_000
+"""A member that has not fetched for this long has stopped polling: consumers that read send a Fetch
+every half second, unless configured otherwise."""
+
+
 class JoinRequest(NamedTuple):
     """A JoinGroup of any version."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from kohort.broker.metrics.group_counts import CountsByGroup
 from kohort.broker.metrics.tally import HistogramTally
-from kohort.groups.classic.leave import UNFETCHED_LEAST_MS
 from kohort.groups.events import (
     CauseAdded,
     Event,
@@ -26,7 +25,7 @@ from kohort.groups.events import (
     Trigger,
 )
 from kohort.groups.kinds import GroupKind
-from kohort.groups.requests import Now
+from kohort.groups.requests import UNFETCHED_LEAST_MS, Now
 
 if TYPE_CHECKING:
     from kohort.groups.history.model import HistoryRecord, RebalanceRecord

@@ -12,7 +12,13 @@ from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member import Member
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
-from kohort.groups.requests import LeaveEntry, LeaveResult, Now, Ticket
+from kohort.groups.requests import (
+    UNFETCHED_LEAST_MS,
+    LeaveEntry,
+    LeaveResult,
+    Now,
+    Ticket,
+)
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 
@@ -62,10 +68,6 @@ def _find(group: ClassicData, entry: LeaveEntry) -> Member | ErrorCode:
         # An administrator knows the instance, not the member id of its process.
         return group.roster.holder_of(entry.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
     return group.find_member(entry.member_id, entry.instance_id)
-
-
-UNFETCHED_LEAST_MS: Final = 10_000
-"""Consumers that read send a Fetch every half second, unless configured otherwise."""
 
 
 def _unfetched_ms(group: ClassicData, entry: LeaveEntry, now: Now) -> int | None:
