@@ -165,7 +165,7 @@ async def test_commands_of_the_kafka_port_report_the_start(
 ) -> None:
     async with recovering(tmp_path) as (broker, _, http, _):
         # The default port may be another broker's here.
-        monkeypatch.setattr(admin_http, "HTTP", f"http://localhost:{http}")
+        monkeypatch.setattr(admin_http, "HTTP_PORT", http)
         server = f"127.0.0.1:{broker.endpoint.port}"
         arguments = [*command, "--bootstrap-server", server]
         assert await asyncio.to_thread(main, arguments) == 3

@@ -14,6 +14,8 @@ OTHERS = ("asyncio", "hypothesispytest", "randomly", "timeout")
 def run(directory: Path, test: str, *options: str) -> str:
     """The output of pytest in a project that has no other plugins, warnings being errors."""
     (directory / "test_service.py").write_text(test)
+    # Pytest would also use a configuration file of a directory above.
+    (directory / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *options]
     for other in OTHERS:
         command += ["-p", f"no:{other}"]

@@ -4,7 +4,6 @@ Each is asked in versions among which are the lowest and the highest that are se
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from kohort.protocol.message import Struct, schema_of
@@ -12,6 +11,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.scenes import TIME_MS, Topic
+from tests.support import messages
 
 NOBODYS_ID: Final = 1 << 40
 """No producer has it."""
@@ -58,8 +58,7 @@ def batch() -> memoryview:
 
 
 def _message(api: str) -> type:
-    snake = "".join(f"_{char.lower()}" if char.isupper() else char for char in api).lstrip("_")
-    found: type = getattr(import_module(f"kohort.protocol.messages.{snake}"), f"{api}Request")
+    found: type = getattr(messages, f"{api}Request")
     return found
 
 
