@@ -4,14 +4,15 @@ Each is asked in versions among which are the lowest and the highest that are se
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
+from kohort.broker.handlers import load_handlers
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.scenes import TIME_MS, Topic
-from tests.support import messages
 
 NOBODYS_ID: Final = 1 << 40
 """No producer has it."""
@@ -57,9 +58,9 @@ def batch() -> memoryview:
     return memoryview(encode_batch([Record(b"v", b"k", (), TIME_MS)]))
 
 
-def _message(api: str) -> type:
-    found: type = getattr(messages, f"{api}Request")
-    return found
+@cache
+def _requests() -> Mapping[str, type]:
+    return {api.name: api.request for api in load_handlers().values()}
 
 
 def questions(
@@ -88,7 +89,7 @@ def questions(
 
 def _question(api_and_form: str, versions: tuple[int, ...], values: dict[str, Any]) -> Question:
     api, _, form = api_and_form.partition(" ")
-    return Question(api, made(_message(api), values), versions, form)
+    return Question(api, made(_requests()[api], values), versions, form)
 
 
 _Rows = Iterator[tuple[str, tuple[int, ...], dict[str, Any]]]
