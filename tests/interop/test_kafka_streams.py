@@ -55,6 +55,8 @@ class Application:
             "num.stream.threads": 1,
         }
         if is_static:
+            # Its restart may take long on a busy machine.
+            config["session.timeout.ms"] = 60_000
             config["group.instance.id"] = name
         instance.call(op="start", input="lines", output="counts", config=config)
         return instance
