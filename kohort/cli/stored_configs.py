@@ -16,8 +16,8 @@ from kohort.protocol.messages.incremental_alter_configs import AlterableConfig
 
 HIDDEN: Final = "(hidden)"
 """Value of passwords and of other configs that brokers do not show."""
-ALL_BROKERS: Final = ""
-"""Id in `Resource` of the defaults of all brokers."""
+ALL_BROKERS: Final = Resource(Kind.BROKER, "")
+"""The defaults of all brokers."""
 
 _SOURCES: Final = {
     Source.TOPIC: "topic",
@@ -85,14 +85,9 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _get(options: argparse.Namespace) -> None:
+    resources = [_resource(options)]
     with cluster_of(options) as cluster:
-        if options.topic is not None:
-            resources = [Resource(Kind.TOPIC, options.topic)]
-        elif options.group is not None:
-            resources = [Resource(Kind.GROUP, options.group)]
-        elif options.broker is not None:
-            resources = [Resource(Kind.BROKER, str(options.broker))]
-        else:
+        if resources == [ALL_BROKERS]:
             brokers = sorted(broker.node_id for broker in cluster.metadata([]).brokers)
             resources = [Resource(Kind.BROKER, str(broker)) for broker in brokers]
         entries = [
@@ -143,11 +138,7 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _alter(options: argparse.Namespace, changes: list[AlterableConfig], texts: list[str]) -> None:
-    resource = Resource(Kind.BROKER, ALL_BROKERS if options.broker is None else str(options.broker))
-    if options.topic is not None:
-        resource = Resource(Kind.TOPIC, options.topic)
-    elif options.group is not None:
-        resource = Resource(Kind.GROUP, options.group)
+    resource = _resource(options)
     with cluster_of(options) as cluster:
         broker = _broker_of(cluster, resource)
         what = _text(resource)
@@ -157,13 +148,22 @@ def _alter(options: argparse.Namespace, changes: list[AlterableConfig], texts: l
     print_result(options, data, [f"{shown(what)}: {prefix}{', '.join(map(shown, texts))}"])
 
 
+def _resource(options: argparse.Namespace) -> Resource:
+    """The resource that the options name; without one, all brokers."""
+    if options.topic is not None:
+        return Resource(Kind.TOPIC, options.topic)
+    if options.group is not None:
+        return Resource(Kind.GROUP, options.group)
+    return ALL_BROKERS if options.broker is None else Resource(Kind.BROKER, str(options.broker))
+
+
 def _broker_of(cluster: Cluster, resource: Resource) -> BlockingConnection | None:
     """The broker that has the configs, as others reject the request; None if any will do.
 
     Raises:
         NotFoundError, DisconnectedError
     """
-    if resource.kind != Kind.BROKER or resource.name == ALL_BROKERS:
+    if resource.kind != Kind.BROKER or resource == ALL_BROKERS:
         return None
     broker = cluster.broker(cluster.metadata([]), int(resource.name))
     if broker is None:
@@ -172,6 +172,6 @@ def _broker_of(cluster: Cluster, resource: Resource) -> BlockingConnection | Non
 
 
 def _text(resource: Resource) -> str:
-    if resource == Resource(Kind.BROKER, ALL_BROKERS):
+    if resource == ALL_BROKERS:
         return "all brokers"
     return f"{resource.kind.name.lower()} {resource.name}"

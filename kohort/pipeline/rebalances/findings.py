@@ -121,10 +121,10 @@ class Findings:
         # All changes begin before anything is read, so that a concurrent renewal causes a conflict.
         changes = {table.name: self._begin(table) for table in FINDINGS}
         is_whole = all(changes[table.name].fits(table) for table in FINDINGS)
-        if everything or not is_whole:
+        is_new = everything or not is_whole
+        if is_new:
             among = None
         events = self._events(among)
-        is_new = everything or not is_whole
         done = set() if is_new else self._finished(changes[GROUPS.name], among)
         changed = {
             group: group_events.rows
@@ -189,7 +189,7 @@ class Findings:
             totals = list(_replace(replacing, computed))
         else:
             totals = self._in_tasks(replacing, changed, compute, total)
-        list(_written(replacing, GROUPS.name, totals))
+        _write_table(replacing, GROUPS.name, totals)
 
     def _in_tasks(
         self,
@@ -287,17 +287,18 @@ def _replace(replacing: _Replacing, computed: Iterable[tuple[str, pa.Table]]) ->
     """Write tables, from rows sorted by table. Yield the rows of GROUPS, which is written last."""
     for name, of_table in groupby(computed, itemgetter(0)):
         parts = (rows for _, rows in of_table)
-        yield from parts if name == GROUPS.name else _written(replacing, name, parts)
+        if name == GROUPS.name:
+            yield from parts
+        else:
+            _write_table(replacing, name, parts)
 
 
-def _written(replacing: _Replacing, name: str, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Write the rows of a table; yields nothing."""
+def _write_table(replacing: _Replacing, name: str, parts: Iterable[pa.Table]) -> None:
     table = next(table for table in FINDINGS if table.name == name)
     with explained(replacing.tables.label(name)):
         replacing.tables.begin(name, replacing.versions[name]).replace(
             parts, SCHEMAS[name], replacing.groups, None if replacing.is_whole else table
         )
-    yield from ()
 
 
 def _parts(events: Iterable[tuple[int, int | None]], most: int) -> Iterator[tuple[int, int]]:
