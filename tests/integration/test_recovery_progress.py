@@ -63,7 +63,7 @@ def fill(client: RawClient) -> None:
 
 @asynccontextmanager
 async def recovering(directory: Path) -> AsyncIterator[tuple[Broker, HeldFiles, int, int]]:
-    """A broker that verifies its logs, all but one; its HTTP port and the console's."""
+    """Start a broker whose recovery waits for one log; yield it and its HTTP ports."""
     with BrokerThread(directory) as running, RawClient(running.port) as client:
         fill(client)
     (directory / CLEAN_MARK).unlink()

@@ -1,4 +1,4 @@
-"""What happens to the processes of planned lives is named in their history as what it was."""
+"""The acts of simulated groups, compared with their plans."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from tests.unit.insight.test_acts import acts_of
 SESSION_MS = 10_000
 LIVES = 4
 FIRST_MS = 60_000
-"""When all first members are there."""
+"""Time at which all first members have joined."""
 OF_GROUP = {"grow": "topic_change", "subscribe": "subscription_change"}
 AGAIN = {"deploy": "restart", "slow_restart": "restart"}
-"""A deploy is restarts of several processes, slow ones among them."""
+"""Kinds that count as a deploy: restarts of several processes, even slow ones."""
 
 
 def happened(plan: Plan, *, is_static: bool) -> Counter[tuple[str, str]]:
-    """What happens to each process, as far as a broker can know of it."""
+    """Return the planned acts of each process that a broker can see."""
     return Counter(_happened(plan, is_static=is_static))
 
 

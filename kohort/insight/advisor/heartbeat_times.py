@@ -51,7 +51,7 @@ TIMERS: Final = {
     JAVA: JAVA_TIMER,
     LIBRDKAFKA: HeartbeatTimer(LIBRDKAFKA_LOOK_MS, runs_on=True),
 }
-"""The timers of the libraries of which they are known."""
+"""Timers by client library; others are unknown."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class HeartbeatTimes:
         return is_due
 
     def move(self, moved_ms: int) -> None:
-        """Send each of the next heartbeats that much earlier."""
+        """Send the following heartbeats `moved_ms` earlier."""
         if self.origin_ms is not None:
             self.origin_ms -= moved_ms
 

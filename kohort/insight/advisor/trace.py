@@ -132,7 +132,7 @@ class Slot:
     """As cooperative member: delays from an assignment that revokes partitions to the join that
     confirms the revocation."""
     software: Software = UNKNOWN
-    """The client library of its last process of which that is known."""
+    """The client library of the last of its processes whose library is known."""
 
 
 @dataclass(frozen=True, slots=True)

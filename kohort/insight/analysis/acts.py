@@ -119,7 +119,7 @@ class Act(NamedTuple):
 
 @dataclass(slots=True)
 class Moves:
-    """What acts need to know of members, which are added in portions."""
+    """Arrivals, departures and revocations of members, which are added in portions."""
 
     of_rebalance: dict[int, list[Member]] = field(default_factory=dict)
     """Members that came or went, by the sequence of the rebalance."""

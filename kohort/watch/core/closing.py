@@ -1,4 +1,4 @@
-"""Makes the records of rebalances that are over."""
+"""Makes the records of completed rebalances."""
 
 from typing import Any, TypeAlias
 

@@ -20,37 +20,37 @@ time."""
 COUNTED_LEAST: Final = 0.9
 TRUE_LEAST: Final = 0.8
 ADVISED_LEAST: Final = 0.9
-"""Shares of the predictions whose counts and whose stopped times come true, and of the recordings
-whose check is good enough for advice."""
+"""Minimum shares: of predictions with the right count, of those with the right stopped time, and of
+recordings whose check allows advice."""
 CHANCE_MS: Final = 1_000
-"""Lives that are less apart have no order."""
+"""Settings whose stopped times differ by less are not ordered."""
 ALIKE: Final = 0.25
 ALIKE_MS: Final = 2_000
 ALIKE_COUNT: Final = 0.1
-"""How far lives under one setting may be apart. Further apart, it was not the same life twice: the
-machine had no time for its processes, and nothing can be said of them.
+"""How far two runs under one setting may differ. If they differ more, the machine was overloaded
+and the runs are not judged.
 """
 APART: Final = 1.25
-"""Two ways whose lives differ by so much have an order."""
+"""Two settings whose runs differ by this factor are ordered."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One way of living, predicted from a life that was lived in one way."""
+    """A setting, predicted from a run under another one."""
 
     recorded: Way
     tried: Way
     predicted: Prediction
     lived: tuple[tuple[int, int], ...]
-    """Rebalances and stopped ms of each life under `tried`."""
+    """Rebalances and stopped ms of each run under `tried`."""
     doubt: Uncertainty | None
-    """Why the advisor would not rank it."""
+    """Why the advisor does not rank it."""
     is_steady: bool
-    """Both ways were lived alike each time."""
+    """Whether the runs under either setting were alike."""
 
     @property
     def lived_mean(self) -> tuple[float, float]:
-        """Rebalances and stopped ms of the lives, in the mean."""
+        """Mean rebalances and stopped ms of the runs."""
         return fmean(count for count, _ in self.lived), fmean(ms for _, ms in self.lived)
 
     @property
@@ -59,7 +59,7 @@ class Cell:
 
     @property
     def is_counted(self) -> bool:
-        """Within one rebalance of a life."""
+        """Whether the count is within one rebalance of a run's."""
         return any(abs(self.predicted.rebalances - count) <= 1 for count, _ in self.lived)
 
     @property
@@ -68,7 +68,7 @@ class Cell:
 
     @property
     def is_within(self) -> bool:
-        """Within a tenth of the mean of the lives, or as far from it as is told."""
+        """Whether the stopped time is within a tenth of the runs' mean, or within the spread."""
         off_ms = abs(self.predicted.stopped_ms - self.lived_ms)
         return abs(self.error) <= WITHIN or off_ms <= self.predicted.stopped_spread_ms
 
@@ -100,7 +100,9 @@ class Recording:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the starred setting is better in life: less of one figure, more of neither."""
+        """Whether the recommended setting was better when it was run: less of one figure, more of
+        neither.
+        """
         if self.starred is None:
             return True
         after = self.starred.lived_mean
@@ -116,7 +118,7 @@ class Recording:
 
 
 def recordings(lives: Sequence[Life]) -> Iterator[Recording]:
-    """Each life as a recording, and each way that was lived as what is tried."""
+    """Yield each run as a recording, with predictions for all settings that were run."""
     by_way: dict[Way, list[Life]] = {}
     for life in lives:
         by_way.setdefault(life.way, []).append(life)
@@ -142,7 +144,7 @@ def recordings(lives: Sequence[Life]) -> Iterator[Recording]:
 
 
 def _predict(trace: Trace, lived: Way, way: Way) -> Prediction | None:
-    """What the advisor says of another way; None if it says nothing of it."""
+    """Return the advisor's prediction for another setting; None if it makes none."""
     setting = trace.recorded if replace(way, slow_s=lived.slow_s) == lived else None
     if way.slow_s == lived.slow_s:
         return predict(trace, setting or _setting(trace.recorded, way))

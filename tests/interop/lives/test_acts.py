@@ -1,4 +1,4 @@
-"""What is done to real clients is named as what it was: a deploy, a pause, a crash, scaling out."""
+"""The acts of real clients are named correctly: a deploy, a pause, a crash, scaling out."""
 
 import json
 import signal

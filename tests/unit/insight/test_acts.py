@@ -1,5 +1,5 @@
-"""Acts, held against what was really done to groups: the lives whose script is known, the groups of
-the lab that `kohort watch` followed, and the week of the examples.
+"""The acts found in recordings, compared with what was done: recorded runs with a known script,
+groups that `kohort watch` followed, and the week of the examples.
 """
 
 import sys
@@ -42,7 +42,8 @@ def acts_of(records: Iterable[Mapping[str, Any]]) -> list[Act]:
 
 
 def done(act: Act) -> tuple[str, list[str], int, int]:
-    """What was done to whom, with the rebalances that are no second halves, and those avoided."""
+    """Return each act, its processes, and its numbers of rebalances without second halves, and of
+    avoided ones."""
     return (
         act.kind,
         act.processes,
@@ -57,7 +58,7 @@ def lives(library: str) -> list[Life]:
 
 
 def script(life: Life) -> list[tuple[str, list[str], int, int]]:
-    """What `tests.interop.lives.life.script` does, as far as a broker can know of it."""
+    """Return the acts of `tests.interop.lives.life.script` that a broker can see."""
     way = life.way
     # It is away for 14 s.
     is_back_in_time = way.session_timeout_ms > 14_000
@@ -132,7 +133,7 @@ LAB: dict[str, list[tuple[str, list[str]]]] = {
     "new-slate": [("slow_restart", [B])],
     "new-roll": [("scale_out", [C]), ("deploy", [A, B, C])],
 }
-"""What was done to the lab's groups between their start and their end, by the end of their name."""
+"""Acts of the watched groups between start and end, by the suffix of the group's name."""
 
 
 @pytest.mark.parametrize("script", LAB)
@@ -155,7 +156,7 @@ def test_acts_of_watched_groups_are_named_as_they_were(script: str) -> None:
 
 @cache
 def maker() -> ModuleType:
-    """The program that made the week."""
+    """Import the program that made the week."""
     path = WEEK.with_name("make_week.py")
     spec = spec_from_file_location("make_week", path)
     assert spec is not None
@@ -203,7 +204,7 @@ def test_scaling_and_pauses_of_the_week_are_no_deploys() -> None:
 
 
 def history(*causes: tuple[float, str, str, dict[str, Any]]) -> list[Act]:
-    """A history with these causes: seconds, kind, client id and further fields."""
+    """Return a history with these causes: seconds, kind, client id and further fields."""
     records = []
     for sequence, (at_s, kind, name, more) in enumerate(causes, start=1):
         record = event(sequence, at_s, members=[], waited_for={})

@@ -1,13 +1,14 @@
-"""Lives of other people's clients, lived once, and held against the advisor each time.
+"""The advisor against recorded runs of librdkafka, aiokafka and Java.
 
-`tests/interop/lives` has lived them, and keeps what it lives in such files. In the first, one
-member takes 2.5 s to give partitions up, and heartbeats come each 0.5 s: four lives in each of five
-ways, two of Java, on two cores at a load of 5 to 8, of Java at 1 to 3.
+`tests/interop/lives` made them. In the first, one member takes 2.5 s to revoke partitions, and the
+heartbeat interval is 0.5 s: four runs under each of five settings, two with Java, on two cores at a
+load of 5 to 8, with Java at 1 to 3.
 
-In the others, of quick and of slow groups, heartbeats come each 3 s: two lives each way, at a load
-of 10 to 80. The replay of heartbeats was developed with the quick groups of librdkafka and with one
-life each of the quick groups of aiokafka; nothing was tuned on the others. These were recorded
-before the history had the software of clients, which was added to their records.
+In the others, of quick and of slow groups, the heartbeat interval is 3 s: two runs under each
+setting, at a load of 10 to 80. The replay of heartbeats was developed with the quick groups of
+librdkafka and with one run each of the quick groups of aiokafka; nothing was tuned on the others.
+These were recorded before the history had the software of clients, which was added to their
+records.
 """
 
 from dataclasses import replace
