@@ -46,6 +46,9 @@ class StatedReason(NamedTuple):
 
 NO_REASON: Final = StatedReason()
 
+POLL_TIMEOUT: Final = "poll timeout"
+"""Part of the reason with which Java's consumer and Kohort's leave if they are not polled."""
+
 TEXT_MAX: Final = 255
 """Longest reason text that is kept; the Java client truncates its own at this length."""
 

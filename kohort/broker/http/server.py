@@ -42,6 +42,10 @@ from kohort.broker.http.requesters import (
 )
 from kohort.broker.network.server.listening import close_all, listening_sockets
 
+if TYPE_CHECKING:
+    from kohort.broker.http.connection import HttpConnection, HttpLimits
+    from kohort.broker.http.routes import Routes
+
 logger = logging.getLogger(__name__)
 
 HANDSHAKES_MAX: Final = 32
@@ -49,6 +53,9 @@ HANDSHAKES_MAX: Final = 32
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 """Timeout of a handshake, the same as that of a request's head."""
 SHUTDOWN_TIMEOUT_S: Final = 2.0
+
+_UNREGISTRABLE: Final = (".localhost", ".local", ".internal", ".svc", ".test")
+"""Suffixes of names that cannot be registered."""
 
 OnConnection = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
@@ -132,17 +139,6 @@ class _Accepted(asyncio.Protocol):
         cast(asyncio.Transport, transport).abort()
         if own is not None:
             self._handshakes.begin(own, str(peer[0]))
-
-
-_UNREGISTRABLE: Final = (".localhost", ".local", ".internal", ".svc", ".test")
-"""Suffixes of names that cannot be registered."""
-
-
-if TYPE_CHECKING:
-    import ssl
-
-    from kohort.broker.http.connection import HttpConnection, HttpLimits
-    from kohort.broker.http.routes import Routes
 
 
 OPEN_PAGES: Final = frozenset({"/-/healthy", "/-/ready"})

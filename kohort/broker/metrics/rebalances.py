@@ -25,6 +25,7 @@ from kohort.groups.events import (
     Trigger,
 )
 from kohort.groups.kinds import GroupKind
+from kohort.groups.reasons import POLL_TIMEOUT
 from kohort.groups.requests import UNFETCHED_LEAST_MS, Now
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
 """Include 3 s, the default initial delay of a group, and 5 min, the usual rebalance timeout."""
 
 GROUPS_MAX_DEFAULT: Final = 1_000
-
-
-POLL_TIMEOUT: Final = "poll timeout"
-"""Part of the reason with which Java's consumer and Kohort's leave if they are not polled."""
 
 
 class Running:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kohort.groups.reasons import POLL_TIMEOUT
 from kohort.insight.analysis.rows import (
     GONE,
     Avoided,
@@ -75,9 +76,6 @@ _OF_KIND: Final = {
 _OTHER_DEPARTURES: Final = {"removed_by_admin": "removed", "new_member_expired": "never_joined"}
 _REVOKED: Final = "PARTITIONS_REVOKED"
 _LOST: Final = "MEMBERSHIP_LOST"
-_POLL_TIMEOUT: Final = "poll timeout"
-"""Part of the reason with which Java's consumer leaves when its application stops polling."""
-
 _CLEARLY: Final = 1.5
 _RESTARTS: Final = frozenset({"restart", "slow_restart", "replaced"})
 _IN_A_ROW: Final = frozenset(
@@ -253,7 +251,7 @@ def _keeps_id(cause: Cause) -> bool:
 
 def _has_stopped_polling(cause: Cause) -> bool:
     text = cause.get("reason_text") or ""
-    return cause.get("unfetched_ms") is not None or _POLL_TIMEOUT in text
+    return cause.get("unfetched_ms") is not None or POLL_TIMEOUT in text
 
 
 def acts(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], moves: Moves) -> list[Act]:

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from kohort.groups.events import Certainty, Evidence, RemovalReason
+from kohort.groups.reasons import POLL_TIMEOUT
 from kohort.groups.records import StoredMember
 from kohort.watch.core.commits import Signs
 
@@ -32,10 +33,6 @@ class Fate(NamedTuple):
     """The reason that the client stated, in the broker's log."""
     is_poll_timeout: bool = False
     """Whether it may have left because the application did not poll in time."""
-
-
-POLL_TIMEOUT: Final = "poll timeout"
-"""The detail of such a departure."""
 
 
 class Timeouts(NamedTuple):

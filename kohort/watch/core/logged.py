@@ -19,12 +19,12 @@ from kohort.groups.events import (
     Trigger,
     TriggerKind,
 )
-from kohort.groups.reasons import state_reason
+from kohort.groups.reasons import POLL_TIMEOUT, state_reason
 from kohort.groups.records import GroupRecord
 from kohort.insight.broker_log.lines import Failed, Left, Line, NotJoined, Preparing
 from kohort.insight.broker_log.reasons import Cause as LoggedCause
 from kohort.insight.broker_log.reasons import departure, parse_reason
-from kohort.watch.core.fate import POLL_TIMEOUT, Fate
+from kohort.watch.core.fate import Fate
 from kohort.watch.core.followed import ref
 from kohort.watch.core.origin import Cause
 
