@@ -32,13 +32,18 @@ RESPONSE_BYTES_MAX: Final = 256 << 20
 """A broker's responses have about 8 MB at most."""
 
 
+def url_of(host: str, port: int, scheme: str = "http") -> str:
+    """Return the base URL of an HTTP port; an IPv6 address gets brackets."""
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def starting_text(host: str) -> str | None:
     """Return the progress of a broker on this host that is starting; None if there is none.
 
     Its HTTP port is open before its Kafka port. Only the default port is tried.
     """
     try:
-        fetch(f"http://{f'[{host}]' if ':' in host else host}:{HTTP_PORT}", "/groups", STARTING_S)
+        fetch(url_of(host, HTTP_PORT), "/groups", STARTING_S)
     except StartingError as error:
         return str(error)
     except CommandError:

@@ -4,7 +4,7 @@ from typing import Final
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.configs import Kind, Resource, described
-from kohort.cli.admin_http import LOCAL_HOSTS
+from kohort.cli.admin_http import LOCAL_HOSTS, url_of
 
 METRICS: Final = "kohort.metrics"
 CONSOLE: Final = "kohort.console"
@@ -41,4 +41,4 @@ def http_of(cluster: Cluster, which: str = METRICS) -> str | None:
     elif host in LOCAL_HOSTS and of_broker not in LOCAL_HOSTS:
         return None
     scheme = "https" if any(values.get(name) for name in _TLS) else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return url_of(host, int(port), scheme)

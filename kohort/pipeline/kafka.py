@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from kohort.admin.cluster import Cluster, RefusedError
@@ -35,6 +34,7 @@ _Result = TypeVar("_Result")
 PORT: Final = 9092
 _ISOLATION: Final = "isolation.level"
 _RETRY_S: Final = 0.2
+_MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +113,7 @@ class Admin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -245,9 +240,6 @@ class Admin:
                 ) as error:
                     raise ReportedError(f"{servers} refuses: {error}") from error
                 time.sleep(_RETRY_S)
-
-
-_MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def _bytes(value: bytes | memoryview | None) -> bytearray | None:

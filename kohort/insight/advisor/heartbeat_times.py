@@ -124,8 +124,7 @@ def look_ms(
 
     Args:
         seen: for each rebalance that followed another one: the time since that one, and the times
-            at
-            which members were notified by their heartbeats, in ms.
+            at which members were notified by their heartbeats, in ms.
         first: delays of the first heartbeats after a join, in ms; used if `seen` has too few.
     """
     widths_ms = []
