@@ -351,7 +351,8 @@ class Scenario:
     ) -> ErrorCode:
         generation = self.classic.data.generation if generation is None else generation
         error = self.classic.heartbeat(member_id, instance, generation, self.ms)
-        self.take_effects()
+        if not self._in_turn:
+            self.take_effects()
         return error
 
     def leave(self, *entries: LeaveEntry | str) -> LeaveResult:
