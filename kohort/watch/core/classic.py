@@ -1,7 +1,7 @@
 """Follows one classic group: from its stored generations, commits and polls to events."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -93,18 +93,27 @@ class ClassicGroup(FollowedGroup):
             return ClassicView(self._value, self._at_ms, None)
         return ClassicView(self._value, polls[0].at_ms, polls[-1])
 
-    def downgrade(self, record: GroupRecord, who: MemberRef | None, seen: Seen) -> None:
-        """Start from the state of a consumer group that became this classic group because its last
-        consumer left.
+    def downgrade(self, record: GroupRecord, gone: Sequence[MemberRef], seen: Seen) -> None:
+        """Start from the state of a consumer group that became this classic group.
+
+        Args:
+            record: its first stored generation.
+            gone: the consumers that went with it, the last of which has begun a rebalance. Without
+                any, a classic member has taken the last one's place, which begins none.
+            seen: where the generation was stored.
         """
         self._keep(record, seen, is_new=True)
-        trigger = Trigger(TriggerKind.DOWNGRADED, who)
+        if not gone:
+            return
+        trigger = Trigger(TriggerKind.DOWNGRADED, gone[0] if len(gone) == 1 else None)
         self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
 
     def restart(self, at_ms: int) -> None:
         """See the base class. Members that were gone may be there again."""
         super().restart(at_ms)
         self.forget_polls()
+        # The rebalance after a downgrade, if it was not stored yet, came to nothing.
+        self._converted = None
 
     def forget_polls(self) -> None:
         """Draw no conclusions from the polls so far: the coordinator may have restarted before the
@@ -214,12 +223,6 @@ class ClassicGroup(FollowedGroup):
         order = beginning(traces, phase, polls)
         if not old.members:
             order = _led_by(record.leader_id, order)
-        kinds = {cause.trigger.kind for cause in order}
-        is_first = old.generation == 0 and not old.members and phase.is_sole
-        if is_first and changes.new and len(kinds) == 1:
-            order = (_initial(order[0]), *order[1:])
-        elif not record.members and phase.is_sole and len(fates) == len(order) == 1:
-            order = (_sole(order[0], fates[0][1]),)
         logged = log.origin(old, record, record.generation - 1, times)
         if logged is not None:
             order = begun_by(logged, order)
@@ -359,7 +362,9 @@ def _unknown(end_ms: int) -> Cause:
 
 
 def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """The first member that joins an empty group leads it."""
+    """Return the causes, begun by the leader: the first member that joins an empty group leads it.
+    That is never certain: the first one may have gone in the same join phase, without a trace.
+    """
     for cause in order:
         member = cause.trigger.member
         if member is not None and member.member_id == leader_id:
@@ -367,19 +372,6 @@ def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...
             others = [one for one in order if one is not cause and one.trigger.member is not None]
             return (replace(order[0], trigger=trigger), *others)
     return order
-
-
-def _initial(first: Cause) -> Cause:
-    """An empty group rebalances only because a member joins."""
-    trigger = first.trigger._replace(certainty=Certainty.CERTAIN, candidates=())
-    return replace(first, trigger=trigger)
-
-
-def _sole(cause: Cause, fate: Fate) -> Cause:
-    """Return the cause, as certain as `fate`: the last member was the only one that can have begun
-    the rebalance.
-    """
-    return replace(cause, trigger=cause.trigger._replace(certainty=fate.certainty))
 
 
 def _waited(fates: list[tuple[StoredMember, Fate]], began_ms: int, end_ms: int) -> WaitedFor | None:

@@ -249,11 +249,11 @@ class GroupWatch:
 
     def _downgrade(self, seen: Seen) -> None:
         assert isinstance(seen.record, GroupRecord)
-        last: MemberRef | None = None
+        gone: list[MemberRef] = []
         if isinstance(self._followed, ConsumerGroup):
-            last = self._followed.last_consumer(seen.record)
+            gone = self._followed.last_consumers(seen.record)
         self._followed = ClassicGroup()
-        self._followed.downgrade(seen.record, last, seen)
+        self._followed.downgrade(seen.record, gone, seen)
 
     # Records of the history.
 

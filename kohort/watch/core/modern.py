@@ -56,6 +56,9 @@ _Named: TypeAlias = tuple[tuple[str, int], ...]
 
 _FIRST_EPOCH: Final = 2
 
+_WEAK: Final = frozenset({TriggerKind.STATIC_REPLACED, TriggerKind.ASSIGNOR_CHANGED})
+"""Changes of members that do not always begin an epoch."""
+
 _TRIGGERS: Final = TRIGGERS | {RemovalReason.REBALANCE_TIMEOUT: TriggerKind.REBALANCE_EXPIRED}
 
 
@@ -97,8 +100,10 @@ class ConsumerGroup(FollowedGroup):
         """The members of the classic group that the next batch converts."""
 
     def upgrade(self, members: tuple[MemberRef, ...], generation: int) -> None:
-        """Start from the members of the classic group that the next batch converts."""
-        self._upgraded = members
+        """Start from the members of the classic group that the next batch converts, or replaces if
+        it has none.
+        """
+        self._upgraded = members or None
         self._epoch = self._target_epoch = generation
 
     def view(self, group_id: str, since_ms: int) -> ConsumerView | None:
@@ -126,12 +131,17 @@ class ConsumerGroup(FollowedGroup):
             self._names,
         )
 
-    def last_consumer(self, record: GroupRecord) -> MemberRef | None:
-        """Return the last consumer: the member that is missing in the classic group that this one
-        becomes.
+    def last_consumers(self, record: GroupRecord) -> list[MemberRef]:
+        """Return the consumers that are missing in the classic group that this one becomes, without
+        a static one whose place a classic member has taken.
         """
-        left = self._members.keys() - {member.member_id for member in record.members}
-        return ref(self._members[min(left)]) if left else None
+        ids = {member.member_id for member in record.members}
+        places = {member.instance_id for member in record.members} - {None}
+        return [
+            ref(member)
+            for member_id, member in self._members.items()
+            if member.classic is None and member_id not in ids and member.instance_id not in places
+        ]
 
     def store(
         self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog = NO_LINES
@@ -184,12 +194,14 @@ class ConsumerGroup(FollowedGroup):
         their hash differs, or what brokers before 4.1 stored in its place.
         """
         hashes = [record.metadata_hash for record in batch if isinstance(record, EpochRecord)]
+        is_old = any(isinstance(record, OldMetadataTombstone) for record in batch)
+        has_other_topics = is_old or hash_before not in {None, hashes[-1]}
         if not causes:
-            is_old = any(isinstance(record, OldMetadataTombstone) for record in batch)
-            if is_old or hash_before not in {None, hashes[-1]}:
+            if has_other_topics:
                 return [Trigger(TriggerKind.TOPICS_CHANGED)]
             return [Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)]
-        if self._upgraded is None and _is_ambiguous(causes, len(hashes)):
+        is_weak = causes[0].kind in _WEAK and has_other_topics
+        if self._upgraded is None and (is_weak or _is_ambiguous(causes, len(hashes))):
             return [_at_most_likely(causes[0]), *causes[1:]]
         return causes
 
@@ -199,7 +211,7 @@ class ConsumerGroup(FollowedGroup):
         """
         if self._upgraded is not None and epoch == self._epoch:
             return True
-        return epoch == self._epoch + 1 or (self._epoch == 0 and epoch <= _FIRST_EPOCH)
+        return epoch == self._epoch + 1 or (not self._members and epoch <= _FIRST_EPOCH)
 
     def _is_complete(self, batch: Sequence[DurableRecord]) -> bool:
         """Whether the members that the records name are known. A group without members begins an
@@ -247,10 +259,13 @@ class ConsumerGroup(FollowedGroup):
                 replaced.add(successor.member_id)
                 silent_ms = max(at_ms - self._signs[member.member_id].last_ms, 0)
                 evidence = (Evidence("last_commit", silent_ms),)
-                causes.append(
-                    Trigger(TriggerKind.STATIC_REPLACED, ref(successor), evidence=evidence)
-                )
+                trigger = Trigger(TriggerKind.STATIC_REPLACED, ref(successor), evidence=evidence)
                 events.append(MemberReplaced(member.member_id, ref(successor)))
+                if any(_restated(member, successor, is_resolved=is_resolved)):
+                    causes.append(trigger)
+                else:
+                    # An epoch that begins at the same time has another cause.
+                    events.append(RebalanceAvoided(trigger))
                 continue
             fate = self._fate(member, at_ms)
             fate = log.fate(member.member_id, fate, Times(at_ms, at_ms))
@@ -440,9 +455,13 @@ def _restated(
 
 
 def _is_ambiguous(causes: Sequence[Trigger], epoch_count: int) -> bool:
-    """Whether several steps within a millisecond had different causes, whose order is unknown."""
+    """Whether several steps within a millisecond had different causes, whose order is unknown. The
+    changes of one member may have been one step.
+    """
     kinds = {trigger.kind for trigger in causes}
-    return epoch_count > 1 and (len(kinds) > 1 or len(causes) < epoch_count)
+    members = {trigger.member for trigger in causes}
+    is_one_step = epoch_count == 1 and len(members) == 1
+    return len(causes) < epoch_count or (len(kinds) > 1 and not is_one_step)
 
 
 def _at_most_likely(trigger: Trigger) -> Trigger:

@@ -1,11 +1,14 @@
 """Conclusions that look safe and are not: each of these was once called certain, and was wrong."""
 
+import pytest
+
 from kohort.groups.consumer.records import (
     ClassicPart,
     ConsumerMemberRecord,
     ConsumerMemberTombstone,
     CurrentRecord,
     EpochRecord,
+    EpochTombstone,
     RegexRecord,
     TargetEpochRecord,
 )
@@ -141,6 +144,24 @@ def test_the_last_of_several_rebalances_has_no_certain_cause() -> None:
     assert watched.cause(3)[0] == "unclear"
 
 
+def test_the_first_member_of_a_group_may_have_gone_before_anything_was_stored() -> None:
+    """In the same join phase, which it had begun and another one joined."""
+    watched = Watched()
+    watched.store(0, generation(0, 0))
+    watched.store(6, generation(1, 6, A))
+    assert watched.cause(1) == ("likely", "member_added")
+
+
+def test_somebody_may_have_come_and_gone_before_the_last_member_left() -> None:
+    """In the same join phase, in which the last member did not join again."""
+    watched = Watched()
+    watched.store(0, generation(1, 0, A))
+    watched.commit(0, 1, 2)
+    watched.store(2, generation(2, 2))
+    assert watched.fate("a") == ("certain", "left")
+    assert watched.cause(2) == ("likely", "member_left")
+
+
 def test_nobody_knows_who_joined_and_went_before_anything_was_stored() -> None:
     watched = Watched()
     watched.store(0, generation(0, 0))
@@ -180,6 +201,61 @@ def test_a_converted_group_is_upgraded_once() -> None:
     assert watched.cause(3) == ("certain", "member_added")
 
 
+def downgraded(watched: Watched, *gone: str) -> None:
+    """Let the classic member of a consumer group remain alone, when these go."""
+    watched.store(0, consumer("a", classic=True), *map(consumer, gone), *epoch_of(2))
+    tombstones = [ConsumerMemberTombstone("g", one) for one in ("a", *gone)]
+    watched.store(5, *tombstones, EpochTombstone("g"), generation(4, 5, A))
+
+
+def test_the_last_consumer_that_went_began_the_rebalance_after_a_downgrade() -> None:
+    watched = Watched()
+    downgraded(watched, "b")
+    watched.store(8, generation(5, 8, A))
+    assert watched.cause(5) == ("certain", "downgraded")
+    assert watched.last()["trigger"]["member_id"] == "b"
+
+
+def test_which_of_two_consumers_was_the_last_one_is_unknown() -> None:
+    watched = Watched()
+    downgraded(watched, "b", "c")
+    watched.store(8, generation(5, 8, A))
+    assert watched.cause(5) == ("certain", "downgraded")
+    assert watched.last()["trigger"]["member_id"] is None
+
+
+def test_the_rebalance_after_a_downgrade_may_come_to_nothing() -> None:
+    """Another coordinator has loaded the group at rest."""
+    watched = Watched()
+    downgraded(watched, "b")
+    watched.commit(0, 9, epoch=1)
+    watched.store(50, generation(5, 50, A, B), epoch=1)
+    assert watched.cause(5) == ("likely", "member_added")
+
+
+def test_a_classic_member_that_takes_the_last_consumers_place_begins_no_rebalance() -> None:
+    watched = Watched()
+    place = consumer("b")._replace(instance_id="i")
+    watched.store(0, consumer("a", classic=True), place, *epoch_of(2))
+    tombstones = [ConsumerMemberTombstone("g", one) for one in ("a", "b")]
+    heir = member("c", 1)._replace(instance_id="i")
+    watched.store(5, *tombstones, EpochTombstone("g"), generation(2, 5, A, heir))
+    watched.store(50, generation(3, 50, A, heir, member("d", 2)))
+    assert watched.cause(3) == ("likely", "member_added")
+
+
+@pytest.mark.parametrize("first_epoch", [2, 8], ids=["Kafka", "Kohort"])
+def test_a_group_without_members_is_not_upgraded(first_epoch: int) -> None:
+    """Kafka begins anew with the epochs of a consumer group."""
+    watched = Watched()
+    watched.store(0, generation(7, 0))
+    watched.store(5, GroupTombstone("g"), consumer("a"), *epoch_of(first_epoch))
+    watched.store(9, consumer("b"), *epoch_of(first_epoch + 1))
+    watched.store(12, consumer("c"), *epoch_of(first_epoch + 2))
+    assert watched.cause(first_epoch) == ("certain", "member_added")
+    assert watched.cause(first_epoch + 1) == ("certain", "member_added")
+
+
 def test_an_epoch_is_due_to_topics_only_if_their_hash_differs() -> None:
     watched = Watched()
     watched.store(0, consumer("a"), *epoch_of(2), current("a", 2))
@@ -187,6 +263,35 @@ def test_an_epoch_is_due_to_topics_only_if_their_hash_differs() -> None:
     watched.store(9, *epoch_of(4, metadata_hash=8), current("a", 4))
     assert watched.cause(3)[0] == "unclear"
     assert watched.cause(4) == ("certain", "topics_changed")
+
+
+def test_a_static_member_that_returns_is_not_the_cause_of_an_epoch_for_topics() -> None:
+    watched = Watched()
+    first, second = consumer("a")._replace(instance_id="i"), consumer("b")._replace(instance_id="i")
+    watched.store(0, first, *epoch_of(2), current("a", 2))
+    watched.store(5, ConsumerMemberTombstone("g", "a"), second, *epoch_of(3, metadata_hash=8))
+    watched.store(9, consumer("c"), *epoch_of(4, metadata_hash=8))
+    assert watched.cause(3) == ("certain", "topics_changed")
+
+
+def test_a_vote_for_an_assignor_beside_other_topics_may_not_have_counted() -> None:
+    watched = Watched()
+    watched.store(0, consumer("a"), *epoch_of(2), current("a", 2))
+    voted = consumer("a")._replace(server_assignor="range")
+    watched.store(5, voted, *epoch_of(3, metadata_hash=8), current("a", 3))
+    watched.store(9, consumer("a"), *epoch_of(4, metadata_hash=8))
+    watched.store(12, consumer("c"), *epoch_of(5, metadata_hash=8))
+    assert watched.cause(3) == ("likely", "assignor_changed")
+    assert watched.cause(4) == ("certain", "assignor_changed")
+
+
+def test_of_changes_of_several_members_at_once_one_may_have_begun_no_epoch() -> None:
+    watched = Watched()
+    watched.store(0, consumer("a"), *epoch_of(2), current("a", 2))
+    voted = consumer("a")._replace(server_assignor="range")
+    watched.store(5, voted, consumer("b"), *epoch_of(3), current("a", 3))
+    watched.store(9, consumer("c"), *epoch_of(4))
+    assert watched.cause(3)[0] == "likely"
 
 
 def test_an_expression_is_the_cause_once_it_has_been_resolved() -> None:

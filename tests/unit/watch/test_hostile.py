@@ -69,11 +69,11 @@ def test_a_generation_that_goes_back_begins_anew() -> None:
     assert [record["generation"] for record in history] == [9]
 
 
-def test_a_first_generation_of_both_kinds_of_members_has_no_certain_cause() -> None:
+def test_a_first_generation_of_both_kinds_of_members_has_no_clear_cause() -> None:
     (record,) = watch([generation(1, member("a"), member("b", static=True))])
     assert record["trigger"]["certainty"] == "unclear"
     (record,) = watch([generation(1, member("a"), member("b"))])
-    assert record["trigger"]["certainty"] == "certain"
+    assert record["trigger"]["certainty"] == "likely"
 
 
 def test_the_last_of_several_first_rebalances_has_no_certain_cause() -> None:

@@ -87,7 +87,7 @@ def test_list_shows_the_last_cause_of_each_group(ask: Ask) -> None:
     lines = ask("list").lines
     assert len(lines) == 1 + len({record["group"] for record in HISTORY})
     (row,) = [line for line in lines if line.startswith("java-classic-enf ")]
-    assert row.split()[-1] == "member_left"
+    assert row.split()[-2:] == ["member_left", "(likely)"]
     rows = ask("list", "--json").json["groups"]
     assert sum(row["rebalances"] for row in rows) == sum(
         record["kind"] == "rebalance" for record in HISTORY
