@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kohort.groups.history.model import HistoryRecord
 from kohort.groups.history.sentence import sentence
@@ -33,5 +33,12 @@ def _part(text: str, name: str) -> str:
 
 
 def _as_json(record: HistoryRecord) -> str:
-    data = json.loads(at_once(text_steps(record)))
+    data = _filled(json.loads(at_once(text_steps(record))))
     return f"```json\n{json.dumps(data, indent=2)}\n```\n"
+
+
+def _filled(data: Any) -> Any:  # noqa: ANN401 - any JSON.
+    """Return the data without fields that are null or an empty list."""
+    if isinstance(data, dict):
+        return {name: _filled(value) for name, value in data.items() if value not in (None, [])}
+    return [_filled(item) for item in data] if isinstance(data, list) else data
