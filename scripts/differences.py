@@ -17,10 +17,9 @@ KINDS: Final = frozenset({"Difference", "Later"})
 
 _HEAD: Final = f"""# Differences from Apache Kafka
 
-Some tests send the same requests to this broker and to an Apache Kafka 4.4.0 and compare the
-answers field by field. This page lists all differences that they allow; `make docs` derives it
-from `{SOURCE.relative_to(ROOT)}`. [apis.md](apis.md) lists further differences, which cannot be
-tested in this way.
+Tests send the same requests to this broker and to an Apache Kafka 4.4.0 and compare the responses
+field by field. These are all differences that they allow, derived by `make docs` from
+`{SOURCE.relative_to(ROOT)}`; [apis.md](apis.md) has the others.
 """
 _FIRST: Final = "Everywhere"
 _HEADING: Final = re.compile(r"# ([A-Z][^#]*)\.")

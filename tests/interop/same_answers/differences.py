@@ -65,8 +65,7 @@ FAILS_ALONE: Final = Difference(
     ],
 )
 INVALID_BATCH: Final = Difference(
-    "an invalid batch is answered with INVALID_RECORD; Kafka fails internally and "
-    "reports a server error",
+    "an invalid batch is INVALID_RECORD, in Kafka UNKNOWN_SERVER_ERROR",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, INVALID_RECORD),
         ("log_start_offset", -1, 0),
@@ -90,7 +89,7 @@ NO_SESSIONS: Final = Difference(
     [("session_id", ANY, 0)],
 )
 NEGATIVE_LIMIT: Final = Difference(
-    "a limit below 0 counts as 0; Kafka fails internally and reports a server error",
+    "a limit below 0 counts as 0; in Kafka it is UNKNOWN_SERVER_ERROR",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, NONE),
         ("high_watermark", -1, ANY),
@@ -153,8 +152,8 @@ CREATED_AT_ONCE: Final = Difference(
     ],
 )
 NEITHER_NAME_NOR_ID: Final = Difference(
-    "a topic with neither name nor id is an error of the client; Kafka fails "
-    "internally, and so does the whole request",
+    "a topic with neither name nor id fails alone; in Kafka, the whole request is "
+    "UNKNOWN_SERVER_ERROR",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, ANY),
         ("brokers", [], ANY),
@@ -167,7 +166,7 @@ NAMES_AND_IDS: Final = Difference(
     [("topics", ANY, ANY)],
 )
 EMPTY_NAME: Final = Difference(
-    "the empty name is answered like other invalid names; Kafka fails internally",
+    "the empty name is INVALID_TOPIC_EXCEPTION, in Kafka UNKNOWN_SERVER_ERROR",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, INVALID_TOPIC_EXCEPTION),
         ("topic_authorized_operations", ANY, ANY),
@@ -241,8 +240,7 @@ NO_METADATA_LOG: Final = Difference(
 
 # Transactions.
 NEGATIVE_MARKER_EPOCH: Final = Difference(
-    "an epoch or a transaction version below 0 is an error of the client; Kafka "
-    "fails internally and reports a server error",
+    "an epoch or a transaction version below 0 is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
 )
 NO_TRANSACTIONS: Final = Difference(
@@ -268,8 +266,7 @@ NO_PRODUCER_ID: Final = Difference(
     ],
 )
 UNKNOWN_ISOLATION_LEVEL: Final = Difference(
-    "an unknown isolation level is an error of the client; Kafka fails internally "
-    "and reports a server error",
+    "an unknown isolation level is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST),
         # Kafka fails all of a Fetch.
@@ -331,8 +328,8 @@ SUPERSEDED_MARKER: Final = Difference(
 
 # Groups.
 UNUSED_ID_OF_AN_INSTANCE: Final = Difference(
-    "an assigned but unused member id does not belong to a static member; Kafka "
-    "fails internally and reports a server error",
+    "an assigned but unused member id with an instance id is UNKNOWN_MEMBER_ID, in Kafka "
+    "UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID), ("member_id", "", ANY)],
 )
 RETURNED_UNUSED_ID: Final = Difference(
