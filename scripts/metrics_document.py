@@ -15,17 +15,16 @@ _HEAD: Final = f"""\
 
 # Metrics
 
-The broker answers `GET /metrics` on a separate port, in Prometheus' text format or, if the request
-asks for it (`Accept: application/openmetrics-text`), in OpenMetrics. The port is
-`kohort.metrics.port` (9308, like kafka_exporter's; -1 turns it off) on `kohort.metrics.host`. The
-host is `localhost` by default, because requests are not authenticated unless
-`kohort.http.authentication` is set: open the port to other machines only if everyone there may see
-the names of topics and groups.
+The broker answers `GET /metrics` in Prometheus' text format or, with
+`Accept: application/openmetrics-text`, in OpenMetrics, on `kohort.metrics.port` (9308, like
+kafka_exporter's; -1 turns it off) of `kohort.metrics.host` (`localhost`). Requests are not
+authenticated unless `kohort.http.authentication` is set: open the port to other machines only if
+everyone there may see the names of topics and groups.
 
 If the port is not set and 9308 is taken, the broker uses the first free one of the next 19 ports
-and logs it, so that a second broker on one machine starts. Prometheus, probes and `kohort groups
-why` then still find the other broker on 9308: set the port if several brokers share an address. If
-a port that is set is taken, the broker does not start.
+and logs it. Prometheus, probes and `kohort groups why` then still find the other broker on 9308:
+set the port if several brokers share an address. If a port that is set is taken, the broker does
+not start.
 
 | Path | Answer |
 |---|---|
@@ -34,18 +33,17 @@ a port that is set is taken, the broker does not start.
 | `/-/ready` | 200 while the broker serves clients, otherwise 503 and the reason |
 
 While the broker starts, `/metrics` has only the progress of the start and `process_*`, without
-authentication, and all other pages, the console's too, answer 503 with that progress. After an
-unclean stop, verifying the logs can take long.
+authentication, and all other pages, the console's too, answer 503 with that progress.
 
-Metrics have names from three sources, so that existing dashboards and alerts work: the names of
-kafka_exporter for topics and groups (Grafana dashboard 7589 uses them), the names that
-Prometheus' JMX exporter gives to the metrics of Apache Kafka, and `kohort_` for the rest.
+So that existing dashboards and alerts work, metrics of topics and groups have kafka_exporter's
+names (Grafana dashboard 7589 uses them), others those that Prometheus' JMX exporter gives to Apache
+Kafka's metrics; the rest begin with `kohort_`.
 
 ## Limits
 
-The number of series is bounded. Topics and groups beyond the limits below have no series of their
-own; they are summed under the label value `{OTHER}`, and `kohort_metrics_folded` counts them.
-The oldest topics and groups get series first, and keep them.
+Topics and groups beyond these limits have no series of their own; they are summed under the label
+value `{OTHER}`, and `kohort_metrics_folded` counts them. The oldest get series first, and keep
+them.
 
 | Setting | Default | Bounds |
 |---|---|---|
@@ -53,11 +51,10 @@ The oldest topics and groups get series first, and keep them.
 | `kohort.metrics.groups.max` | 1,000 | groups with series of their own |
 | `kohort.metrics.group.partitions.max` | 10,000 | committed offsets with series, by whole groups |
 
-A scrape reads the broker's state in slices of a millisecond, and the broker serves clients between
-them. The values of one scrape are therefore not from one moment, except for the two numbers from
-which lag is computed. The first scrape opens partitions that were not used since the start, which
-takes a few tenths of a millisecond and 5 kB each: with 10,000 of them, this one scrape may exceed
-Prometheus' timeout.
+A scrape reads the broker's state in slices of a millisecond, so its values are not from one moment,
+except for the two from which lag is computed. The first scrape opens partitions that were not used
+since the start, which takes a few tenths of a millisecond and 5 kB each: with 10,000 of them, it
+may exceed Prometheus' timeout.
 """
 
 

@@ -42,12 +42,11 @@ OF_BROKER: Final = (
 
 SECTION: Final = Section(
     "kohort watch",
-    f"`kohort watch` ([watch.md](watch.md)) serves these metrics of its own, with the label "
-    f"`{CLUSTER}`, the id of the watched cluster, and with the same label those of the metrics "
-    "above that can be known from outside: "
+    f"[`kohort watch`](watch.md) serves the metrics below, with the label `{CLUSTER}` (the id of "
+    "the watched cluster), and with the same label these of the metrics above: "
     + ", ".join(f"`{metric.name}`" for metric in OF_BROKER)
-    + ". Counters begin at the start of the watcher, and do not include the past that it reads "
-    "then. The limits are the defaults of the settings above.",
+    + ". Counters do not include the past that the watcher reads at its start. The limits are the "
+    "defaults of the settings above.",
 )
 LAG = SECTION.gauge(
     "kohort_watch_lag_records",

@@ -10,11 +10,10 @@ _RECENTLY: Final = "per second, over the last 30 to 60 seconds, measured between
 
 _GROUPS: Final = Section(
     "Group coordinator",
-    "Over all groups. Metrics that Kafka also has have Kafka's names; Kafka counts "
-    "groups once a minute, whereas these counts are exact. There is no event queue between "
-    "a request and its group: instead of Kafka's event-queue-time-ms, "
-    "event-processing-time-ms and event-purgatory-time-ms, use the request times "
-    "and the lag of the event loop.",
+    "Over all groups, mostly under Kafka's names. Kafka counts groups once a minute; these "
+    "counts are exact. There is no event queue between a request and its group: instead of "
+    "Kafka's event-queue-time-ms, event-processing-time-ms and event-purgatory-time-ms, use the "
+    "request times and the lag of the event loop.",
 )
 NUM_GROUPS = _GROUPS.gauge(f"{_MANAGER}_numgroups", "Classic groups.")
 NUM_GROUPS_BY_STATE: Final = {
@@ -183,7 +182,7 @@ GROUP_WAITING_SINCE = _BY_GROUP.gauge(
 
 _HISTORY: Final = Section(
     "Rebalance history",
-    "See rebalance-history.md.",
+    "See [rebalance-history.md](rebalance-history.md).",
 )
 HISTORY_RECORDS = _HISTORY.gauge("kohort_rebalance_history_records", "History records in memory.")
 HISTORY_BYTES = _HISTORY.gauge(

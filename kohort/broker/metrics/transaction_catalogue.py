@@ -9,9 +9,9 @@ _REPLICAS: Final = "kafka_server_replicamanager"
 
 SECTION: Final = Section(
     "Transactions",
-    "`/transactions` and `kohort transactions why` show which transaction blocks "
-    "consumers; see exactly-once.md. Kafka's metrics about the queue of markers and about "
-    "verification between brokers do not exist here, because a single broker has neither.",
+    "`/transactions` and `kohort transactions why` show which transaction blocks consumers; see "
+    "[exactly-once.md](exactly-once.md). A single broker has neither a queue of markers nor "
+    "verification between brokers, so Kafka's metrics about them do not exist.",
 )
 OPEN = SECTION.gauge(
     "kohort_transactions_open",
