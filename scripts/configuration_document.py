@@ -25,26 +25,24 @@ comes from the first source that contains the setting:
 4. the default.
 
 Environment variables are named as in Kafka's container image: `KAFKA_` and the name in upper case,
-with `_` for a dot, `__` for an underscore and `___` for a dash: `KAFKA_NUM_PARTITIONS`. Kohort's
-own settings begin with `KOHORT_`: `KOHORT_METRICS_PORT`. `KAFKA_CFG_`, the prefix of Bitnami's
-image, means the same as `KAFKA_`, which takes precedence. Variables that Kubernetes sets for a
-Service called `kohort` or `kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
+with `_` for a dot, `__` for an underscore and `___` for a dash: `KAFKA_NUM_PARTITIONS`. Those of
+Kohort's own settings begin with `KOHORT_`: `KOHORT_METRICS_PORT`. Bitnami's prefix `KAFKA_CFG_`
+works, too; `KAFKA_` takes precedence. Variables that Kubernetes sets for a Service called `kohort`
+or `kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
 
 - Settings of any Kafka release that have no effect here are accepted and logged once at the start;
   the last section lists them.
 - A misspelt name stops the start, and the message suggests the setting. A name is misspelt if it is
   at most two edits (one if it is short) away from a setting with an effect: a letter added, missing
   or wrong, or two letters swapped.
-- Any other name is assumed to belong to a client, another program or a plug-in, and is logged as a
-  warning.
+- Any other name is logged as a warning: it may belong to a client, another program or a plug-in.
 - A value out of range stops the start with a message that names its source and what is allowed. So
-  does a value that asks for security that Kohort does not provide: an authorizer class, SASL
-  mechanism, JAAS module, callback handler, key store format or TLS version.
+  does a value for security that Kohort does not provide: an authorizer class, SASL mechanism, JAAS
+  module, callback handler, key store format or TLS version.
 
 Settings marked *at run time* can be changed while the broker runs, for this broker or as the
-default of all brokers, with `kohort config set` or `kafka-configs.sh --entity-type brokers`. As
-in Kafka 4, `min.insync.replicas` always exists as a default of all brokers, with the value from the
-start until it is changed.
+default of all brokers, with `kohort config set` or `kafka-configs.sh --entity-type brokers`. As in
+Kafka 4, `min.insync.replicas` always exists as a default of all brokers.
 """
 
 _TOPIC_HEAD: Final = """\
@@ -58,10 +56,10 @@ second column applies, whose default is shown and which can be changed at run ti
 _IGNORED_HEAD: Final = """\
 ## Accepted and ignored
 
-A `server.properties` made for Kafka can be used unchanged: these settings have no effect.
-DescribeConfigs describes them with Kafka's type and default. Those with an asterisk can also be set
-at run time; they are validated and stored as in Kafka. A value is rejected if ignoring it would
-break a promise, such as `remote.storage.enable=true`.
+These settings of a `server.properties` made for Kafka have no effect. DescribeConfigs describes
+them with Kafka's type and default. Those with an asterisk can also be set at run time; they are
+validated and stored as in Kafka. A value is rejected if ignoring it would break a promise, such as
+`remote.storage.enable=true`.
 """
 
 
