@@ -12,6 +12,7 @@ import signal
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.assembly.metrics_page import MetricsPage, scraped_broker
 from kohort.broker.assembly.web import WebPorts, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
+from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
@@ -265,7 +267,7 @@ class Broker:
         for name, bound in addresses.sockets.items():
             await server.listen(bound, listeners[name])
         self._start_metrics(stack, web, executor)
-        web.show_console(self._console_source(executor))
+        self._show_console(stack, web, executor)
         self.startup.phase = ""
         logger.info(
             "Kohort %s serves %s as node %d of cluster %s, data in %s",
@@ -403,11 +405,13 @@ class Broker:
         web.show_to_operators(TransactionPages(transactions, services.topics, self._clock).pages())
         web.metrics.add_pages(group_pages(services.groups.host, self.history, executor))
 
-    def _console_source(self, executor: Executor) -> ConsoleSource:
+    def _show_console(self, stack: AsyncExitStack, web: WebPorts, executor: Executor) -> None:
         services, metrics = self.services, self.metrics
-        return ConsoleSource(
+        lags = LagHistory()
+        source = ConsoleSource(
             groups=services.groups.host,
             history=self.history,
+            lags=lags,
             topics=services.topics,
             clock=self._clock,
             executor=executor,
@@ -422,6 +426,12 @@ class Broker:
             version=VERSION,
             began_ms=self._clock.wall_ms(),
         )
+        web.show_console(source)
+        if web.console.is_open:
+            work = partial(lags.run, source.groups, source.readable, self._clock)
+            sampling = self.background_tasks.start("lag history", work)
+            stack.push_async_callback(asyncio.wait, [sampling])
+            stack.callback(sampling.cancel)
 
 
 def _report(doing: str, error: Exception) -> None:

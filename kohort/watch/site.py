@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kohort.broker.assembly.metrics_page import MetricsPage, Scraped
+from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.paths import group_console_pages
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.groups_seen import Readable
@@ -52,6 +53,8 @@ class WatchSite:
         self.history = WatchedRebalances()
         self.clock = clock
         self.executor = executor
+        self.lags = LagHistory()
+        """Empty: positions are read only while a page is open."""
         self._sources = sources
         self._metrics = RebalanceMetrics()
         self._unclear_count = 0

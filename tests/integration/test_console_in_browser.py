@@ -146,7 +146,8 @@ def test_whom_a_group_waits_for_appears_and_goes_while_one_looks(
     browser.wait("!document.querySelector('.waiting')")
     waits = second.arrive()
     browser.wait("document.querySelector('.waiting .awaited')")
-    assert first.member_id in browser.text(".waiting .awaited")
+    named = browser.evaluate("document.querySelector('.waiting .awaited .id').title")
+    assert named == first.member_id
     assert "to join again" in browser.text(".waiting .headline")
     ticking = browser.text(".waiting [data-since]")
     browser.wait(f"document.querySelector('.waiting [data-since]').innerText !== {ticking!r}")
@@ -263,7 +264,7 @@ def test_it_can_be_used_by_keyboard(broker: BrokerThread, browser: Browser) -> N
         browser.press("Tab")
     assert browser.evaluate("document.activeElement.innerText").startswith("Group")
     browser.press("Enter")
-    browser.wait("document.querySelector('th[aria-sort=descending]')")
+    browser.wait("document.querySelector('th[aria-sort=ascending]')")
     assert browser.evaluate("document.activeElement.className") == "sort"
     for _ in range(4):
         browser.press("Tab")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.lag import Position, positions
+from kohort.broker.console.problems import NAMED_MAX, Finding, problems
 from kohort.broker.console.recent import HOUR_MS, Recent, Recents
 from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import GROUPS_MAX
@@ -19,7 +20,6 @@ from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
 from kohort.formats.text import counted, duration, listed, shown
 from kohort.groups.description import DescribedMember, GroupDescription
-from kohort.groups.history.limits import cut_id
 from kohort.groups.history.shares import parse_share
 from kohort.groups.requests import CONSUMER, Now
 
@@ -34,8 +34,6 @@ died wait for minutes; the default of Kafka's clients is 45 s."""
 
 STILL_MS: Final = 300_000
 """A partition with unread records and no commit for this long is considered stuck."""
-
-NAMED_MAX: Final = 5
 
 _COOPERATIVE: Final = "cooperative"
 _FROM_RESTARTS: Final = frozenset({"member_left", "member_added", "session_expired"})
@@ -68,18 +66,6 @@ class GroupFacts(NamedTuple):
     causes: Sequence[str]
     """Kinds of causes of the last hour's rebalances."""
     behind: Sequence[StillFacts] = ()
-
-
-class Finding(NamedTuple):
-    check: str
-    is_warning: bool
-    """Whether the setting has a cost now, or will have at the next restart."""
-    text: str
-    advice: str
-    member_ids: tuple[str, ...] = ()
-
-    def as_json(self) -> Json:
-        return self._asdict() | {"member_ids": [cut_id(member_id) for member_id in self.member_ids]}
 
 
 def findings(facts: GroupFacts) -> list[Finding]:
@@ -277,7 +263,7 @@ def has_any(assignment: bytes) -> bool | None:
     return None if share is None else bool(share)
 
 
-LISTED_MAX: Final = 200
+CHECKED_LISTED_MAX: Final = 200
 """Maximum number of groups in a response, those with warnings first."""
 
 
@@ -293,7 +279,7 @@ class Checker:
         warned: list[Json] = []
         noted: list[Json] = []
         counts: Counter[str] = Counter()
-        checked = 0
+        checked = warning_count = 0
         ids = source.groups.group_ids()
         for group_id in ids[:GROUPS_MAX]:
             group = source.groups.living_group(group_id)
@@ -307,15 +293,19 @@ class Checker:
                     behind.append(position)
                 await time_slice.pause()
             recent = self._recents.recent(source.history, group_id, now.wall_ms)
-            of_group = findings(facts_of(group, behind, recent, now))
+            of_group = [
+                *problems(group, source.lags, now),
+                *findings(facts_of(group, behind, recent, now)),
+            ]
             if of_group:
                 counts.update({finding.check for finding in of_group})
                 item = {
                     "group": group_id,
                     "findings": [finding.as_json() for finding in of_group],
                 }
+                warning_count += of_group[0].is_warning
                 listed = warned if of_group[0].is_warning else noted
-                if len(listed) < LISTED_MAX:
+                if len(listed) < CHECKED_LISTED_MAX:
                     listed.append(item)
             await time_slice.pause()
         return {
@@ -323,5 +313,6 @@ class Checker:
             "total": len(ids),
             "looked_at": checked,
             "counts": dict(counts),
-            "groups": [*warned, *noted][:LISTED_MAX],
+            "warnings": warning_count,
+            "groups": [*warned, *noted][:CHECKED_LISTED_MAX],
         }

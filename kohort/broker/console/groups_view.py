@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.checks import facts_of, findings
 from kohort.broker.console.lag import AgesSeen, Position, positions, total_lag
+from kohort.broker.console.problems import problems
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import RecordFormatter
 from kohort.broker.console.source import GroupsSource
@@ -76,7 +77,9 @@ class GroupView:
         data["last_hour"] = recent.bins(now.wall_ms)
         data["last"] = await self._formatter.wait_newest(group.group_id, time_slice)
         facts = facts_of(group, every_position, recent, now)
-        data["findings"] = [finding.as_json() for finding in findings(facts)]
+        all_findings = (*problems(group, source.lags, now), *findings(facts))
+        data["findings"] = [finding.as_json() for finding in all_findings]
+        data["lag_last_hour"] = source.lags.last_hour(group.group_id)
         return data
 
     async def _add_members(
@@ -137,7 +140,7 @@ class GroupsView:
         """
         wanted = (query.text("filter") or "").lower()
         state = query.text("state")
-        sort = query.text("sort") or "group"
+        sort = query.text("sort") or "problem"
         order = sort.removeprefix("-")
         if order not in ORDERS:
             raise BadRequestError(
@@ -219,6 +222,7 @@ class GroupsView:
         if waiting is not None:
             waiting["text"] = waited_for(waiting)
         recent = self._recents.recent(source.history, row.group_id, now.wall_ms)
+        found = () if group is None else problems(group, source.lags, now)
         return {
             "group": row.group_id,
             # The survey may be slightly out of date.
@@ -233,6 +237,7 @@ class GroupsView:
             "last_hour": recent.bins(now.wall_ms),
             "last": recent.last,
             "waiting": waiting,
+            "problems": [finding.as_json() for finding in found],
         }
 
 

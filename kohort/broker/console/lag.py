@@ -24,6 +24,9 @@ ASKED_TOGETHER: Final = 64
 """Number of logs read by one call on another thread, which takes a few milliseconds if the data are
 in the page cache."""
 
+SUMMED_TOGETHER: Final = 200
+"""Number of positions summed at once, which takes a tenth of a millisecond."""
+
 REMEMBERED_MAX: Final = 10_000
 """Number of cached record timestamps, 2 MB, because the positions of a stuck group are looked up
 repeatedly."""
@@ -64,6 +67,18 @@ def total_lag(all_positions: Iterable[Position]) -> int | None:
     """Return the sum over all existing partitions; None if none exists."""
     lags = [position.lag for position in all_positions if position.lag is not None]
     return sum(lags) if lags else None
+
+
+async def wait_total_lag(group: GroupSeen, readable: ReadableOf, time_slice: Slice) -> int | None:
+    """Return `total_lag` of a group, summed in slices if it has many positions."""
+    if group.offsets.count <= SUMMED_TOGETHER:
+        return total_lag(positions(group, readable))
+    total: int | None = None
+    for position in positions(group, readable):
+        if position.lag is not None:
+            total = position.lag + (total or 0)
+        await time_slice.pause()
+    return total
 
 
 class AgesSeen(Protocol):

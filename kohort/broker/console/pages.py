@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.advising import Advisor
 from kohort.broker.console.broker_view import broker_json
-from kohort.broker.console.checks import Checker
+from kohort.broker.console.checks import CHECKED_LISTED_MAX, Checker
 from kohort.broker.console.groups_view import GroupsView, GroupView
 from kohort.broker.console.hub import EventHub
 from kohort.broker.console.lag import Ages, AgesSeen
@@ -217,9 +217,17 @@ class GroupConsole:
             return self._without_group(group_id)
         return await self._advisor.wait_answer(group_id)
 
-    async def checks(self) -> HttpResponse:
-        """GET /api/checks: all groups with findings."""
-        return await self._data(self._checks.wait)
+    async def checks(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/checks?limit=N: groups with findings, those with warnings first."""
+        most = Query(request.query, "limit").number(
+            "limit", CHECKED_LISTED_MAX, at_most=CHECKED_LISTED_MAX
+        )
+
+        async def wait_data() -> dict[str, Any]:
+            data = await self._checks.wait()
+            return data | {"groups": data["groups"][:most]}
+
+        return await self._data(wait_data)
 
     async def _data(self, ask: Ask) -> HttpResponse:
         async with self._lock:

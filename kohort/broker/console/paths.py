@@ -66,7 +66,7 @@ GROUP_DATA: "Final[Asks[GroupConsole]]" = {
     "/api/groups/{group}/rebalances": lambda pages, request: pages.rebalances(request),
     "/api/groups/{group}/rebalances/{sequence}": lambda pages, request: pages.rebalance(request),
     "/api/groups/{group}/advice": lambda pages, request: pages.advice(request),
-    "/api/checks": lambda pages, _: pages.checks(),
+    "/api/checks": lambda pages, request: pages.checks(request),
 }
 """Pages about groups. Requests for data from pages of other sites are rejected."""
 

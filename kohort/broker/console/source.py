@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import Executor
 from typing import NamedTuple, Protocol
 
+from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
 from kohort.broker.metrics.partitions import readable
@@ -25,6 +26,8 @@ class GroupsSource(Protocol):
     def clock(self) -> Clock: ...
     @property
     def executor(self) -> Executor: ...
+    @property
+    def lags(self) -> LagHistory: ...
     def readable(self, topic: str, index: int) -> Readable | None:
         """Return the readable offsets of a partition, None if they are not known."""
         ...
@@ -35,6 +38,7 @@ class ConsoleSource(NamedTuple):
 
     groups: GroupsSeen
     history: RebalancesSeen
+    lags: LagHistory
     topics: TopicManager
     clock: Clock
     executor: Executor

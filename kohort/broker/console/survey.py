@@ -11,9 +11,9 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.broker.console.lag import positions, total_lag
+from kohort.broker.console.lag import wait_total_lag
+from kohort.broker.console.problems import is_hanging
 from kohort.broker.console.source import GroupsSource
-from kohort.broker.groups_seen import GroupSeen
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.description import GroupDescription
@@ -29,9 +29,6 @@ READERS_MAX: Final = 100
 SORTED_TOGETHER: Final = 1_000
 """Number of rows sorted at once, which takes less than a millisecond."""
 
-_SUMMED_TOGETHER: Final = 200
-"""Number of positions summed at once, which takes a tenth of a millisecond."""
-
 
 class Row(NamedTuple):
     group_id: str
@@ -44,6 +41,8 @@ class Row(NamedTuple):
     assignor: str | None
     is_waiting: bool
     """Whether a rebalance is running."""
+    urgency: int
+    """2 if a rebalance hangs, 1 if the lag rises, otherwise 0."""
 
 
 class Survey(NamedTuple):
@@ -73,9 +72,14 @@ class Surveyor:
             group = source.groups.living_group(group_id)
             if group is None:
                 continue
-            lag = await self._lag(group, time_slice)
+            lag = await wait_total_lag(group, source.readable, time_slice)
             described = group.describe()
-            rows.append(_row(described, lag))
+            urgency = int(source.lags.trend(group_id) is not None)
+            if described.is_rebalancing and is_hanging(
+                group.describe_waiting(), source.groups.now()
+            ):
+                urgency = 2
+            rows.append(_row(described, lag, urgency))
             states[described.state] += 1
             for topic in {*group.offsets.topics(), *(group.subscribed_topics() or ())}:
                 counts[topic] += 1
@@ -85,18 +89,8 @@ class Surveyor:
             await time_slice.pause()
         return Survey(rows, len(ids), readers, counts, states)
 
-    async def _lag(self, group: GroupSeen, time_slice: Slice) -> int | None:
-        if group.offsets.count <= _SUMMED_TOGETHER:
-            return total_lag(positions(group, self._source.readable))
-        total: int | None = None
-        for position in positions(group, self._source.readable):
-            if position.lag is not None:
-                total = position.lag + (total or 0)
-            await time_slice.pause()
-        return total
 
-
-def _row(group: GroupDescription, lag: int | None) -> Row:
+def _row(group: GroupDescription, lag: int | None, urgency: int) -> Row:
     return Row(
         group.group_id,
         group.state,
@@ -106,12 +100,14 @@ def _row(group: GroupDescription, lag: int | None) -> Row:
         group.protocol_type,
         group.assignor,
         group.is_rebalancing,
+        urgency,
     )
 
 
 Key: TypeAlias = Callable[[Row], Any]
 
 ORDERS: Final[dict[str, Key]] = {
+    "problem": lambda row: (-row.urgency, row.group_id),
     "group": lambda row: row.group_id,
     "state": lambda row: (row.state, row.group_id),
     "members": lambda row: (row.member_count, row.group_id),

@@ -15,7 +15,7 @@ export async function ask(path, signal) {
     response = await fetch(path, { signal, headers: { Accept: "application/json" } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new NoAnswer(0, "the broker does not respond");
+    throw new NoAnswer(0, "Broker not reachable");
   }
   let data = null;
   try {

@@ -2,7 +2,7 @@
 
 import { Events, NoAnswer, ask, query } from "./api.js";
 import { h, update } from "./dom.js";
-import { duration, now, setClock } from "./format.js";
+import { clock, duration, now, setClock } from "./format.js";
 import { broker } from "./broker.js";
 import { checks } from "./checks.js";
 import { group } from "./group.js";
@@ -24,14 +24,19 @@ const PAGES = [
 const EVERY_MS = 5000;
 const APART_MS = 50;
 const TICK_MS = 250;
+const COUNT_MS = 10_000;
 
 const main = document.getElementById("main");
 const live = document.getElementById("live");
+const warnings = document.getElementById("warnings");
 
 let current = null;
 let timer = null;
 let asking = null;
 let askedAt = -Infinity;
+let answeredAt = null;
+let isOpen = false;
+let countedAt = -Infinity;
 
 /** The state of an open page: its parameters and options from the address, its data, and its own memory. */
 class Context {
@@ -110,6 +115,7 @@ async function refresh() {
     if (at) setClock(at);
     context.data = data;
     context.error = null;
+    answeredAt = now();
     await context.page.loaded?.(context);
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -118,19 +124,41 @@ async function refresh() {
   }
   if (context !== current) return;
   render();
+  showState();
+  count();
   timer = setTimeout(refresh, context.page.every ?? EVERY_MS);
 }
 
 function render() {
   const { data, error, page } = current;
   const shown = [];
+  main.classList.toggle("stale", Boolean(error && data));
   if (error) {
-    const old = data ? " The data below are from the last response." : "";
-    shown.push(h("p", { class: "failure", role: "alert" }, `${error.message}.${old}`));
+    const old = data ? ` Data from ${clock(answeredAt)} UTC.` : "";
+    shown.push(h("p", { class: "failure", role: "alert" }, `${error.message[0].toUpperCase()}${error.message.slice(1)}.${old}`));
   }
   if (data) shown.push(...page.view(data, current));
   update(main, shown);
   tick();
+}
+
+// The corner says how current the data are.
+function showState() {
+  const isDown = current?.error?.status === 0;
+  live.textContent = isDown ? (answeredAt ? `no answer since ${clock(answeredAt)}` : "no answer") : isOpen ? "live" : "updates every few seconds";
+  live.className = isDown ? "is-down" : isOpen ? "is-live" : "";
+}
+
+// The number of groups with warnings, in the navigation.
+async function count() {
+  if (performance.now() - countedAt < COUNT_MS) return;
+  countedAt = performance.now();
+  try {
+    const { warnings: number } = await ask("/api/checks?limit=1");
+    update(warnings, number ? [h("span", { class: "badge" }, number, h("span", { class: "hidden" }, ` ${number === 1 ? "group" : "groups"} with warnings`))] : []);
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error;
+  }
 }
 
 // Updates the running times: the texts of the elements with data-since or data-until.
@@ -157,9 +185,10 @@ const events = new Events(
   (changed) => {
     if (current?.page.concerns?.(changed, current)) soon();
   },
-  (isOpen) => {
-    live.textContent = isOpen ? "live" : "polling every few seconds";
-    live.className = isOpen ? "is-live" : "";
+  (isNowOpen) => {
+    isOpen = isNowOpen;
+    showState();
+    if (isOpen && current?.error) refresh();
   },
 );
 

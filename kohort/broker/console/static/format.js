@@ -52,12 +52,20 @@ function floor(ms) {
   return ms < 1000 ? 0 : Math.floor(ms / 1000) * 1000;
 }
 
-/** The local time of day, with the date if it is another day: "14:03:07", "Jan 12, 14:03:07". */
+/** The time of day in UTC, as everywhere in Kohort, with the date if it is another day: "14:03:07", "Jan 12, 14:03:07". */
 export function clock(ms) {
-  const at = new Date(ms);
-  const time = at.toLocaleTimeString("en-GB");
-  if (at.toDateString() === new Date(now()).toDateString()) return time;
-  return `${at.toLocaleDateString("en", { month: "short", day: "numeric" })}, ${time}`;
+  const time = new Date(ms).toISOString().slice(11, 19);
+  return day(ms) === day(now()) ? time : `${day(ms)}, ${time}`;
+}
+
+/** Jan 12, in UTC. */
+export function day(ms) {
+  return new Date(ms).toLocaleDateString("en", { month: "short", day: "numeric", timeZone: "UTC" });
+}
+
+/** A member id with the first digits of its random part: "app-1-3f2a…". */
+export function shortId(id) {
+  return id.replace(/(^|-)([0-9a-f]{4})[0-9a-f]{4}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, "$1$2…");
 }
 
 /** 1.5 MiB. */

@@ -2,9 +2,9 @@
 
 import { path } from "./api.js";
 import { h } from "./dom.js";
-import { count, counted, duration } from "./format.js";
+import { count, counted, duration, shortId } from "./format.js";
 import { advice } from "./advice.js";
-import { age, figures, findingList, groupTabs, moment, since, sparkline, stateMark, table, to, until } from "./parts.js";
+import { age, figures, findingList, groupTabs, memberName, moment, since, sparkline, stateMark, table, to, until } from "./parts.js";
 
 export const group = {
   title: (id) => id,
@@ -28,6 +28,8 @@ const PHASES = {
 const INTERVAL = "The broker assigns when the assignment interval is over.";
 
 function view(data, context) {
+  // A hang is the headline of the current rebalance.
+  const findings = data.findings.filter((finding) => finding.check !== "hangs" || !data.waiting);
   return [
     h("h1", { class: "id" }, data.group),
     groupTabs(data.group, "Now"),
@@ -41,7 +43,7 @@ function view(data, context) {
       ["Last hour", sparkline(data.last_hour)],
     ]),
     waiting(data),
-    data.findings.length > 0 && h("section", { "aria-label": "Checks" }, findingList(data.findings)),
+    findings.length > 0 && h("section", { "aria-label": "Checks" }, findingList(findings)),
     last(data),
     members(data),
     partitions(data),
@@ -49,15 +51,17 @@ function view(data, context) {
   ];
 }
 
-function waiting({ waiting }) {
+function waiting({ waiting, findings }) {
   if (!waiting) return null;
+  const hang = findings.find((finding) => finding.check === "hangs");
   const left = waiting.member_count - waiting.members.length;
   return h(
     "section",
     { class: "waiting", "aria-labelledby": "waiting" },
     h("h2", { id: "waiting" }, "Current rebalance"),
-    h("p", { class: "headline" }, `The group waits ${waiting.text}.`),
-    h("p", null, "Since ", since(waiting.since_ms), waiting.until_ms !== null && [", for at most ", until(waiting.until_ms), " more"], `. ${waiting.phase === "assign" && !waiting.member_count ? INTERVAL : (PHASES[waiting.phase] ?? "")}`),
+    h("p", { class: "headline" }, hang ? hang.text : `The group waits ${waiting.text}.`),
+    hang && h("p", { class: "muted" }, hang.advice),
+    h("p", null, "Waiting ", since(waiting.since_ms), waiting.until_ms !== null && [", up to ", until(waiting.until_ms), " more"], `. ${waiting.phase === "assign" && !waiting.member_count ? INTERVAL : (PHASES[waiting.phase] ?? "")}`),
     waiting.members.length > 0 &&
       h(
         "ul",
@@ -66,8 +70,8 @@ function waiting({ waiting }) {
           h(
             "li",
             { "data-key": member.member_id },
-            h("span", { class: "id" }, member.instance_id ?? member.member_id),
-            h("span", { class: "muted" }, ` ${[member.instance_id ? member.member_id : !member.member_id.startsWith(member.client_id) && member.client_id, member.host?.replace(/^\//, "")].filter(Boolean).join(", ")}`),
+            memberName(member),
+            h("span", { class: "muted" }, ` ${[member.instance_id ? shortId(member.member_id) : !member.member_id.startsWith(member.client_id) && member.client_id, member.host?.replace(/^\//, "")].filter(Boolean).join(", ")}`),
           ),
         ),
         left > 0 && h("li", { class: "muted" }, `and ${counted(left, "more member")}`),
@@ -82,7 +86,7 @@ function last({ group: id, last: record }) {
     "section",
     { "aria-labelledby": "last" },
     h("h2", { id: "last" }, record.outcome === "running" ? "The running rebalance" : "The last rebalance"),
-    h("p", { class: "headline" }, `It ${record.sentence}.`, " ", h("span", { class: "muted" }, "(times in UTC)")),
+    h("p", { class: "headline" }, `It ${record.sentence}.`),
     h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
     h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Which members waited, and for which")),
   );
@@ -95,7 +99,7 @@ function members(data) {
     if (partition.member_id) sums.set(partition.member_id, (sums.get(partition.member_id) ?? 0) + (partition.lag ?? 0));
   const rest = data.member_count - data.members.length;
   const columns = [
-    ["Member", "id", (row) => [row.instance_id ?? row.member_id, row.role === "leader" && h("span", { class: "tag" }, "leader"), row.instance_id && h("div", { class: "muted" }, row.member_id)]],
+    ["Member", "id", (row) => [memberName(row), row.role === "leader" && h("span", { class: "tag" }, "leader"), row.instance_id && h("div", { class: "muted", title: row.member_id }, shortId(row.member_id))]],
     ["Client", "id", (row) => [row.client_id, h("div", { class: "muted" }, row.host.replace(/^\//, ""))]],
     ["Session", "number", (row) => duration(row.session_timeout_ms)],
     ["Assignors", "", (row) => row.protocols.join(", ")],
@@ -137,10 +141,10 @@ function topicLink(topic) {
 
 function partitions(data) {
   if (!data.partitions.length) return h("p", { class: "muted" }, "The group has committed no offsets.");
-  const names = new Map(data.members.map((member) => [member.member_id, member.instance_id ?? member.member_id]));
+  const members = new Map(data.members.map((member) => [member.member_id, member]));
   const columns = [
     ["Partition", "id", (row) => [topicLink(row.topic), `-${row.partition}`]],
-    ["Member", "id", (row) => (row.member_id ? (names.get(row.member_id) ?? row.member_id) : "–")],
+    ["Member", "id", (row) => (row.member_id ? memberName(members.get(row.member_id) ?? row) : "–")],
     ["Committed", "number", (row) => count(row.committed)],
     ["End", "number", (row) => count(row.end)],
     ["Lag", "number", (row) => count(row.lag)],
@@ -153,6 +157,6 @@ function partitions(data) {
     { "aria-labelledby": "partitions" },
     h("h2", { id: "partitions" }, "Partitions"),
     table("Partitions", columns, data.partitions, (row) => `${row.topic}-${row.partition}`),
-    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more partition")}with less lag than these`),
+    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more partition")} with less lag than these`),
   );
 }

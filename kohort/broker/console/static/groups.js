@@ -57,7 +57,7 @@ function list(data, context) {
     ["State", "", (row) => stateMark(row.state), sorter("State", "state", context)],
     ["Members", "number", (row) => count(row.members), sorter("Members", "members", context, { down: true })],
     ["Lag", "number", (row) => count(row.lag), sorter("Lag", "lag", context, { down: true })],
-    ["Behind", "number", (row) => age(row.lag_ms, row.lag_ms_is_least)],
+    ["Behind", "number", (row) => behind(row)],
     ["Last hour", "", (row) => sparkline(row.last_hour)],
     ["Last rebalance", "last", (row) => last(row)],
   ];
@@ -65,7 +65,13 @@ function list(data, context) {
 }
 
 function name(row) {
+  if (row.problems.length) return [groupLink(row.group), row.problems.map((problem) => h("div", { class: "problem" }, problem.text))];
   return [groupLink(row.group), row.waiting && h("div", { class: "waits" }, `waits ${row.waiting.text}, since `, since(row.waiting.since_ms))];
+}
+
+function behind(row) {
+  const isRising = row.problems.some((problem) => problem.check === "falls-behind");
+  return isRising ? h("span", { class: "bad", title: "The lag rises." }, age(row.lag_ms, row.lag_ms_is_least), h("span", { "aria-hidden": "true" }, " ↑")) : age(row.lag_ms, row.lag_ms_is_least);
 }
 
 function last(row) {

@@ -1,7 +1,7 @@
 // Elements that several pages use.
 
 import { h } from "./dom.js";
-import { ago, count, counted, duration, now } from "./format.js";
+import { ago, clock, count, counted, duration, now, shortId } from "./format.js";
 
 /** The address of a page, with each part encoded. */
 export function to(...parts) {
@@ -78,7 +78,7 @@ export function table(caption, columns, rows, key) {
 
 /** The header of a sortable column: a button that shows the current direction. */
 export function sorter(title, name, context, { down = false } = {}) {
-  const sort = context.options.sort ?? "group";
+  const sort = context.options.sort ?? "problem";
   const isThis = sort.replace("-", "") === name;
   const isDown = isThis && sort.startsWith("-");
   const next = isThis ? (isDown ? name : `-${name}`) : down ? `-${name}` : name;
@@ -143,16 +143,21 @@ export function findingList(findings) {
         " ",
         h("span", { class: "muted" }, finding.advice),
         finding.member_ids.length > 0 &&
-          h("details", null, h("summary", null, "Members"), h("ul", null, finding.member_ids.map((id) => h("li", { class: "id" }, id)))),
+          h("details", null, h("summary", null, "Members"), h("ul", null, finding.member_ids.map((id) => h("li", { class: "id", title: id }, shortId(id))))),
       ),
     ),
   );
 }
 
+/** A member's static id, or its id shortened; the whole id is the tooltip. */
+export function memberName(member) {
+  return h("span", { class: "id", title: member.member_id }, member.instance_id ?? shortId(member.member_id));
+}
+
 /** "12 s ago", with the exact time as tooltip. */
 export function moment(ms) {
   if (ms === null || ms === undefined || ms < 0) return "–";
-  return h("time", { datetime: new Date(ms).toISOString(), title: new Date(ms).toLocaleString("en-GB") }, ago(ms));
+  return h("time", { datetime: new Date(ms).toISOString(), title: `${clock(ms)} UTC; here: ${new Date(ms).toLocaleString("en-GB")}` }, ago(ms));
 }
 
 /** The time since `ms`, updated continuously. */

@@ -2,7 +2,7 @@
 
 import { NoAnswer, path, query } from "./api.js";
 import { h } from "./dom.js";
-import { cause, clock, count, counted, duration, family, isUnsure, now } from "./format.js";
+import { cause, clock, count, counted, day, duration, family, isUnsure, now } from "./format.js";
 import { groupTabs, moment, table, to } from "./parts.js";
 import { waterfall } from "./waterfall.js";
 
@@ -98,7 +98,7 @@ function axis(data, context) {
         { "data-key": name },
         h("text", { x: 4, y: base - LANE + 13, class: "lane" }, `${lane(name)}: ${count(records.length)}`),
         h("line", { x1: 0, x2: width, y1: base, y2: base, class: "grid" }),
-        records.map((record) => mark(record, data.group, place(record.at_ms), base, context.params[1])),
+        records.map((record) => mark(record, data.group, place, base, context.params[1])),
       );
     }),
   );
@@ -125,13 +125,15 @@ function lane(name) {
   return name === "avoided" ? "avoided" : cause(name);
 }
 
-// The mark's height is the cost of the rebalance. Its lane is the cause, and it is thinner if that is not
+// The mark is as long as the rebalance, and its height is the cost. Its lane is the cause, and it is thinner if that is not
 // certain. Its tooltip has the sentence.
-function mark(record, id, x, base, selected) {
+function mark(record, id, place, base, selected) {
+  const x = place(record.at_ms);
+  const tookMs = record.outcome === "running" ? now() - record.at_ms : (record.took_ms ?? 0);
   const tall = 7 + Math.min((record.stopped_total_ms ?? 0) / MARK_MS_FULL, 1) * 10;
   const kind = record.kind === "avoided" ? "none" : family(record.cause);
   const isChosen = selected === String(record.sequence);
-  const shape = h("rect", { x: x - 3, y: base - tall, width: isUnsure(record) ? 3 : 6, height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(record.at_ms)}: ${record.sentence}`));
+  const shape = h("rect", { x: x - 3, y: base - tall, width: Math.max(isUnsure(record) ? 3 : 6, place(record.at_ms + tookMs) - x), height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(record.at_ms)}: ${record.sentence}`));
   if (record.kind === "avoided") return shape;
   // Not in the tab order: the list below has the same links.
   return h("svg:a", { "data-key": record.sequence, href: to("groups", id, "timeline", record.sequence), tabindex: "-1" }, shape);
@@ -143,10 +145,9 @@ function ticks(begin, end, width, place, tall) {
   const most = Math.max(2, Math.floor(width / 130));
   const step = STEPS_MS.find((ms) => (end - begin) / ms <= most) ?? (end - begin) / most;
   const marks = [];
-  const offset = new Date(begin).getTimezoneOffset() * 60_000;
-  for (let at = Math.ceil((begin - offset) / step) * step + offset; at <= end; at += step) {
+  for (let at = Math.ceil(begin / step) * step; at <= end; at += step) {
     const x = place(at);
-    const text = step >= 86_400_000 ? new Date(at).toLocaleDateString("en", { month: "short", day: "numeric" }) : new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+    const text = step >= 86_400_000 ? day(at) : new Date(at).toISOString().slice(11, 16);
     marks.push(h("line", { x1: x, x2: x, y1: 16, y2: tall, class: "grid" }));
     const anchor = x > width - 30 ? "end" : x < 24 ? "start" : "middle";
     marks.push(h("text", { x: Math.min(Math.max(x, 2), width - 2), y: 12, "text-anchor": anchor, class: "tick" }, text));
@@ -165,7 +166,6 @@ function list(data, context) {
   ];
   return [
     h("h2", null, "Rebalances, newest first"),
-    h("p", { class: "muted" }, "Times within sentences are in UTC."),
     table("Rebalances", columns, rows.slice(0, ROWS), (row) => row.sequence),
     rows.length > ROWS && h("p", { class: "muted" }, `and ${counted(rows.length - ROWS, "older record")}, shown only on the time axis`),
   ];

@@ -2,10 +2,12 @@
 // phases as `kohort groups timeline` draws in a terminal.
 
 import { h } from "./dom.js";
-import { count, counted, duration, isUnsure } from "./format.js";
+import { count, counted, duration, isUnsure, shortId } from "./format.js";
 
 const MEMBERS = 100;
 const WIDE = 1000;
+// A member that polls joins sooner; longer, and it is not known what its application does.
+const SILENT_MS = 10_000;
 
 // Phases also differ in height, so that the diagram can be read without colours.
 const PHASES = {
@@ -13,6 +15,7 @@ const PHASES = {
   told: [5, 6, "revokes partitions"],
   joined: [2, 12, "waits for the others"],
   assigned: [3, 10, "waits for its assignment"],
+  silent: [3, 10, "no answer"],
 };
 // `kohort watch` does not know when members joined, only when all had.
 const PHASES_WITHOUT_JOINS = {
@@ -30,7 +33,7 @@ const PHASES_OF_CONSUMERS = {
 /** The elements that show one record. */
 export function waterfall(record) {
   const lead = [
-    h("p", { class: "headline" }, `It ${record.sentence}.`, " ", h("span", { class: "muted" }, "(times in UTC)")),
+    h("p", { class: "headline" }, `It ${record.sentence}.`),
     h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
   ];
   if (record.kind !== "rebalance") return lead;
@@ -81,13 +84,13 @@ function endOf(record, members) {
 }
 
 // The times at which the phases begin, null for those that did not.
-function startsOf(member, record) {
+function startsOf(member, record, end) {
   if (record.group_type !== "consumer" && !hasJoins(record)) {
     const isGone = member.fate_ms !== null;
     return [["joins", 0], ["assigned", isGone ? null : joinPhase(record)], ["works", isGone ? null : record.timeline.durable_ms]];
   }
   if (record.group_type !== "consumer")
-    return [["told", member.told_ms], ["joined", member.join_received_ms], ["assigned", member.join_answered_ms], ["works", member.sync_answered_ms]];
+    return [[(member.join_received_ms ?? member.fate_ms ?? end) - member.told_ms < SILENT_MS ? "told" : "silent", member.told_ms], ["joined", member.join_received_ms], ["assigned", member.join_answered_ms], ["works", member.sync_answered_ms]];
   const durable = record.timeline.durable_ms;
   const waits = member.told_ms === null || durable === null || durable <= member.told_ms;
   return [["assigned", waits ? durable : null], ["told", member.told_ms], ["joined", member.reached_ms], ["works", member.completed_ms]];
@@ -96,7 +99,7 @@ function startsOf(member, record) {
 function phasesOf(member, record, end) {
   const last = member.fate_ms === null ? end : Math.min(member.fate_ms, end);
   const starts = [[member.fate === "new" ? "absent" : "works", 0]];
-  for (const [name, at] of startsOf(member, record)) if (at !== null) starts.push([name, Math.max(at, 0)]);
+  for (const [name, at] of startsOf(member, record, end)) if (at !== null) starts.push([name, Math.max(at, 0)]);
   return starts.map(([name, at], place) => [name, at, Math.min(starts[place + 1]?.[1] ?? last, last)]).filter(([name, at, until]) => name !== "absent" && (record.group_type === "consumer" ? until > at : until >= at));
 }
 
@@ -114,7 +117,7 @@ function row(member, record, end) {
   return h(
     "li",
     { "data-key": member.member_id },
-    h("span", { class: `id${member.fate_ms === null ? "" : " bad"}` }, member.instance_id ?? (member.mode === "consumer" && member.client_id ? `${member.client_id} ${member.member_id}` : member.member_id), member.member_id === record.leader && h("span", { class: "tag" }, "leader")),
+    h("span", { class: `id${member.fate_ms === null ? "" : " bad"}`, title: member.member_id }, member.instance_id ?? (member.mode === "consumer" && member.client_id ? `${member.client_id} ${shortId(member.member_id)}` : shortId(member.member_id)), member.member_id === record.leader && h("span", { class: "tag" }, "leader")),
     h("svg", { viewBox: `0 0 ${WIDE} 16`, preserveAspectRatio: "none", role: "img", "aria-label": description(member, record) }, bars),
     h("span", { class: "note" }, note(member, record)),
     moves(member.partitions),
@@ -125,7 +128,7 @@ function note(member, record) {
   if (member.fate !== "kept" && member.fate !== "new") return `${member.fate.replaceAll("_", " ")}${isUnsure(member) ? ` (${member.certainty})` : ""}`;
   if (member.mode === "consumer") return `${member.fate === "new" ? "new, " : ""}${member.completed_ms === null ? "not complete yet" : `complete after ${duration(member.completed_ms)}`}`;
   if (member.stopped_ms === null && !hasJoins(record)) return member.fate === "new" ? "new" : "";
-  if (member.stopped_ms === null) return "did not join";
+  if (member.stopped_ms === null) return record.outcome === "running" ? "has not joined" : "did not join";
   const text = `${member.fate === "new" ? "new, waited" : "stopped"} ${duration(member.stopped_ms)}`;
   return member.stopped_open ? `${text} so far` : text;
 }

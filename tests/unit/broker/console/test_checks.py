@@ -6,13 +6,13 @@ from kohort.broker.console.checks import (
     SESSION_LONG_MS,
     SESSION_SHORT_MS,
     STILL_MS,
-    Finding,
     GroupFacts,
     MemberFacts,
     StillFacts,
     findings,
     has_any,
 )
+from kohort.broker.console.problems import Finding
 from tests.support.groups.raw_members import share
 
 FINE = MemberFacts("m-1", "static-1", 45_000, 300_000, ("cooperative-sticky",), True)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.paths import console_pages
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.coordinator import GroupCoordinator
@@ -60,6 +61,7 @@ class LookedAt:
         self.source = ConsoleSource(
             groups=groups.host,
             history=history,
+            lags=LagHistory(),
             topics=topics,
             clock=cast("Clock", clock),
             executor=InlineExecutor(),

@@ -1,0 +1,114 @@
+"""The lag of groups during the last hour, by which the console sees which groups fall behind.
+
+Unlike the console's other data it is collected while no page is open, because an operator who opens
+the console wants to know what came before. Only groups with lag are stored.
+"""
+
+import asyncio
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.broker.console.lag import wait_total_lag
+from kohort.broker.groups_seen import GroupsSeen, ReadableOf
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
+
+EVERY_S: Final = 30.0
+SAMPLES_MAX: Final = 120
+"""An hour."""
+GROUPS_MAX: Final = 1_000
+"""Maximum number of stored groups, of a kilobyte each; groups that get lag later are not stored."""
+SAMPLED_MAX: Final = 20_000
+"""Maximum number of groups read per sample, the oldest first."""
+
+SHARE: Final = 100
+"""A sample that took t is followed by a pause of at least this times t: a hundredth of a core."""
+
+_THIRD: Final = 3
+TREND_SAMPLES: Final = 3 * _THIRD
+
+
+class LagHistory:
+    def __init__(self) -> None:
+        self._times_ms: deque[int] = deque(maxlen=SAMPLES_MAX)
+        """Wall times of the samples."""
+        self._lags: dict[str, array[int]] = {}
+        """Lags by group, as many as `_times_ms` or, for groups stored later, fewer; the newest
+        last."""
+
+    async def run(self, groups: GroupsSeen, readable: ReadableOf, clock: Clock) -> None:
+        """Collect samples until cancelled."""
+        pause_s = EVERY_S
+        while True:
+            await asyncio.sleep(pause_s)
+            began_ms = clock.monotonic_ms()
+            await self.sample(groups, readable, clock)
+            pause_s = max(EVERY_S, SHARE * (clock.monotonic_ms() - began_ms) / 1_000)
+
+    async def sample(self, groups: GroupsSeen, readable: ReadableOf, clock: Clock) -> None:
+        """Collect one sample, in slices."""
+        time_slice = Slice(clock, 1)
+        lags: dict[str, int] = {}
+        for group_id in groups.group_ids()[:SAMPLED_MAX]:
+            group = groups.living_group(group_id)
+            if group is not None and group.offsets.count:
+                lag = await wait_total_lag(group, readable, time_slice)
+                if lag is not None and (lag or group_id in self._lags):
+                    lags[group_id] = lag
+            await time_slice.pause()
+        self.add(lags, clock.wall_ms())
+
+    def add(self, lags: dict[str, int], at_ms: int) -> None:
+        """Add a sample: the lags of the groups that have any, and of stored groups. Groups without
+        lag in the whole hour are dropped, and removed groups.
+        """
+        self._times_ms.append(at_ms)
+        stored: dict[str, array[int]] = {}
+        for group_id, lag in lags.items():
+            samples = self._lags.get(group_id)
+            if samples is None:
+                if len(stored) >= GROUPS_MAX:
+                    continue
+                samples = array("q")
+            samples.append(lag)
+            if len(samples) > SAMPLES_MAX:
+                del samples[0]
+            if any(samples):
+                stored[group_id] = samples
+        self._lags = stored
+
+    def last_hour(self, group_id: str) -> list[tuple[int, int]]:
+        """Return the samples of a group as wall time and lag, oldest first; none if it had no lag
+        in the last hour, or is not stored.
+        """
+        samples = self._lags.get(group_id)
+        if samples is None:
+            return []
+        return list(zip(list(self._times_ms)[-len(samples) :], samples, strict=True))
+
+    def trend(self, group_id: str) -> tuple[int, int] | None:
+        """Return the lag some minutes ago and now, if it is rising; otherwise None."""
+        samples = self._lags.get(group_id)
+        if samples is None or not is_rising(samples[-TREND_SAMPLES:]):
+            return None
+        return samples[-TREND_SAMPLES], samples[-1]
+
+    @property
+    def trend_ms(self) -> int:
+        """The time that `trend` covers."""
+        times = list(self._times_ms)[-TREND_SAMPLES:]
+        return times[-1] - times[0] if times else 0
+
+
+def is_rising(samples: Sequence[int]) -> bool:
+    """Whether each third of the samples is above the one before. Commits make a lag go up and
+    down: of steady noise, one in 1,680 series is like this.
+    """
+    if len(samples) < TREND_SAMPLES:
+        return False
+    first, second, third = (
+        samples[start : start + _THIRD] for start in range(0, TREND_SAMPLES, _THIRD)
+    )
+    return max(first) < min(second) and max(second) < min(third)

@@ -1,0 +1,95 @@
+"""Problems of a group that need attention now: a rebalance that hangs, and growing lag.
+
+The list of groups shows groups with problems first, and GET /api/checks has them among its
+findings.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kohort.broker.console.lag_history import LagHistory
+from kohort.broker.groups_seen import GroupSeen
+from kohort.formats.text import duration
+from kohort.groups.description import WaitingFor
+from kohort.groups.history.limits import cut_id
+from kohort.groups.history.waiting_text import waited_for
+from kohort.groups.requests import Now
+from kohort.groups.views import waiting_json
+
+Json: TypeAlias = dict[str, Any]
+
+HANG_MS: Final = 10_000
+"""A rebalance that waits longer than this hangs: members that poll join within seconds."""
+
+NAMED_MAX: Final = 5
+
+_NOT_POLLING: Final = ("join", "sync", "revoke")
+"""Phases that end when the application polls, which heartbeats do not show."""
+
+
+class Finding(NamedTuple):
+    check: str
+    is_warning: bool
+    """Whether the setting has a cost now, or will have at the next restart."""
+    text: str
+    advice: str
+    member_ids: tuple[str, ...] = ()
+
+    def as_json(self) -> Json:
+        return self._asdict() | {"member_ids": [cut_id(member_id) for member_id in self.member_ids]}
+
+
+def is_hanging(waiting: WaitingFor | None, now: Now) -> bool:
+    return waiting is not None and now.wall_ms - waiting.since_ms >= HANG_MS
+
+
+def problems(group: GroupSeen, lags: LagHistory, now: Now) -> Iterator[Finding]:
+    """Yield the group's problems, the gravest first."""
+    waiting = group.describe_waiting()
+    if waiting is not None and is_hanging(waiting, now):
+        yield _hang(group, waiting, now)
+    rise = lags.trend(group.group_id)
+    if rise is not None:
+        before, lag = rise
+        without = "" if group.describe().member_count else " The group has no members."
+        yield Finding(
+            "falls-behind",
+            is_warning=True,
+            text=f"The lag rises: {before:,} to {lag:,} records within {duration(lags.trend_ms)}."
+            f"{without}",
+            advice="The members read more slowly than producers write, or not at all. More "
+            "members help as long as there are fewer members than partitions.",
+        )
+
+
+def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:
+    awaited = {member.member_id for member in waiting.members}
+    lasted_ms = now.wall_ms - waiting.since_ms
+    view = waiting_json(waiting, now, with_members=True)
+    assert view is not None
+    text = f"Waiting {duration(lasted_ms)} {waited_for(view)}."
+    advice = "The other members of the group do not get new partitions until then."
+    sessions = [
+        member.session_timeout_ms
+        for member in group.describe_members()
+        if member.member_id in awaited
+    ]
+    is_one = len(awaited) == 1
+    # A member without a heartbeat for its session timeout would have been removed.
+    if waiting.phase in _NOT_POLLING and sessions and lasted_ms > max(sessions):
+        text += (
+            " It still sends heartbeats: its process runs, but its application does not poll."
+            if is_one
+            else " They still send heartbeats: their processes run, but do not poll."
+        )
+        advice += " Look for what the application does between two polls (max.poll.interval.ms)."
+    if view["until_ms"] is not None and awaited:
+        left = duration(max(view["until_ms"] - now.wall_ms, 0))
+        text += f" {'It is' if is_one else 'They are'} removed in {left} at the latest."
+    return Finding(
+        "hangs",
+        is_warning=True,
+        text=text,
+        advice=advice,
+        member_ids=tuple(member.member_id for member in waiting.members[:NAMED_MAX]),
+    )
