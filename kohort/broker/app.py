@@ -424,6 +424,9 @@ class Broker:
             cluster_id=services.cluster_id,
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
+            is_open_to_anonymous=self.listeners.is_open_to_anonymous(
+                self.config.kohort_console_host
+            ),
             began_ms=self._clock.wall_ms(),
         )
         web.show_console(source)

@@ -31,15 +31,16 @@ USERS = ("root", "watcher", "tenant", "nobody")
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def rule(who: str, kind: ResourceType, name: str) -> Rule:
-    return Rule(
-        kind, name, PatternType.LITERAL, f"User:{who}", "*", Operation.DESCRIBE, Permission.ALLOW
-    )
+def rule(
+    who: str, kind: ResourceType, name: str, operation: Operation = Operation.DESCRIBE
+) -> Rule:
+    return Rule(kind, name, PatternType.LITERAL, f"User:{who}", "*", operation, Permission.ALLOW)
 
 
 RULES = [
     rule("watcher", ResourceType.CLUSTER, CLUSTER_NAME),
     rule("watcher", ResourceType.GROUP, "*"),
+    rule("watcher", ResourceType.TOPIC, "readable", Operation.READ),
     rule("tenant", ResourceType.GROUP, "own"),
 ]
 
@@ -173,6 +174,51 @@ def test_the_console_is_for_those_who_see_the_cluster(port: Port) -> None:
 
     assert port.ask(port.console + "/", {})[0] == 401
     assert [status(user) for user in ("watcher", "tenant")] == [200, 403]
+
+
+def test_records_are_for_those_who_may_read_the_topic(port: Port) -> None:
+    def status(user: str, topic: str) -> int:
+        credentials = base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
+        headers = {"Authorization": f"Basic {credentials}"}
+        return port.ask(f"{port.console}/api/topics/{topic}/records", headers)[0]
+
+    # There is neither topic: whether there is one is told only to those who may read it.
+    assert status("watcher", "readable") == 404
+    assert status("watcher", "secret") == 403
+    assert status("root", "secret") == 404
+    assert status("tenant", "readable") == 403
+
+
+PASSWORDS = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
+
+
+@pytest.mark.parametrize(
+    ("console", "settings", "is_open"),
+    [
+        ("localhost", {}, True),
+        ("", {}, False),
+        ("", {"listeners": "PLAINTEXT://0.0.0.0:0"}, True),
+        ("localhost", {"authorizer.class.name": "kohort", "super.users": "User:ANONYMOUS"}, False),
+        ("localhost", PASSWORDS, False),
+    ],
+    ids=["here", "wider than the listener", "as wide", "with rules", "with passwords"],
+)
+def test_without_authentication_records_are_for_those_who_could_consume_them(
+    tmp_path: Path, console: str, settings: dict[str, str], *, is_open: bool
+) -> None:
+    number = free_port()
+    given = {
+        "kohort.console.port": str(number),
+        "kohort.console.host": console,
+        "kohort.http.authentication": "none",
+        **settings,
+    }
+    with BrokerThread(tmp_path, overrides=given):
+        request = f"http://127.0.0.1:{number}/api/topics/t/records"
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(request, timeout=30)
+        error.value.close()
+    assert error.value.code == (404 if is_open else 403)
 
 
 def test_what_is_denied_is_denied_alike_whether_it_is_there_or_not(port: Port) -> None:

@@ -26,9 +26,12 @@ from kohort.broker.console.records import LISTED_MAX, RecordFormatter, listed
 from kohort.broker.console.source import ConsoleSource, GroupsSource
 from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
+from kohort.broker.console.topic_records import RecordReader, parse
 from kohort.broker.console.topics_view import TopicsView
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
+from kohort.broker.http.requesters import denied
 from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.views import waiting_json
@@ -259,6 +262,7 @@ class ConsolePages(GroupConsole):
         super().__init__(source, ages)
         self._broker = source
         self._topics = TopicsView(source, self._survey, ages)
+        self._records = RecordReader(source.topics, source.clock)
 
     async def topics(self, request: HttpRequest) -> HttpResponse:
         """GET /api/topics?filter=TEXT&internal=yes&page=N."""
@@ -272,6 +276,25 @@ class ConsolePages(GroupConsole):
         if topic is None:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such topic")
         return await self._data(lambda: self._topics.wait_topic(topic))
+
+    async def records(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/topics/{topic}/records?from=&at=&partition=&limit=&whole=yes; needs READ."""
+        (name,) = request.path_values
+        if not self._may(request, Operation.READ, ResourceType.TOPIC, name):
+            return denied("READ on the topic")
+        wanted = parse(Query(request.query, "from", "at", "partition", "limit", "whole"))
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such topic")
+        return await self._data(lambda: self._records.wait_records(topic, wanted))
+
+    def _may(
+        self, request: HttpRequest, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether the requester has a right beyond those of all pages."""
+        if request.requester is None:
+            return self._broker.is_open_to_anonymous
+        return request.requester.may(operation, kind, name)
 
     async def broker(self) -> HttpResponse:
         """GET /api/broker."""

@@ -73,6 +73,7 @@ GROUP_DATA: "Final[Asks[GroupConsole]]" = {
 BROKER_DATA: "Final[Asks[ConsolePages]]" = {
     "/api/topics": lambda pages, request: pages.topics(request),
     "/api/topics/{topic}": lambda pages, request: pages.topic(request),
+    "/api/topics/{topic}/records": lambda pages, request: pages.records(request),
     "/api/broker": lambda pages, _: pages.broker(),
 }
 """Pages about topics and the broker, with the same check."""

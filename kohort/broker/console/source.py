@@ -53,6 +53,9 @@ class ConsoleSource(NamedTuple):
     address: str
     """Address as advertised: host:port."""
     version: str
+    is_open_to_anonymous: bool
+    """Whether clients that do not authenticate may read and write everything on a listener, too.
+    Otherwise records are shown only to requesters that have authenticated."""
     began_ms: int
     """Wall time at which the broker began to serve."""
 

@@ -88,7 +88,7 @@ def for_operators(page: AnyPage) -> AnyPage:
 
     async def answer(request: HttpRequest) -> ResponseOrStream:
         if not requester_of(request).may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-            return _denied("DESCRIBE on the cluster")
+            return denied("DESCRIBE on the cluster")
         response = await page(request)
         if isinstance(response, HttpResponse) or request.requester is None:
             return response
@@ -108,7 +108,7 @@ def for_group_readers(page: Page) -> Page:
         if not requester_of(request).may(
             Operation.DESCRIBE, ResourceType.GROUP, request.path_values[0]
         ):
-            return _denied("DESCRIBE on the group")
+            return denied("DESCRIBE on the group")
         return await page(request)
 
     return answer
@@ -120,5 +120,6 @@ def unauthorized(schemes: tuple[str, ...]) -> HttpResponse:
     return HttpResponse.error(HTTPStatus.UNAUTHORIZED, "authentication required", *challenges)
 
 
-def _denied(needed: str) -> HttpResponse:
+def denied(needed: str) -> HttpResponse:
+    """Return the response to a requester without this right."""
     return HttpResponse.error(HTTPStatus.FORBIDDEN, f"this page requires {needed}")

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import BROKER_SETTINGS, CurrentConfig
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting, takes_client_auth
-from kohort.broker.config.network import EVERY_INTERFACE
+from kohort.broker.config.network import EVERY_INTERFACE, Endpoint
 from kohort.broker.config.security import LOGIN_MODULES
 from kohort.broker.core.security.addresses import address_block_of, is_loopback
 from kohort.broker.core.security.failure_delays import FailureDelays
@@ -176,16 +176,31 @@ class SecureListeners:
                 "use `kohort users disable`, with --data while the broker is stopped"
             )
 
+    def is_open_to_anonymous(self, host: str) -> bool:
+        """Whether clients that can reach `host` of this machine may read and write everything
+        without authentication, on a listener that they can reach, too.
+        """
+        config = self._settings.config
+        return not config.authorizer_class_name and any(
+            not self._authenticates(endpoint)
+            and (is_loopback(host) or not is_loopback(endpoint.host))
+            for endpoint in config.listener_endpoints
+        )
+
+    def _authenticates(self, endpoint: Endpoint) -> bool:
+        protocol = self._settings.config.protocol_of(endpoint.listener)
+        own = self._settings.of_listener(endpoint.listener)
+        return protocol.startswith("SASL_") or (
+            protocol == "SSL" and own.ssl_client_auth == "required"
+        )
+
     def _warn(self) -> None:
         """Log warnings for listeners without authentication, or with ineffective settings."""
         config = self._settings.config
         for endpoint in config.listener_endpoints:
             protocol = config.protocol_of(endpoint.listener)
             own = self._settings.of_listener(endpoint.listener)
-            authenticates = protocol.startswith("SASL_") or (
-                protocol == "SSL" and own.ssl_client_auth == "required"
-            )
-            if not authenticates and not is_loopback(endpoint.host):
+            if not self._authenticates(endpoint) and not is_loopback(endpoint.host):
                 logger.warning("Listener %s does not authenticate clients", endpoint)
             if not takes_client_auth(config, self._settings.own, endpoint.listener):
                 logger.warning(

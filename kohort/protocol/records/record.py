@@ -94,7 +94,7 @@ def decode_records(
         Record(
             field_of(block, span.value_start, span.value_length),
             field_of(block, span.key_start, span.key_length),
-            _headers(block, span) if span.header_count else (),
+            tuple(headers_of(block, span)) if span.header_count else (),
             base_timestamp + span.timestamp_delta if append_timestamp is None else append_timestamp,
             base_offset + span.offset_delta,
         )
@@ -114,16 +114,15 @@ def field_of(block: Buffer, start: int, length: int) -> bytes | None:
     return None if length < 0 else bytes(block[start : start + length])
 
 
-def _headers(block: Buffer, span: RecordSpan) -> Headers:
-    headers: list[tuple[str, bytes | None]] = []
+def headers_of(block: Buffer, span: RecordSpan) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the headers of a record."""
     cursor = span.headers_start
     for _ in range(span.header_count):
         length, cursor = read_varint(block, cursor)
         key = bytes(block[cursor : cursor + length]).decode("utf-8", "surrogateescape")
         length, cursor = read_varint(block, cursor + length)
-        headers.append((key, field_of(block, cursor, length)))
+        yield key, field_of(block, cursor, length)
         cursor += max(0, length)
-    return tuple(headers)
 
 
 def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:

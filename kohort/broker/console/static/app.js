@@ -7,6 +7,7 @@ import { broker } from "./broker.js";
 import { checks } from "./checks.js";
 import { group } from "./group.js";
 import { groups } from "./groups.js";
+import { records } from "./records.js";
 import { timeline } from "./timeline.js";
 import { topic, topics } from "./topics.js";
 
@@ -19,6 +20,7 @@ const PAGES = [
   [/^\/checks$/, checks],
   [/^\/topics$/, topics],
   [/^\/topics\/([^/]+)$/, topic],
+  [/^\/topics\/([^/]+)\/records$/, records],
   [/^\/broker$/, broker],
 ];
 const EVERY_MS = 5000;
@@ -62,6 +64,8 @@ class Context {
   };
 
   ask = (path) => ask(path);
+
+  refresh = () => refresh();
 }
 
 function parse() {
@@ -126,7 +130,8 @@ async function refresh() {
   render();
   showState();
   count();
-  timer = setTimeout(refresh, context.page.every ?? EVERY_MS);
+  const every = context.error ? EVERY_MS : (context.page.every ?? EVERY_MS);
+  if (every < Infinity) timer = setTimeout(refresh, every);
 }
 
 function render() {
@@ -198,7 +203,7 @@ document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
   } else {
     events.start();
-    refresh();
+    if (current?.page.every !== Infinity) refresh();
   }
 });
 window.addEventListener("hashchange", open);

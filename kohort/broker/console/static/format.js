@@ -58,9 +58,17 @@ export function clock(ms) {
   return day(ms) === day(now()) ? time : `${day(ms)}, ${time}`;
 }
 
-/** Jan 12, in UTC. */
+/** "14:03:07.123", with the date if it is another day; a time that a client gave may be any number. */
+export function precise(ms) {
+  if (Math.abs(ms) > 8.64e15) return String(ms);
+  const time = new Date(ms).toISOString().slice(11, 23);
+  return day(ms) === day(now()) ? time : `${day(ms)}, ${time}`;
+}
+
+/** Jan 12, in UTC; with the year, if it is another one. */
 export function day(ms) {
-  return new Date(ms).toLocaleDateString("en", { month: "short", day: "numeric", timeZone: "UTC" });
+  const isOther = new Date(ms).getUTCFullYear() !== new Date(now()).getUTCFullYear();
+  return new Date(ms).toLocaleDateString("en", { year: isOther ? "numeric" : undefined, month: "short", day: "numeric", timeZone: "UTC" });
 }
 
 /** A member id with the first digits of its random part: "app-1-3f2a…". */

@@ -4,7 +4,7 @@ import { path } from "./api.js";
 import { h } from "./dom.js";
 import { count, counted, duration, shortId } from "./format.js";
 import { advice } from "./advice.js";
-import { age, figures, findingList, groupTabs, memberName, moment, since, sparkline, stateMark, table, to, until } from "./parts.js";
+import { age, figures, findingList, groupTabs, heading, memberName, moment, since, sparkline, stateMark, table, to, until } from "./parts.js";
 
 export const group = {
   title: (id) => id,
@@ -31,7 +31,7 @@ function view(data, context) {
   // A hang is the headline of the current rebalance.
   const findings = data.findings.filter((finding) => finding.check !== "hangs" || !data.waiting);
   return [
-    h("h1", { class: "id" }, data.group),
+    heading("Groups", data.group),
     groupTabs(data.group, "Now"),
     figures([
       ["State", stateMark(data.state)],

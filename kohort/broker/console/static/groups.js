@@ -3,7 +3,7 @@
 import { query } from "./api.js";
 import { h } from "./dom.js";
 import { cause, count, counted, isUnsure } from "./format.js";
-import { age, filterField, groupLink, moment, pager, since, sorter, sparkline, stateMark, table } from "./parts.js";
+import { age, filterField, groupLink, moment, pager, select, since, sorter, sparkline, stateMark, table } from "./parts.js";
 
 const STATES = [
   ["", "all states"],
@@ -29,16 +29,7 @@ function view(data, context) {
       "form",
       { class: "filters", role: "search", submit: (event) => event.preventDefault() },
       filterField(context, "Name contains"),
-      h(
-        "label",
-        null,
-        "Show ",
-        h(
-          "select",
-          { change: (event) => context.set({ state: event.target.value, page: "" }) },
-          STATES.map(([value, text]) => h("option", { value, selected: value === (context.options.state ?? "") }, text)),
-        ),
-      ),
+      select("Show", STATES, context.options.state ?? "", (event) => context.set({ state: event.target.value, page: "" })),
       h("span", { class: "muted", role: "status" }, filtered ? `${count(data.found)} of ${counted(data.total, "group")}` : `${counted(data.total, "group")}${many}`),
     ),
     data.groups.length ? list(data, context) : nothing(filtered),

@@ -8,10 +8,31 @@ export function to(...parts) {
   return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
 }
 
+/** The title of a page, below a link to the list that it is from. */
+export function heading(list, name) {
+  return [h("p", { class: "crumbs" }, h("a", { href: to(list.toLowerCase()) }, list)), h("h1", { class: "id" }, name || "(empty name)")];
+}
+
 /** The pages of one group. */
 export function groupTabs(id, here) {
   const tab = (name, ...rest) => h("a", { href: to("groups", id, ...rest), "aria-current": name === here ? "page" : null }, name);
   return h("nav", { class: "tabs", "aria-label": "Pages of the group" }, tab("Now"), tab("Timeline", "timeline"));
+}
+
+/** The pages of one topic. */
+export function topicTabs(name, here) {
+  const tab = (text, ...rest) => h("a", { href: to("topics", name, ...rest), "aria-current": text === here ? "page" : null }, text);
+  return h("nav", { class: "tabs", "aria-label": "Pages of the topic" }, tab("Overview"), tab("Records", "records"));
+}
+
+/** A labelled choice: `choices` are [value, text]. */
+export function select(label, choices, chosen, change) {
+  return h("label", null, label, " ", h("select", { change }, choices.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));
+}
+
+/** A labelled input field. */
+export function field(label, attributes) {
+  return h("label", null, label, " ", h("input", { autocomplete: "off", ...attributes }));
 }
 
 /** A link to a group. */

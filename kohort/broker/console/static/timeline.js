@@ -3,7 +3,7 @@
 import { NoAnswer, path, query } from "./api.js";
 import { h } from "./dom.js";
 import { cause, clock, count, counted, day, duration, family, isUnsure, now } from "./format.js";
-import { groupTabs, moment, table, to } from "./parts.js";
+import { groupTabs, heading, moment, table, to } from "./parts.js";
 import { waterfall } from "./waterfall.js";
 
 export const timeline = {
@@ -51,7 +51,7 @@ function view(data, context) {
   const { memory, params } = context;
   const record = memory.record;
   return [
-    h("h1", { class: "id" }, data.group),
+    heading("Groups", data.group),
     data.state === null ? h("p", null, "The group no longer exists; this is the rest of its history.") : groupTabs(data.group, "Timeline"),
     h("p", { class: "muted" }, `In the history: ${counted(data.total_rebalances, "rebalance")} and ${count(data.total_avoided)} avoided. ${count(data.records.length)} are shown.`),
     data.records.length > 0 && [spans(context), axis(data, context)],

@@ -3,7 +3,7 @@
 import { path, query } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, count, counted } from "./format.js";
-import { age, figures, filterField, groupLink, pager, stateMark, table, to } from "./parts.js";
+import { age, figures, filterField, groupLink, heading, pager, stateMark, table, to, topicTabs } from "./parts.js";
 
 export const topics = {
   title: () => "Topics",
@@ -71,8 +71,8 @@ function viewOne(data) {
   const settings = Object.entries(data.configs);
   const rest = data.group_count - data.groups.length;
   return [
-    h("p", { class: "crumbs" }, h("a", { href: "#/topics" }, "Topics")),
-    h("h1", { class: "id" }, data.topic),
+    heading("Topics", data.topic),
+    topicTabs(data.topic, "Overview"),
     figures([
       ["Partitions", count(data.partition_count)],
       ["Offsets", count(data.offsets)],

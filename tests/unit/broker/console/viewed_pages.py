@@ -51,6 +51,8 @@ class LookedAt:
         groups: GroupCoordinator,
         history: RebalanceHistory,
         purgatory: Purgatory,
+        *,
+        is_open_to_anonymous: bool = True,
     ) -> None:
         self.clock = clock
         self.topics = topics
@@ -74,6 +76,7 @@ class LookedAt:
             cluster_id="c",
             address="broker.example:9092",
             version="1.2.3",
+            is_open_to_anonymous=is_open_to_anonymous,
             began_ms=clock.wall_ms(),
         )
         self._routes = Routes(console_pages(self.source))
@@ -151,7 +154,7 @@ class LookedAt:
 
 
 @asynccontextmanager
-async def looked_at() -> AsyncIterator[LookedAt]:
+async def looked_at(*, is_open_to_anonymous: bool = True) -> AsyncIterator[LookedAt]:
     """With a topic "t" of three partitions."""
     clock = VirtualClock()
     in_memory = memory_store()
@@ -169,7 +172,14 @@ async def looked_at() -> AsyncIterator[LookedAt]:
         groups = group_coordinator(purgatory, clock, observers=[history])
         await groups.host.start()
         try:
-            yield LookedAt(clock, topics, groups, history, purgatory)
+            yield LookedAt(
+                clock,
+                topics,
+                groups,
+                history,
+                purgatory,
+                is_open_to_anonymous=is_open_to_anonymous,
+            )
         finally:
             await groups.host.close()
             shell.close()
