@@ -424,6 +424,8 @@ class Broker:
             cluster_id=services.cluster_id,
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
+            coordinator=services.groups,
+            allows_write=self.config.kohort_console_write,
             is_open_to_anonymous=self.listeners.is_open_to_anonymous(
                 self.config.kohort_console_host
             ),

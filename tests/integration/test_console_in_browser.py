@@ -46,6 +46,7 @@ PAGES: Final = {
     "topics": "#/topics",
     "topic": "#/topics/t",
     "records": "#/topics/t/records",
+    "reset": "#/groups/readers/reset",
     "broker": "#/broker",
     "hostile": f"#/groups/{quote(HOSTILE[0])}",
 }
@@ -74,7 +75,11 @@ _TEXTS: Final = """(() => {
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     """With a group that has rebalanced twice and others whose names are markup."""
-    settings = {"kohort.console.port": str(free_port()), "num.partitions": "3"}
+    settings = {
+        "kohort.console.port": str(free_port()),
+        "kohort.console.write": "true",
+        "num.partitions": "3",
+    }
     with BrokerThread(tmp_path_factory.mktemp("broker"), overrides=settings) as thread:
         asyncio.run(_fill(f"127.0.0.1:{thread.port}"))
         for group in HOSTILE[1:]:
@@ -284,6 +289,26 @@ def test_a_record_is_shown_as_what_it_is(broker: BrokerThread, browser: Browser)
     assert text == "plain ä"
     assert binary.startswith("000000  00 ff 41")
     assert markup == HOSTILE[0]
+    assert browser.problems == []
+
+
+def test_offsets_are_set_after_a_preview_and_its_confirmation(
+    broker: BrokerThread, browser: Browser
+) -> None:
+    broker.call(partial(_commit, broker, "done"))
+    show(browser, broker, "#/groups/done/reset")
+    assert browser.text(".tabs [aria-current]") == "Reset offsets"
+    browser.evaluate("document.querySelector('main button[type=submit]').click()")
+    browser.wait("document.querySelector('#preview')")
+    assert "1 offset of 1 change: up to 1 record will be read again" in browser.text(".headline")
+    browser.evaluate("document.querySelector('button.danger').click()")
+    browser.wait("/Done: 1 offset set/.test(document.querySelector('main').innerText)")
+    committed = broker.broker.services.groups.committed("done", "t", 0)
+    assert committed is not None
+    assert committed.offset == 0
+    # A group with members has a preview, but no confirmation.
+    show(browser, broker, "reset")
+    assert "Stop them first" in browser.text("main .failure")
     assert browser.problems == []
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kohort.broker.config.settings import Int, List, Long, Settings, String, setting
+from kohort.broker.config.settings import Boolean, Int, List, Long, Settings, String, setting
 
 AUTHENTICATIONS: Final = ("none", "basic", "bearer")
 
@@ -44,6 +44,11 @@ class KohortSettings(Settings):
         doc="Port of the console, the broker's pages for a browser; 0 takes any free port, "
         "-1 turns it off. If it is not set and 9328 is taken, the first free one of the "
         "next 19 ports is used and logged.",
+    )
+    kohort_console_write: Boolean = setting(
+        False,
+        doc="Whether the console can set the offsets of groups, for users with READ on the "
+        "group and the topics. Otherwise it is read-only.",
     )
     kohort_http_hosts: List = setting(
         (),

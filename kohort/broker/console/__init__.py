@@ -1,1 +1,1 @@
-"""The console: the broker's read-only web interface."""
+"""The console: the broker's web interface, read-only unless offsets may be set."""

@@ -23,6 +23,8 @@ from kohort.broker.console.hub import EventHub
 from kohort.broker.console.lag import Ages, AgesSeen
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import LISTED_MAX, RecordFormatter, listed
+from kohort.broker.console.resetting import Resetting
+from kohort.broker.console.rights import may
 from kohort.broker.console.source import ConsoleSource, GroupsSource
 from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
@@ -78,9 +80,11 @@ _OF_BROKER: Final = re.compile(rb'<a href="#/(?:topics|broker)">.*\n')
 """Matches the links of the HTML page to pages about the broker."""
 
 
-def load_files(directory: Path = STATIC, *, has_broker: bool = True) -> dict[str, StaticFile]:
+def load_files(
+    directory: Path = STATIC, *, has_broker: bool = True, allows_write: bool = False
+) -> dict[str, StaticFile]:
     """Return the files by name; `has_broker` is whether there are pages about topics and the
-    broker.
+    broker, `allows_write` whether there are some that change something.
     """
     loaded = {}
     for path in sorted(directory.iterdir()):
@@ -89,6 +93,8 @@ def load_files(directory: Path = STATIC, *, has_broker: bool = True) -> dict[str
             data = path.read_bytes()
             if path.name == INDEX and not has_broker:
                 data = _OF_BROKER.sub(b"", data)
+            if path.name == INDEX and allows_write:
+                data = data.replace(b"<body>", b"<body data-writes>")
             if path.name == STYLE:
                 data = files("kohort.groups.history").joinpath("colors.css").read_bytes() + data
             tag = f'"{sha256(data).hexdigest()[:20]}"'
@@ -109,6 +115,8 @@ class GroupConsole:
 
     has_broker = False
     """Whether the HTML page links to the pages about the broker."""
+    allows_write = False
+    """Whether the HTML page links to pages that change something."""
 
     def __init__(self, source: GroupsSource, ages: AgesSeen) -> None:
         self._source = source
@@ -137,7 +145,7 @@ class GroupConsole:
     async def _file(self, name: str, request: HttpRequest) -> HttpResponse:
         if self._files is None:
             loop = asyncio.get_running_loop()
-            load = partial(load_files, has_broker=self.has_broker)
+            load = partial(load_files, has_broker=self.has_broker, allows_write=self.allows_write)
             self._files = await loop.run_in_executor(self._source.executor, load)
         file = self._files.get(name)
         if file is None:
@@ -261,8 +269,12 @@ class ConsolePages(GroupConsole):
         ages = Ages(source.topics, source.clock, source.executor, source.offloaded_reads)
         super().__init__(source, ages)
         self._broker = source
+        self.allows_write = source.allows_write
         self._topics = TopicsView(source, self._survey, ages)
         self._records = RecordReader(source.topics, source.clock)
+        self._resetting = Resetting(source)
+        self._slow = asyncio.Lock()
+        """Held by pages that read files; they must not delay the others."""
 
     async def topics(self, request: HttpRequest) -> HttpResponse:
         """GET /api/topics?filter=TEXT&internal=yes&page=N."""
@@ -280,21 +292,24 @@ class ConsolePages(GroupConsole):
     async def records(self, request: HttpRequest) -> HttpResponse:
         """GET /api/topics/{topic}/records?from=&at=&partition=&limit=&whole=yes; needs READ."""
         (name,) = request.path_values
-        if not self._may(request, Operation.READ, ResourceType.TOPIC, name):
+        if not may(self._broker, request, Operation.READ, ResourceType.TOPIC, name):
             return denied("READ on the topic")
         wanted = parse(Query(request.query, "from", "at", "partition", "limit", "whole"))
         topic = self._broker.topics.get(name)
         if topic is None:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such topic")
-        return await self._data(lambda: self._records.wait_records(topic, wanted))
+        async with self._slow:
+            data = await self._records.wait_records(topic, wanted)
+            return answer(await wait_dump(data, Slice(self._source.clock, SLICE_MS)))
 
-    def _may(
-        self, request: HttpRequest, operation: Operation, kind: ResourceType, name: str
-    ) -> bool:
-        """Whether the requester has a right beyond those of all pages."""
-        if request.requester is None:
-            return self._broker.is_open_to_anonymous
-        return request.requester.may(operation, kind, name)
+    async def preview_reset(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/groups/{group}/reset; see `Resetting`."""
+        async with self._slow:
+            return await self._resetting.preview(request)
+
+    async def reset(self, request: HttpRequest) -> HttpResponse:
+        """POST /api/groups/{group}/reset; see `Resetting`."""
+        return await self._resetting.execute(request)
 
     async def broker(self) -> HttpResponse:
         """GET /api/broker."""

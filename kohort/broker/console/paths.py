@@ -34,10 +34,12 @@ HEADERS: Final = (
 _OWN: Final = frozenset({"", "same-origin", "none"})
 """Allowed values of Sec-Fetch-Site for data: absent (no browser), this site, the address bar."""
 
+_OWN_POST: Final = frozenset({"", "same-origin"})
+
 
 def refusal(request: HttpRequest) -> HttpResponse | None:
     """Return the error response to a cross-site request for data; None for allowed requests."""
-    if request.fetch_site in _OWN:
+    if request.fetch_site in (_OWN_POST if request.method == "POST" else _OWN):
         return None
     text = "cross-site request rejected (Sec-Fetch-Site)"
     return HttpResponse.error(HTTPStatus.FORBIDDEN, text)
@@ -78,6 +80,12 @@ BROKER_DATA: "Final[Asks[ConsolePages]]" = {
 }
 """Pages about topics and the broker, with the same check."""
 
+WRITES: "Final[Asks[ConsolePages]]" = {
+    "/api/groups/{group}/reset": lambda pages, request: pages.preview_reset(request),
+    "POST /api/groups/{group}/reset": lambda pages, request: pages.reset(request),
+}
+"""Pages that change something, if that is allowed. POST needs a token that GET returns."""
+
 
 def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:
     def make() -> "ConsolePages":
@@ -86,6 +94,8 @@ def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:
         return ConsolePages(source)
 
     asks: Asks[ConsolePages] = {**FILES, **GROUP_DATA, **BROKER_DATA}
+    if source.allows_write:
+        asks |= WRITES
     return _pages(asks, make, source.executor)
 
 

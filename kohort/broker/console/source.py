@@ -5,6 +5,7 @@ from concurrent.futures import Executor
 from typing import NamedTuple, Protocol
 
 from kohort.broker.console.lag_history import LagHistory
+from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
 from kohort.broker.metrics.partitions import readable
@@ -53,6 +54,9 @@ class ConsoleSource(NamedTuple):
     address: str
     """Address as advertised: host:port."""
     version: str
+    coordinator: GroupCoordinator
+    allows_write: bool
+    """Whether the console has pages that change something (`kohort.console.write`)."""
     is_open_to_anonymous: bool
     """Whether clients that do not authenticate may read and write everything on a listener, too.
     Otherwise records are shown only to requesters that have authenticated."""

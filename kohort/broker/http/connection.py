@@ -155,6 +155,7 @@ class HttpConnection:
             if_none_match=header(b"if-none-match"),
             accept_encoding=header(b"accept-encoding"),
             fetch_site=header(b"sec-fetch-site"),
+            confirm=header(b"kohort-confirm"),
             authorization=header(b"authorization"),
             ip=self._ip,
         )

@@ -12,6 +12,11 @@ JSON: Final = "application/json"
 
 
 class HttpRequester(Protocol):
+    @property
+    def principal(self) -> str:
+        """Who it is, for the log."""
+        ...
+
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the requester may do this; a denial is logged."""
         ...
@@ -25,7 +30,7 @@ class HttpRequest(NamedTuple):
     """A request without a body; no page accepts one."""
 
     method: str
-    """GET or HEAD; a page need not handle them differently."""
+    """GET or HEAD, which a page need not handle differently, or POST; see `HttpServer`."""
     path: str
     """Path as sent, without the query."""
     query: str
@@ -43,6 +48,8 @@ class HttpRequest(NamedTuple):
     fetch_site: str = ""
     """The Sec-Fetch-Site header: the origin of the page that sent the request; empty without
     one."""
+    confirm: str = ""
+    """The Kohort-Confirm header, which POST needs; empty without one."""
     authorization: str = ""
     """The Authorization header; empty without one."""
     ip: str = ""

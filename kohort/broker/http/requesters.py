@@ -31,6 +31,8 @@ CHALLENGES: Final = {
 class Operator:
     """A requester that may see everything."""
 
+    principal = "A user"
+
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         del operation, kind, name
         return True
@@ -76,6 +78,10 @@ class AuthorizedStream:
 def requester_of(request: HttpRequest) -> HttpRequester:
     """Return the sender of the request; `OPERATOR` if the port has no authentication."""
     return request.requester or OPERATOR
+
+
+def principal_of(request: HttpRequest) -> str:
+    return requester_of(request).principal
 
 
 def sees_cluster(request: HttpRequest) -> bool:

@@ -160,7 +160,7 @@ _BUSY = (
 
 
 class HttpServer:
-    """The HTTP port of one broker. Serves GET and HEAD of its pages."""
+    """The HTTP port of one broker. Serves GET and HEAD of its pages; POST if a page is for it."""
 
     def __init__(
         self,
@@ -294,17 +294,19 @@ class HttpServer:
 
     async def _page_response(self, request: HttpRequest, routes: "Routes") -> ResponseOrStream:
         try:
-            route = routes.find(request.path)
+            is_read = request.method in {"GET", "HEAD"}
+            # Paths that accept POST have a page of their own for it, as "POST /path".
+            route = routes.find(request.path if is_read else f"{request.method} {request.path}")
+            if route is None and not is_read and routes.find(request.path) is not None:
+                return HttpResponse.error(
+                    HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
+                )
             if route is None:
                 if (response := self._absent(request)) is not None:
                     return response
                 paths = " ".join(sorted(self._pages))
                 return HttpResponse.error(
                     HTTPStatus.NOT_FOUND, f"no such page; the pages are {paths}"
-                )
-            if request.method not in {"GET", "HEAD"}:
-                return HttpResponse.error(
-                    HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
                 )
             page, values = route
             return await page(request._replace(path_values=values) if values else request)

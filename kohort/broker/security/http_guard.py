@@ -88,6 +88,10 @@ class AuthenticatedRequester(NamedTuple):
     may_do: Callable[[Session, Operation, ResourceType, str], bool]
     sees_of: Callable[[Session, Operation, ResourceType, str], bool]
 
+    @property
+    def principal(self) -> str:
+        return str(self.session.principal)
+
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the client may access a resource named by its request; a denial is logged."""
         return self.may_do(self.session, operation, kind, name)

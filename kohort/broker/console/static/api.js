@@ -8,11 +8,11 @@ export class NoAnswer extends Error {
   }
 }
 
-/** Return the JSON at `path`. Rejects with NoAnswer. */
-export async function ask(path, signal) {
+/** Return the JSON at `path`; `request` may have a signal, a method and headers. Rejects with NoAnswer. */
+export async function ask(path, request = {}) {
   let response;
   try {
-    response = await fetch(path, { signal, headers: { Accept: "application/json" } });
+    response = await fetch(path, { ...request, headers: { Accept: "application/json", ...request.headers } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new NoAnswer(0, "Broker not reachable");

@@ -8,6 +8,7 @@ import { checks } from "./checks.js";
 import { group } from "./group.js";
 import { groups } from "./groups.js";
 import { records } from "./records.js";
+import { reset } from "./reset.js";
 import { timeline } from "./timeline.js";
 import { topic, topics } from "./topics.js";
 
@@ -17,6 +18,7 @@ const PAGES = [
   [/^\/(?:groups)?$/, groups],
   [/^\/groups\/([^/]+)$/, group],
   [/^\/groups\/([^/]+)\/timeline(?:\/(\d+))?$/, timeline],
+  [/^\/groups\/([^/]+)\/reset$/, reset],
   [/^\/checks$/, checks],
   [/^\/topics$/, topics],
   [/^\/topics\/([^/]+)$/, topic],
@@ -63,7 +65,7 @@ class Context {
     if (current === this) render();
   };
 
-  ask = (path) => ask(path);
+  ask = ask;
 
   refresh = () => refresh();
 }
@@ -114,7 +116,7 @@ async function refresh() {
   if (!context) return;
   asking = new AbortController();
   try {
-    const data = await ask(context.page.url(context.params, context.options), asking.signal);
+    const data = await ask(context.page.url(context.params, context.options), { signal: asking.signal });
     const at = data.at_ms ?? data.now_ms;
     if (at) setClock(at);
     context.data = data;

@@ -13,10 +13,13 @@ export function heading(list, name) {
   return [h("p", { class: "crumbs" }, h("a", { href: to(list.toLowerCase()) }, list)), h("h1", { class: "id" }, name || "(empty name)")];
 }
 
+// Whether the broker has pages that change something (kohort.console.write).
+const MAY_WRITE = document.body.hasAttribute("data-writes");
+
 /** The pages of one group. */
 export function groupTabs(id, here) {
   const tab = (name, ...rest) => h("a", { href: to("groups", id, ...rest), "aria-current": name === here ? "page" : null }, name);
-  return h("nav", { class: "tabs", "aria-label": "Pages of the group" }, tab("Now"), tab("Timeline", "timeline"));
+  return h("nav", { class: "tabs", "aria-label": "Pages of the group" }, tab("Now"), tab("Timeline", "timeline"), MAY_WRITE && tab("Reset offsets", "reset"));
 }
 
 /** The pages of one topic. */

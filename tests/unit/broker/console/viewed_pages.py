@@ -76,6 +76,8 @@ class LookedAt:
             cluster_id="c",
             address="broker.example:9092",
             version="1.2.3",
+            coordinator=groups,
+            allows_write=True,
             is_open_to_anonymous=is_open_to_anonymous,
             began_ms=clock.wall_ms(),
         )
@@ -84,13 +86,15 @@ class LookedAt:
     # The browser.
 
     async def answer(self, path: str, query: str = "", **request: Any) -> ResponseOrStream:  # noqa: ANN401 - fields of many types.
-        found = self._routes.find(path)
+        method = request.setdefault("method", "GET")
+        found = self._routes.find(path if method == "GET" else f"{method} {path}")
         assert found is not None, path
         page, values = found
-        return await page(HttpRequest("GET", path, query, "", values, **request))
+        given = HttpRequest(path=path, query=query, accept="", path_values=values, **request)
+        return await page(given)
 
-    async def ask(self, path: str, query: str = "") -> Any:  # noqa: ANN401 - as JSON has it.
-        response = await self.answer(path, query)
+    async def ask(self, path: str, query: str = "", **request: Any) -> Any:  # noqa: ANN401 - as JSON has it.
+        response = await self.answer(path, query, **request)
         assert isinstance(response, HttpResponse)
         return json.loads(b"".join(response.body))
 

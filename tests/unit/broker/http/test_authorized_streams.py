@@ -14,6 +14,8 @@ from tests.unit.broker.http.test_server import Letters
 class Known:
     """A requester whose rights a test takes away, and whose password it changes."""
 
+    principal = "User:known"
+
     def __init__(self) -> None:
         self.has_rights = True
         self.password = "Basic right"

@@ -17,6 +17,8 @@ from tests.unit.broker.http.test_group_pages import Asked, asked
 class Tenant:
     """A requester who may describe what is named."""
 
+    principal = "User:tenant"
+
     def __init__(self, *names: tuple[ResourceType, str]) -> None:
         self._names = names
 
