@@ -34,6 +34,10 @@ class WorkModel(RuleBasedStateMachine):
         """Since the partition came, or somebody sought."""
         self.begins_at = dict.fromkeys(PARTITIONS, 0)
         self.held: set[TopicPartition] = set()
+        self.started_to = dict.fromkeys(PARTITIONS, -1)
+        self.given_up: set[TopicPartition] = set()
+        self.drained: dict[TopicPartition, int] = {}
+        """Partitions being drained, and their last record that was started before."""
         self.last_begun: dict[tuple[TopicPartition, int], int] = {}
 
     # Those who read.
@@ -72,6 +76,8 @@ class WorkModel(RuleBasedStateMachine):
             return
         one = item.partition
         assert one not in self.held
+        assert item.offset <= self.drained.get(one, item.offset)
+        self.started_to[one] = max(self.started_to[one], item.offset)
         lane = one, item.offset % LANES
         others = [each for each in self.running if each.lane is item.lane]
         assert not others, "two of one lane at a time"
@@ -90,7 +96,10 @@ class WorkModel(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(place=places, wait_ms=st.integers(0, 30))
     def rest(self, place: int, wait_ms: int) -> None:
-        self.work.rest(self._give_back(place), self.now_ms + wait_ms)
+        item = self._give_back(place)
+        self.work.rest(item, self.now_ms + wait_ms)
+        if item.partition in self.drained and not item.is_void:
+            self.given_up.add(item.partition)  # Perhaps: if the drain ends before.
 
     @rule(step_ms=st.integers(1, 50))
     def wait(self, step_ms: int) -> None:
@@ -102,6 +111,11 @@ class WorkModel(RuleBasedStateMachine):
     def hold(self, one: TopicPartition) -> None:
         self.work.hold([one])
         self.held.add(one)
+
+    @rule(one=partitions, within_ms=st.integers(0, 100))
+    def drain(self, one: TopicPartition, within_ms: int) -> None:
+        self.work.drain([one], self.now_ms + within_ms)
+        self.drained.setdefault(one, self.started_to[one])
 
     @rule(one=partitions)
     def lose(self, one: TopicPartition) -> None:
@@ -122,22 +136,33 @@ class WorkModel(RuleBasedStateMachine):
         work = self.work
         assert 0 <= work.held_records <= LIMITS.records + 6
         assert 0 <= work.held_bytes <= LIMITS.byte_count + 6 * 50
-        assert work.running_count(PARTITIONS) == sum(not item.is_void for item in self.running)
+        assert work.is_busy(PARTITIONS) or not [one for one in self.running if not one.is_void]
         assert work.begun_count >= len(self.running)
 
     def teardown(self) -> None:
         """Whatever is left can be done, and then all may be committed."""
         for item in self.running:
             self.work.finish(item)
-        self.work.drop(self.held)
-        self.work.take_over(self.held)
+            if not item.is_void:
+                self.done[item.partition].add(item.offset)
+        self._finish_all()
+        for one in self.drained.keys() - self.held - self.given_up:
+            # What is done is before what is committed, so that it does not come again.
+            assert not self.work.is_busy([one])
+            assert self.started_to[one] < self._committable().get(one, 0) or not self.done[one]
+        unfinished = self.held | self.drained.keys()
+        self.work.drop(unfinished)
+        self.work.take_over(unfinished)
+        assert self.work.held_records == self.work.held_bytes == self.work.begun_count == 0
+        left = {one: at for one, at in self.position.items() if one not in unfinished}
+        assert {one: at for one, at in self._committable().items() if one in left} == left
+
+    def _finish_all(self) -> None:
         while (due_ms := self.work.due_ms()) is not None or self.work.ready_count:
-            left_over = self.work.next(due_ms or 0)
+            left_over = self.work.next(due_ms or self.now_ms)
             if left_over is not None:
                 self.work.finish(left_over)
-        assert self.work.held_records == self.work.held_bytes == self.work.begun_count == 0
-        left = {one: at for one, at in self.position.items() if one not in self.held}
-        assert {one: at for one, at in self._committable().items() if one in left} == left
+                self.done[left_over.partition].add(left_over.offset)
 
     def _give_back(self, place: int) -> Item:
         return self.running.pop(place % len(self.running))
@@ -146,6 +171,9 @@ class WorkModel(RuleBasedStateMachine):
         self.begins_at[one] = at
         self.done[one] = set()
         self.held.discard(one)
+        self.drained.pop(one, None)
+        self.given_up.discard(one)
+        self.started_to[one] = -1
         for lane in range(LANES):
             self.last_begun.pop((one, lane), None)
 

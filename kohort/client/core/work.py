@@ -18,58 +18,9 @@ from collections.abc import Hashable, Iterable, KeysView, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from kohort.client.core.offsets import UNKNOWN_EPOCH, OffsetAndMetadata
+from kohort.client.core.done_offsets import NOTHING_BEGUN, DoneOffsets
+from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-
-NOTHING_BEGUN: Final = -1
-
-
-class DoneOffsets:
-    """Up to which offset one partition is done when its records finish in any order.
-
-    A position may be committed when everything before it is done. Offsets have gaps (compaction,
-    transaction markers), so this tracks the started records in order instead of counting offsets.
-    Memory grows with `open_count`, which the caller bounds.
-    """
-
-    __slots__ = ("_begun", "_done", "last_begun", "position")
-
-    def __init__(self) -> None:
-        self._begun: deque[tuple[int, int]] = deque()
-        """Offset and leader epoch of each started record, from the first that is not done."""
-        self._done: set[int] = set()
-        """Offsets in `_begun` that are done already."""
-        self.last_begun = NOTHING_BEGUN
-        self.position: OffsetAndMetadata | None = None
-        """Everything before this offset is done; None until a record has started. It is set from
-        the first record on: when committed, it keeps a consumer that starts at the end of a log
-        from skipping records that it was given and did not finish."""
-
-    @property
-    def open_count(self) -> int:
-        """How many records after the position are not done, or wait for earlier ones."""
-        return len(self._begun)
-
-    def begin(self, offset: int, leader_epoch: int) -> None:
-        """Add a record that is about to be handled; offsets must increase."""
-        assert offset > self.last_begun, "records come in order"
-        if self.position is None:
-            self.position = OffsetAndMetadata(offset, "", UNKNOWN_EPOCH)
-        self.last_begun = offset
-        self._begun.append((offset, leader_epoch))
-
-    def finish(self, offset: int) -> None:
-        """Mark a record as done, once."""
-        assert offset not in self._done, "done twice"
-        self._done.add(offset)
-        begun, done = self._begun, self._done
-        last: tuple[int, int] | None = None
-        while begun and begun[0][0] in done:
-            last = begun.popleft()
-            done.remove(last[0])
-        if last is not None:
-            self.position = OffsetAndMetadata(last[0] + 1, "", last[1])
-
 
 ROOM_SHARE: Final = 4
 """Once full, one part in this many of the limit must be free before records are taken again, to
@@ -108,7 +59,6 @@ class Item:
         "failed_at_ms",
         "is_running",
         "lane",
-        "made",
         "offset",
         "phase",
         "record",
@@ -122,8 +72,6 @@ class Item:
         self.offset = entry.offset
         self.byte_count = entry.byte_count
         self.record = entry.record
-        self.made: Any = None
-        """The deserialised record, kept between attempts."""
         self.phase = Phase.HANDLE
         self.attempts = 0
         """How many attempts have failed."""
@@ -163,11 +111,14 @@ class _Share:
 
     __slots__ = (
         "done",
+        "drain_until_ms",
+        "end",
         "is_dropped",
         "is_held",
         "lanes",
         "partition",
         "running_count",
+        "started_to",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -175,9 +126,19 @@ class _Share:
         self.lanes: dict[Hashable, _Lane] = {}
         self.done = DoneOffsets()
         self.running_count = 0
+        self.started_to = NOTHING_BEGUN
+        """The highest offset of a record that was started."""
         self.is_held = False
-        """Whether starting further records is suspended."""
+        """Whether only records up to `started_to` may start."""
+        self.drain_until_ms: float = float("inf")
+        """While held: later attempts are not made."""
+        self.end: float = float("inf")
+        """While held: no record from this offset on may start, because an earlier one is given up,
+        so that it would be handled again in any case."""
         self.is_dropped = False
+
+    def may_start(self, item: Item) -> bool:
+        return not self.is_held or (item.offset <= self.started_to and item.offset < self.end)
 
 
 class WorkLimits(NamedTuple):
@@ -283,10 +244,11 @@ class Work:
         ready = self._ready
         while ready:
             lane = ready.popleft()
-            if lane.share.is_held:
+            item, share = lane.items[0], lane.share
+            if share.is_held and not share.may_start(item):
                 continue
-            item = lane.items[0]
-            lane.share.running_count += 1
+            share.running_count += 1
+            share.started_to = max(share.started_to, item.offset)
             item.is_running = True
             item.runs_since_ms = now_ms
             if item.began_ms is None:
@@ -311,15 +273,27 @@ class Work:
             del share.lanes[lane.key]
 
     def rest(self, item: Item, until_ms: int) -> None:
-        """Schedule the next attempt, or the next attempt at its dead letter; its lane waits."""
-        self.abandon(item)
-        if item.share.is_dropped:
+        """Schedule the next attempt, or the next attempt at its dead letter; its lane waits. A held
+        partition's record is given up if that is too late.
+        """
+        share = item.share
+        if share.is_held and until_ms > share.drain_until_ms:
+            self.abandon(item)
+            return
+        self._take_back(item)
+        if share.is_dropped:
             return
         self._rests += 1
         heapq.heappush(self._resting, (until_ms, self._rests, item.lane))
 
     def abandon(self, item: Item) -> None:
-        """Take back a record whose handler was cancelled, and start no later one."""
+        """Give up a record, whose handler was cancelled or may not be called again: it is not done,
+        and the rest of its partition is not started once the partition is held.
+        """
+        self._take_back(item)
+        item.share.end = min(item.share.end, item.offset)
+
+    def _take_back(self, item: Item) -> None:
         item.share.running_count -= 1
         item.is_running = False
         if item.share.is_dropped:
@@ -336,14 +310,37 @@ class Work:
     def partitions(self) -> KeysView[TopicPartition]:
         return self._shares.keys()
 
-    def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start no more records of these partitions, which are about to be revoked."""
-        for partition in partitions:
-            self._share(partition).is_held = True
+    def drain(self, partitions: Iterable[TopicPartition], until_ms: int) -> None:
+        """Start no more records of these partitions after the last one started. Those before it
+        are still handled: otherwise the ones behind them, which are done, would be delivered again.
 
-    def running_count(self, partitions: Iterable[TopicPartition]) -> int:
-        shares = map(self._shares.get, partitions)
-        return sum(share.running_count for share in shares if share is not None)
+        Retries due by `until_ms` happen when they are due, and all others once, at once.
+        """
+        for partition in partitions:
+            share = self._share(partition)
+            share.is_held = True
+            share.drain_until_ms = min(share.drain_until_ms, until_ms)
+        resting, self._resting = self._resting, []
+        for retry in resting:
+            if retry[2].share.is_held and retry[0] > retry[2].share.drain_until_ms:
+                self._ready.append(retry[2])
+            else:
+                self._resting.append(retry)
+        heapq.heapify(self._resting)
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """Start no more records of these partitions."""
+        for partition in partitions:
+            share = self._share(partition)
+            share.is_held = True
+            share.end = NOTHING_BEGUN
+
+    def is_busy(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether a record of these held partitions is running, or will be."""
+        shares = [share for tp in partitions if (share := self._shares.get(tp)) is not None]
+        return any(share.running_count for share in shares) or any(
+            share.may_start(lane.items[0]) for share in shares for lane in share.lanes.values()
+        )
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget these partitions: results of running handlers no longer count."""

@@ -62,12 +62,10 @@ class Attempts:
             ) from cause
 
     async def _make(self, item: Item) -> None:
-        record = item.made
-        if record is None:
-            record = item.record
-            if self._read_key is not None or self._read_value is not None:
-                record = await deserialised(record, self._read_key, self._read_value)
-            item.made = record
+        record = item.record
+        if self._read_key is not None or self._read_value is not None:
+            # For each attempt anew: the handler may have changed the last one's value.
+            record = await deserialised(record, self._read_key, self._read_value)
         answer = self._handler(record)
         if answer is not None and inspect.isawaitable(answer):
             await answer

@@ -117,9 +117,9 @@ class RunOptions:
     """auto_commit_interval_ms by default. enable_auto_commit and other kinds of commits have no
     effect during a run; `commit()` commits the handled offsets."""
     drain_timeout_ms: int = 30_000
-    """How long handlers have when their partitions are revoked, at most a quarter of
-    max_poll_interval_ms, and at the end of the run. Handlers that take longer are cancelled, and
-    their records are read again."""
+    """How long handlers and retries have when their partitions are revoked, at most a quarter of
+    max_poll_interval_ms, and at the end of the run. Retries due later are made at once. Handlers
+    that take longer are cancelled, and their records are read again."""
     in_flight_records_limit: int = 1_000
     """The largest number of records held, waiting or in a handler."""
     in_flight_bytes_limit: int = 16 << 20

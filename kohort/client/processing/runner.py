@@ -85,6 +85,8 @@ class Runner:
         self._progress = asyncio.Event()
         """Set when a worker has finished with a record."""
         self._is_ending = False
+        self._is_finishing = False
+        """Whether workers are being cancelled."""
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self._task: tuple[asyncio.Task[Any], int]
@@ -123,13 +125,15 @@ class Runner:
             raise self._failure
 
     def end(self, timeout_s: float | None = None) -> None:
-        """Start no more records; `run` returns after the running handlers, or after `timeout_s`."""
+        """Take no more records; `run` returns when those in hand are drained (see `Work.drain`),
+        or after `timeout_s`.
+        """
         if timeout_s is None:
             timeout_s = self._options.drain_timeout_ms / 1000
         by_s = self._clock() + timeout_s
         self._drain_by_s = by_s if self._drain_by_s is None else min(by_s, self._drain_by_s)
         self._is_ending = True
-        self._work.hold(self._work.partitions)
+        self._begin_drain(self._work.partitions, self._drain_by_s)
         self._source.wake()
 
     def has_task(self, task: asyncio.Task[object] | None) -> bool:
@@ -150,7 +154,7 @@ class Runner:
     def _is_over(self) -> bool:
         if not self._is_ending:
             return False
-        return self._drain_left_s <= 0 or not self._work.running_count(self._work.partitions)
+        return self._drain_left_s <= 0 or not self._work.is_busy(self._work.partitions)
 
     @property
     def _drain_left_s(self) -> float:
@@ -208,7 +212,7 @@ class Runner:
             self._timer.cancel()
             self._timer = None
         due_ms = self._work.due_ms()
-        if due_ms is not None and not self._is_ending:
+        if due_ms is not None:
             left_s = max(0, due_ms - self._now_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(left_s, self._rested)
 
@@ -222,7 +226,7 @@ class Runner:
         self._cancelled.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
-        elif not self._is_ending:
+        elif not self._is_finishing:
             self._employ()
 
     async def _work_on(self) -> None:
@@ -270,7 +274,7 @@ class Runner:
             # exception: its work may be incomplete.
             logger.debug("%s-%d@%d was cancelled: %r", *item.partition, item.offset, error)
             self._counts.dropped += 1
-            self._work.rest(item, self._now_ms())
+            self._work.abandon(item)
             raise asyncio.CancelledError
         if error is None:
             self._outcomes.succeeded(item)
@@ -318,9 +322,10 @@ class Runner:
     async def revoke(self, partitions: Partitions) -> None:
         """Let handlers of these partitions finish in time, commit, and forget them."""
         try:
-            self._work.hold(partitions)
             drain_max_s = min(self._options.drain_timeout_ms / 1000, self._source.delay_max_s / 2)
-            await self._drain(partitions, min(drain_max_s, self._drain_left_s))
+            timeout_s = min(drain_max_s, self._drain_left_s)
+            self._begin_drain(partitions, self._clock() + timeout_s)
+            await self._drain(partitions, timeout_s)
             positions = {tp: at for tp, at in self._source.positions.items() if tp in partitions}
             wanted = self._work.uncommitted(positions)
             await self._commits.commit_now(wanted, self._source.delay_max_s / 2)
@@ -336,10 +341,15 @@ class Runner:
     def take_over(self, partitions: Partitions) -> None:
         self._work.take_over(partitions)
 
+    def _begin_drain(self, partitions: Partitions, by_s: float) -> None:
+        self._work.drain(partitions, int(by_s * 1000))
+        self._employ()
+
     async def _drain(self, partitions: Partitions, timeout_s: float) -> None:
         """Wait for the handlers of these partitions; cancel those that take too long."""
         if await self._wait_idle(partitions, timeout_s):
             return
+        self._work.hold(partitions)
         for item in self._cut(partitions):
             logger.warning(
                 "the handler of %s-%d@%d did not return in time and is cancelled; the record will"
@@ -353,7 +363,7 @@ class Runner:
     async def _wait_idle(self, partitions: Partitions, timeout_s: float) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
-                while self._work.running_count(partitions):
+                while self._work.is_busy(partitions):
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
@@ -383,6 +393,7 @@ class Runner:
     async def _finish(self) -> None:
         """Cancel remaining handlers, commit the done offsets, and reset the positions."""
         work = self._work
+        self._is_finishing = True
         if self._timer is not None:
             self._timer.cancel()
         work.hold(work.partitions)

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.client.core.done_offsets import DoneOffsets
 from kohort.client.core.offsets import OffsetAndMetadata
-from kohort.client.core.work import DoneOffsets
 
 
 def begun(*offsets: int) -> DoneOffsets:
