@@ -12,6 +12,7 @@ import ssl
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from kohort.client.config import ConsumerConfig
@@ -29,6 +30,10 @@ STOP_S: Final = 5.0
 TOPIC_TIMEOUT_S: Final = 5.0
 """How long to wait for the metadata of the dead-letter topic. aiokafka itself would wait for
 request_timeout_ms before it reports a missing topic."""
+
+WRITE_TIMEOUT_S: Final = 10.0
+"""Limit of one attempt to store a dead letter. aiokafka's idempotent producer would retry for as
+long as the broker is away, and neither `health()` nor the end of a run would notice."""
 
 PREFIX: Final = "__kohort.errors."
 
@@ -124,6 +129,9 @@ class TopicSink:
         self._settings = _producer_settings(config)
         self._kind = _producer_class()
         self._producer: Any = None
+        self._sent: dict[tuple[str, int, int], asyncio.Future[Any]] = {}
+        """Dead letters that were not acknowledged yet, by topic, partition and offset of the
+        record."""
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
@@ -153,19 +161,39 @@ class TopicSink:
             ) from None
 
     async def write(self, letter: DeadLetter) -> None:
-        """Store a dead letter; return when all in-sync replicas have it."""
-        await self.start()
-        producer, record = self._producer, letter.record
-        await self._wait_for_topic(producer)
-        try:
-            await producer.send_and_wait(
-                self._topic, value=record.value, key=record.key, headers=letter.headers()
-            )
-        except Exception as error:
-            if not getattr(error, "retriable", False) and self._producer is producer:
-                # After a fatal error an idempotent producer rejects all further records.
-                await self.stop()
-            raise
+        """Store a dead letter; return when all in-sync replicas have it.
+
+        Raises:
+            TimeoutError: it has not been acknowledged within WRITE_TIMEOUT_S. aiokafka continues,
+                and the next call waits for the same write.
+            Exception: whatever aiokafka raises.
+        """
+        record = letter.record
+        place = record.topic, record.partition, record.offset
+        async with asyncio.timeout(WRITE_TIMEOUT_S):
+            sent = self._sent.get(place)
+            if sent is None:
+                await self.start()
+                await self._wait_for_topic(self._producer)
+                sent = await self._producer.send(
+                    self._topic, value=record.value, key=record.key, headers=letter.headers()
+                )
+                self._sent[place] = sent
+                sent.add_done_callback(partial(self._answered, place))
+            producer = self._producer
+            try:
+                await asyncio.shield(sent)
+            except Exception as error:
+                is_lasting = not getattr(error, "retriable", False)
+                if is_lasting and self._producer is producer:
+                    # After a fatal error an idempotent producer rejects all further records.
+                    await self.stop()
+                raise
+
+    def _answered(self, place: tuple[str, int, int], sent: asyncio.Future[Any]) -> None:
+        self._sent.pop(place, None)
+        if not sent.cancelled():
+            sent.exception()  # Raised by `write`, unless its time has passed.
 
     async def stop(self) -> None:
         """Disconnect, permanently or until the next write."""

@@ -129,7 +129,7 @@ class RunController:
     async def run(self, engine: Engine, handler: Handler, options: RunOptions) -> None:
         if self._current is not None:
             raise IllegalStateError("run() is already running")
-        _check_dead_letter(options.dead_letter, engine.subscription)
+        check_dead_letter(options.dead_letter, engine.subscription)
         if self._counts is None:
             self._counts = Counts()
         runner = self._current = self._last = _runner(engine, handler, options, self._counts)
@@ -161,14 +161,13 @@ class RunController:
         return None if self._last is None else self._last.figures()
 
 
-def _check_dead_letter(
+def check_dead_letter(
     dead_letter: str | DeadLetterWriter | None, subscription: Subscription
 ) -> None:
     """Raise a ConfigError if the consumer would read its own dead letters."""
-    if not isinstance(dead_letter, str):
-        return
-    if subscription.wants(dead_letter) or any(
-        partition.topic == dead_letter for partition in subscription.assigned
+    if isinstance(dead_letter, str) and (
+        subscription.wants(dead_letter)
+        or any(partition.topic == dead_letter for partition in subscription.assigned)
     ):
         raise ConfigError(
             f"dead_letter {dead_letter!r} is a topic that this consumer reads: it would handle"
@@ -180,7 +179,7 @@ def _runner(engine: Engine, handler: Handler, options: RunOptions, counts: Count
     config = engine.config
     interval_ms = options.commit_interval_ms
     return Runner(
-        _EngineSource(engine),
+        _EngineSource(engine, options.dead_letter),
         options,
         Attempts(
             handler,
@@ -212,8 +211,9 @@ class _RunNotifier(RebalanceListener):
 
 
 class _EngineSource:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, dead_letter: str | DeadLetterWriter | None) -> None:
         self._engine = engine
+        self._dead_letter = dead_letter
         self._count_max = engine.config.max_poll_records
         # The run time of callbacks counts as time between polls.
         self.delay_max_s = engine.config.max_poll_interval_ms / 1000 / 2
@@ -239,6 +239,8 @@ class _EngineSource:
         return await self._engine.poll(timeout_s, take, only)
 
     def take(self, count: int, only: frozenset[TopicPartition] | None) -> Records:
+        # The subscription may have changed, or the broker may have matched the topic.
+        check_dead_letter(self._dead_letter, self._engine.subscription)
         return self._engine.fetcher.take(min(count, self._count_max), only)
 
     def wake(self) -> None:

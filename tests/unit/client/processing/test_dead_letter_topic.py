@@ -101,3 +101,56 @@ async def test_a_producer_that_has_failed_is_replaced(virtual_kafka: VirtualKafk
         await run
     letters = await kafka.records("orders.dead", partition=0)
     assert [letter.value for letter in letters] == [b"1", b"2"]
+
+
+async def test_a_topic_that_the_consumer_begins_to_read_ends_the_run(
+    virtual_kafka: VirtualKafka,
+) -> None:
+    kafka = virtual_kafka
+    await kafka.create_topic("orders", partitions=1)
+    await kafka.create_topic("orders.dead", partitions=1)
+    async with consumer_of(kafka, "orders") as consumer:
+        run = asyncio.create_task(consumer.run(refuse, retries=0, dead_letter="orders.dead"))
+        await kafka.produce("orders", b"1")
+        await wait_for_dead_letters(consumer, 1)
+        consumer.subscribe(["orders", "orders.dead"])
+        with pytest.raises(ConfigError, match=r"dead_letter 'orders\.dead'"):
+            await run
+        assert consumer.health().run is not None
+    assert len(await kafka.records("orders.dead", partition=0)) == 1
+
+
+async def test_a_topic_that_the_broker_matches_ends_the_run(virtual_kafka: VirtualKafka) -> None:
+    kafka = virtual_kafka
+    await kafka.create_topic("orders", partitions=1)
+    await kafka.create_topic("orders.dead", partitions=1)
+    await kafka.produce("orders.dead", b"1")
+    async with Consumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id="g",
+        group_protocol="consumer",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        consumer.subscribe(broker_pattern="orders.*")
+        with pytest.raises(ConfigError, match=r"dead_letter 'orders\.dead'"):
+            async with asyncio.timeout(60):
+                await consumer.run(refuse, retries=0, dead_letter="orders.dead")
+
+
+async def test_a_write_that_is_not_answered_has_failed_after_a_while(
+    virtual_kafka: VirtualKafka,
+) -> None:
+    kafka = virtual_kafka
+    await kafka.create_topic("orders", partitions=1)
+    await kafka.create_topic("orders.dead", partitions=1)
+    async with consumer_of(kafka, "orders") as consumer:
+        run = asyncio.create_task(consumer.run(refuse, retries=0, dead_letter="orders.dead"))
+        with kafka.fault("Produce", topic="orders.dead", drop=True):
+            await kafka.produce("orders", b"1")
+            await asyncio.sleep(30)
+            health = consumer.health()
+            assert health.problem is not None
+            assert "TimeoutError" in health.problem
+        await wait_for_dead_letters(consumer, 1)
+        consumer.end_run()
+        await run
