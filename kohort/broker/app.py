@@ -32,6 +32,7 @@ from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.assembly.metrics_page import MetricsPage, scraped_broker
 from kohort.broker.assembly.web import WebPorts, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
+from kohort.broker.console.holding import Holding
 from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.coordinator import GroupCoordinator
@@ -424,6 +425,8 @@ class Broker:
             cluster_id=services.cluster_id,
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
+            transactions=services.transactions.host,
+            holding=Holding(services.transactions.host, services.topics, self._clock),
             coordinator=services.groups,
             allows_write=self.config.kohort_console_write,
             is_open_to_anonymous=self.listeners.is_open_to_anonymous(

@@ -53,6 +53,7 @@ class WatchSite:
         self.history = WatchedRebalances()
         self.clock = clock
         self.executor = executor
+        self.holding = None
         self.lags = LagHistory()
         """Empty: positions are read only while a page is open."""
         self._sources = sources

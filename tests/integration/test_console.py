@@ -15,6 +15,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from kohort.broker.app import Broker, StartError
 from kohort.broker.config import load
+from kohort.broker.console import holding
+from kohort.groups.requests import CommitRequest, OffsetToCommit
 from tests.support.brokers.server_process import free_port
 
 
@@ -108,6 +110,45 @@ async def test_only_looking_is_possible_and_only_by_our_own_names(tmp_path: Path
     assert b"/static/app.js" in body
     assert "script-src 'self'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_an_open_transaction_is_shown_with_the_group_that_it_holds_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "HELD_MS", 0)
+    async with running(tmp_path) as (broker, port):
+        bootstrap = f"127.0.0.1:{broker.endpoint.port}"
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id="ledger", client_id="books"
+        )
+        await producer.start()
+        async with producer.transaction():
+            await producer.send_and_wait("orders", b"done", partition=0)
+        await producer.begin_transaction()
+        await producer.send_and_wait("orders", b"open", partition=0)
+        # The commit marker is a record of the log, too.
+        await broker.services.groups.commit(
+            "readers",
+            CommitRequest((OffsetToCommit("orders", 0, 2),)),
+            may_answer_group_not_found=True,
+        )
+        listed = await ask(port, "/api/transactions")
+        held = await ask(port, "/api/groups/readers")
+        checks = await ask(port, "/api/checks")
+        await producer.abort_transaction()
+        free = await ask(port, "/api/groups/readers")
+        none = await ask(port, "/api/transactions")
+        await producer.stop()
+    (transaction,) = listed["transactions"]
+    assert (transaction["transactional_id"], transaction["client_id"]) == ("ledger", "books")
+    assert transaction["partitions"] == {"orders": [0]}
+    (finding,) = held["findings"]
+    assert finding["check"] == "held-back"
+    assert "orders-0 stands at offset 2 of 3, where a transaction of ledger" in finding["text"]
+    assert "client books" in finding["text"]
+    assert checks["counts"]["held-back"] == 1
+    assert free["findings"] == []
+    assert none["transactions"] == []
 
 
 async def test_offsets_are_set_only_if_the_console_may_write(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ PAGES: Final = {
     "topic": "#/topics/t",
     "records": "#/topics/t/records",
     "reset": "#/groups/readers/reset",
+    "transactions": "#/transactions",
     "broker": "#/broker",
     "hostile": f"#/groups/{quote(HOSTILE[0])}",
 }

@@ -294,7 +294,7 @@ class Checker:
                 await time_slice.pause()
             recent = self._recents.recent(source.history, group_id, now.wall_ms)
             of_group = [
-                *problems(group, source.lags, now),
+                *problems(group, source, now),
                 *findings(facts_of(group, behind, recent, now)),
             ]
             if of_group:

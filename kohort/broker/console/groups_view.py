@@ -77,7 +77,7 @@ class GroupView:
         data["last_hour"] = recent.bins(now.wall_ms)
         data["last"] = await self._formatter.wait_newest(group.group_id, time_slice)
         facts = facts_of(group, every_position, recent, now)
-        all_findings = (*problems(group, source.lags, now), *findings(facts))
+        all_findings = (*problems(group, source, now), *findings(facts))
         data["findings"] = [finding.as_json() for finding in all_findings]
         data["lag_last_hour"] = source.lags.last_hour(group.group_id)
         return data
@@ -222,7 +222,7 @@ class GroupsView:
         if waiting is not None:
             waiting["text"] = waited_for(waiting)
         recent = self._recents.recent(source.history, row.group_id, now.wall_ms)
-        found = () if group is None else problems(group, source.lags, now)
+        found = () if group is None else problems(group, source, now)
         return {
             "group": row.group_id,
             # The survey may be slightly out of date.

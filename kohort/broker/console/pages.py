@@ -35,6 +35,7 @@ from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.requesters import denied
 from kohort.broker.http.routes import Query
+from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.views import waiting_json
 from kohort.protocol.errors import ErrorCode
@@ -76,7 +77,7 @@ class StaticFile(NamedTuple):
         return HttpResponse(HTTPStatus.OK, self.content_type, (data,), tuple(headers))
 
 
-_OF_BROKER: Final = re.compile(rb'<a href="#/(?:topics|broker)">.*\n')
+_OF_BROKER: Final = re.compile(rb'<a href="#/(?:topics|transactions|broker)">.*\n')
 """Matches the links of the HTML page to pages about the broker."""
 
 
@@ -272,6 +273,7 @@ class ConsolePages(GroupConsole):
         self.allows_write = source.allows_write
         self._topics = TopicsView(source, self._survey, ages)
         self._records = RecordReader(source.topics, source.clock)
+        self._transactions = TransactionPages(source.transactions, source.topics, source.clock)
         self._resetting = Resetting(source)
         self._slow = asyncio.Lock()
         """Held by pages that read files; they must not delay the others."""
@@ -310,6 +312,10 @@ class ConsolePages(GroupConsole):
     async def reset(self, request: HttpRequest) -> HttpResponse:
         """POST /api/groups/{group}/reset; see `Resetting`."""
         return await self._resetting.execute(request)
+
+    async def transactions(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/transactions?limit=N: open transactions, as on the metrics port."""
+        return await self._transactions.list_open(request)
 
     async def broker(self) -> HttpResponse:
         """GET /api/broker."""

@@ -76,6 +76,7 @@ BROKER_DATA: "Final[Asks[ConsolePages]]" = {
     "/api/topics": lambda pages, request: pages.topics(request),
     "/api/topics/{topic}": lambda pages, request: pages.topic(request),
     "/api/topics/{topic}/records": lambda pages, request: pages.records(request),
+    "/api/transactions": lambda pages, request: pages.transactions(request),
     "/api/broker": lambda pages, _: pages.broker(),
 }
 """Pages about topics and the broker, with the same check."""

@@ -7,9 +7,10 @@ findings.
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.broker.console.lag_history import LagHistory
+from kohort.broker.console.holding import Held, held_positions
+from kohort.broker.console.source import GroupsSource
 from kohort.broker.groups_seen import GroupSeen
-from kohort.formats.text import duration
+from kohort.formats.text import counted, duration
 from kohort.groups.description import WaitingFor
 from kohort.groups.history.limits import cut_id
 from kohort.groups.history.waiting_text import waited_for
@@ -43,11 +44,17 @@ def is_hanging(waiting: WaitingFor | None, now: Now) -> bool:
     return waiting is not None and now.wall_ms - waiting.since_ms >= HANG_MS
 
 
-def problems(group: GroupSeen, lags: LagHistory, now: Now) -> Iterator[Finding]:
+def problems(group: GroupSeen, source: GroupsSource, now: Now) -> Iterator[Finding]:
     """Yield the group's problems, the gravest first."""
     waiting = group.describe_waiting()
     if waiting is not None and is_hanging(waiting, now):
         yield _hang(group, waiting, now)
+    holding = source.holding
+    held = [] if holding is None else [*held_positions(group, source.readable, holding)]
+    if held:
+        yield _held(held)
+        return
+    lags = source.lags
     rise = lags.trend(group.group_id)
     if rise is not None:
         before, lag = rise
@@ -60,6 +67,23 @@ def problems(group: GroupSeen, lags: LagHistory, now: Now) -> Iterator[Finding]:
             advice="The members read more slowly than producers write, or not at all. More "
             "members help as long as there are fewer members than partitions.",
         )
+
+
+def _held(held: list[Held]) -> Finding:
+    partition, committed, end, holder = held[0]
+    others = f" {counted(len(held) - 1, 'other partition')} too." if len(held) > 1 else ""
+    if holder.timeout_ms is None:
+        ending = "No coordinator will end it: `kohort transactions abort` does."
+    else:
+        left = duration(max(holder.timeout_ms - holder.open_ms, 0))
+        ending = f"It is aborted in {left}, unless its producer ends it first."
+    return Finding(
+        "held-back",
+        is_warning=True,
+        text=f"{partition} stands at offset {committed:,} of {end:,}, where a transaction of "
+        f"{holder.name} begins, open for {duration(holder.open_ms)}.{others}",
+        advice=f"A read_committed consumer cannot read past an open transaction. {ending}",
+    )
 
 
 def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:

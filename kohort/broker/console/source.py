@@ -2,7 +2,7 @@
 
 import asyncio
 from concurrent.futures import Executor
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.coordinator.coordinator import GroupCoordinator
@@ -14,6 +14,10 @@ from kohort.broker.metrics.stalls import LoopLagMeter
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.manager import TopicManager
+from kohort.broker.transactions.host import TransactionHost
+
+if TYPE_CHECKING:
+    from kohort.broker.console.holding import Holding
 
 
 class GroupsSource(Protocol):
@@ -29,6 +33,11 @@ class GroupsSource(Protocol):
     def executor(self) -> Executor: ...
     @property
     def lags(self) -> LagHistory: ...
+    @property
+    def holding(self) -> "Holding | None":
+        """The open transactions, None if they are not known."""
+        ...
+
     def readable(self, topic: str, index: int) -> Readable | None:
         """Return the readable offsets of a partition, None if they are not known."""
         ...
@@ -54,6 +63,8 @@ class ConsoleSource(NamedTuple):
     address: str
     """Address as advertised: host:port."""
     version: str
+    transactions: TransactionHost
+    holding: "Holding"
     coordinator: GroupCoordinator
     allows_write: bool
     """Whether the console has pages that change something (`kohort.console.write`)."""

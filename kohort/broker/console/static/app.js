@@ -11,6 +11,7 @@ import { records } from "./records.js";
 import { reset } from "./reset.js";
 import { timeline } from "./timeline.js";
 import { topic, topics } from "./topics.js";
+import { transactions } from "./transactions.js";
 
 // A page: `url(params, options)` returns the URL of its data, `view(data, context)` its elements; `concerns`
 // whether changed groups affect it; `every` is the interval of its requests if there are no events.
@@ -23,6 +24,7 @@ const PAGES = [
   [/^\/topics$/, topics],
   [/^\/topics\/([^/]+)$/, topic],
   [/^\/topics\/([^/]+)\/records$/, records],
+  [/^\/transactions$/, transactions],
   [/^\/broker$/, broker],
 ];
 const EVERY_MS = 5000;

@@ -4,7 +4,7 @@ import { path } from "./api.js";
 import { h } from "./dom.js";
 import { count, counted, duration, shortId } from "./format.js";
 import { advice } from "./advice.js";
-import { age, figures, findingList, groupTabs, heading, memberName, moment, since, sparkline, stateMark, table, to, until } from "./parts.js";
+import { age, figures, findingList, groupTabs, heading, memberName, moment, ranges, since, sparkline, stateMark, table, to, topicLink, until } from "./parts.js";
 
 export const group = {
   title: (id) => id,
@@ -119,24 +119,6 @@ function share(row) {
   if (row.assignment === null) return row.assignment_bytes ? `${count(row.assignment_bytes)} bytes` : "–";
   const text = Object.entries(row.assignment).map(([topic, numbers]) => `${topic}: ${ranges(numbers)}`);
   return [h("span", { class: "number" }, counted(row.partition_count, "partition")), text.map((line) => h("div", { class: "muted id" }, line))];
-}
-
-/** 0–3, 7, 9–12. */
-export function ranges(numbers) {
-  const spans = [];
-  for (const number of numbers) {
-    const open = spans.at(-1);
-    if (open && open[1] === number - 1) open[1] = number;
-    else spans.push([number, number]);
-  }
-  return spans.map(([first, end]) => (first === end ? first : `${first}–${end}`)).join(", ");
-}
-
-// `kohort watch` has no pages about topics.
-const HAS_TOPICS = document.querySelector('header a[href="#/topics"]') !== null;
-
-function topicLink(topic) {
-  return HAS_TOPICS ? h("a", { href: to("topics", topic) }, topic) : topic;
 }
 
 function partitions(data) {

@@ -46,6 +46,25 @@ export function groupLink(id) {
 const GOOD = new Set(["Stable"]);
 const BUSY = new Set(["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"]);
 
+/** 0–3, 7, 9–12. */
+export function ranges(numbers) {
+  const spans = [];
+  for (const number of numbers) {
+    const open = spans.at(-1);
+    if (open && open[1] === number - 1) open[1] = number;
+    else spans.push([number, number]);
+  }
+  return spans.map(([first, end]) => (first === end ? first : `${first}–${end}`)).join(", ");
+}
+
+// `kohort watch` has no pages about topics.
+const HAS_TOPICS = document.querySelector('header a[href="#/topics"]') !== null;
+
+/** A link to a topic, if there are pages about topics. */
+export function topicLink(topic) {
+  return HAS_TOPICS ? h("a", { href: to("topics", topic) }, topic) : topic;
+}
+
 /** A group's state: a symbol and a word, so that it can be read without colours. */
 export function stateMark(state) {
   const kind = GOOD.has(state) ? "good" : BUSY.has(state) ? "busy" : "idle";

@@ -76,6 +76,8 @@ class LookedAt:
             cluster_id="c",
             address="broker.example:9092",
             version="1.2.3",
+            transactions=cast("Any", None),
+            holding=cast("Any", None),
             coordinator=groups,
             allows_write=True,
             is_open_to_anonymous=is_open_to_anonymous,
