@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON, StatedReason
 from kohort.groups.records import Generation
+from kohort.groups.requests import Connection
 from kohort.protocol.errors import ErrorCode
 
 NO_EPOCHS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -145,9 +146,13 @@ class Trigger(NamedTuple):
     """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None
     """How long before the cause the last of these topics got more partitions."""
+    connection: Connection | None = None
+    """The connection on which a member left."""
     same_process: bool | None = None
     """Whether a new member is a process whose membership was lost because it was silent. None if no
     such process has its instance id, or its client id and host."""
+    away_ms: int | None = None
+    """Of such a process: the time since the last heartbeat of its lost membership."""
     certainty: Certainty = Certainty.CERTAIN
     candidates: tuple[TriggerKind, ...] = ()
     """If the cause is unclear: all possible ones, the most likely first."""

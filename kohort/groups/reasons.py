@@ -49,6 +49,9 @@ NO_REASON: Final = StatedReason()
 POLL_TIMEOUT: Final = "poll timeout"
 """Part of the reason with which Java's consumer and Kohort's leave if they are not polled."""
 
+_GIVEN_ID: Final = "given member-id"
+"""Part of the reason of the second request of every first join (KIP-394)."""
+
 TEXT_MAX: Final = 255
 """Longest reason text that is kept; the Java client truncates its own at this length."""
 
@@ -58,8 +61,7 @@ _KEYWORDS: Final = (
     ("revoke", JoinReason.PARTITIONS_REVOKED),
     ("enforced", JoinReason.ENFORCED),
     ("already rebalancing", JoinReason.GROUP_REBALANCING),
-    # The second request of a first join (KIP-394).
-    ("given member-id", JoinReason.RESTART),
+    (_GIVEN_ID, JoinReason.RESTART),
     ("failed", JoinReason.MEMBERSHIP_LOST),
     ("leaving the group", JoinReason.MEMBERSHIP_LOST),
 )
@@ -76,6 +78,26 @@ def classify_text(text: str | None) -> JoinReason:
         if keyword in lower:
             return reason
     return JoinReason.MEMBERSHIP_LOST if _ERROR_NAME.search(text) else JoinReason.UNKNOWN
+
+
+def is_first_join(text: str) -> bool:
+    """Whether a reason text says only that its member is new."""
+    return _GIVEN_ID in text.lower()
+
+
+def has_stopped_polling(
+    text: str | None, unfetched_ms: int | None, *, still_connected: bool | None
+) -> bool:
+    """Whether a member that left did so because its application did not poll in time.
+
+    Args:
+        text: the reason text of its LeaveGroup. Most clients state none.
+        unfetched_ms: how long it had sent heartbeats without a Fetch, if that was long.
+        still_connected: whether its connection was open long after its LeaveGroup.
+    """
+    if text:
+        return POLL_TIMEOUT in text
+    return unfetched_ms is not None or bool(still_connected)
 
 
 def state_reason(tag: int, text: str | None) -> StatedReason:

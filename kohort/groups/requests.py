@@ -11,7 +11,7 @@ created faster still; it is not to be changed either.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kohort.groups.reasons import NO_REASON, StatedReason
 from kohort.protocol.errors import ErrorCode
@@ -26,6 +26,13 @@ Ticket: TypeAlias = object
 one Reply, and never looks inside."""
 
 
+class Connection(Protocol):
+    """A client's connection, as the shell knows it."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+
 class Now(NamedTuple):
     """The time of one step."""
 
@@ -36,9 +43,9 @@ class Now(NamedTuple):
     offsets."""
 
 
-UNFETCHED_LEAST_MS: Final = 10_000
+UNFETCHED_LEAST_MS: Final = 5_000
 """A member that has not fetched for this long has stopped polling: consumers that read send a Fetch
-every half second, unless configured otherwise."""
+every half second, unless configured otherwise, and one that waits counts."""
 
 
 class JoinRequest(NamedTuple):
@@ -117,6 +124,8 @@ class LeaveEntry(NamedTuple):
     reason: str | None = None
     unfetched_ms: int | None = None
     """How long its client has not fetched, if known."""
+    connection: Connection | None = None
+    """The connection of the request."""
 
 
 class LeaveResult(NamedTuple):

@@ -14,6 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from kohort.groups.history.wording import short_id
 from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
@@ -175,14 +176,14 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(
     newcomer = records[1]["trigger"]["member_id"]
     sentence, *evidence = joined.out.splitlines()
     assert re.fullmatch(
-        rf"Group readers rebalanced \d\d:\d\d:\d\d, generation 1 -> 2, because member {newcomer} "
-        r"\(host 127\.0\.0\.1\) joined; .*\.",
+        r"Group readers rebalanced at \d\d:\d\d:\d\d, generation 1 -> 2, because "
+        rf"member {short_id(newcomer)} \(host 127\.0\.0\.1\) joined; .*\.",
         sentence,
     )
     assert newcomer.startswith("second-")
     assert "  the broker saw: member_added" in evidence
     assert "  partitions: 3 kept, 3 moved, 3 gained, 3 given up" in evidence
-    assert f"generation 2 -> 3, because member {newcomer} (host 127.0.0.1) left" in left.out
+    assert f"generation 2 -> 3, because member {short_id(newcomer)} (host" in left.out
     heads = [line for line in both.out.splitlines() if line.startswith("Group ")]
     assert heads == [sentence, left.out.splitlines()[0]]
     assert advised.code == 0, advised.err
@@ -191,8 +192,7 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(
     assert reported.code == 0, reported.err
     told = page.read_text(encoding="utf-8")
     assert "Why readers rebalanced, and what to change" in told
-    short_id = newcomer[: len("second-") + 4]
-    assert f"because member {short_id} (host 127.0.0.1) left" in told
+    assert f"because member {short_id(newcomer)} (host 127.0.0.1) left" in told
 
 
 async def test_the_kafka_port_tells_what_the_http_port_does(kohort: Asking) -> None:
@@ -238,8 +238,8 @@ async def test_why_names_the_static_member_whose_session_ended(kohort: Asking) -
     said = await kohort.ask("why", "silent")
     assert said.code == 0
     assert (
-        f"generation 1 -> 2, because member {member_id} (static id pod-7, host 127.0.0.1) "
-        "missed its session timeout of 1 s; no member is left." in said.out.splitlines()[0]
+        f"because member {short_id(member_id)} (static id pod-7, host 127.0.0.1) "
+        "missed its session timeout of 1 s; the group is empty." in said.out.splitlines()[0]
     )
 
 

@@ -266,5 +266,5 @@ async def test_each_rebalance_is_one_line_of_the_log(
     assert len(lines) == 2
     assert lines[0].startswith("Group readers rebalanced ")
     assert "generation 0 -> 1, because member aiokafka" in lines[0]
-    assert "left; no member is left" in lines[1]
+    assert "was the last to leave; the group is empty" in lines[1]
     assert not any(isinstance(one, AvoidedRecord) for one in broker.history.records("readers"))

@@ -191,11 +191,19 @@ def leave_group(
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
     # Requests with several members are from administrators, who fetch nothing.
     client = ctx.header.client_id or "", ctx.connection.peer_host
-    unfetched_ms = ctx.broker.activity.since_ms(*client) if len(members) == 1 else None
+    is_single = len(members) == 1
+    unfetched_ms = ctx.broker.activity.since_ms(*client) if is_single else None
+    connection = ctx.connection if is_single else None
     ticket = ctx.broker.classic_groups.leave(
         request.group_id,
         [
-            LeaveEntry(member.member_id, member.group_instance_id, member.reason, unfetched_ms)
+            LeaveEntry(
+                member.member_id,
+                member.group_instance_id,
+                member.reason,
+                unfetched_ms,
+                connection,
+            )
             for member in members
         ],
     )

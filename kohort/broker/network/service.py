@@ -71,6 +71,7 @@ class ConnectionInfo:
 
     peer_host: str
     """Host of the client in Kafka's format: "/127.0.0.1"."""
+    is_open: bool = True
     session: Session = UNKNOWN
     """The client's principal and listener; replaced as a whole."""
     authentication: Authentication | None = None

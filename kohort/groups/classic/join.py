@@ -187,12 +187,14 @@ def _add_member(
         client_software=request.client_software,
     )
     is_static = member.is_static
+    same_process, away_ms = group.lost.take(request, now.ms)
     trigger = Trigger(
         TriggerKind.STATIC_ADDED if is_static else TriggerKind.MEMBER_ADDED,
         member.ref,
         reason=request.reason,
         new_protocols=member.protocol_names,
-        same_process=group.lost.take(request),
+        same_process=same_process,
+        away_ms=away_ms,
     )
     is_running = group.state is ClassicState.PREPARING_REBALANCE
     if is_running:

@@ -90,6 +90,7 @@ def _remove(group: ClassicData, member: Member, entry: LeaveEntry, now: Now) -> 
         removed=(member.member_id,),
         detail=entry.reason or "",
         unfetched_ms=None if by_admin else _unfetched_ms(group, entry, now),
+        connection=None if by_admin else entry.connection,
     )
     fate = RemovalReason.REMOVED_BY_ADMIN if by_admin else RemovalReason.LEFT
     group.remove_member(member, fate, text=entry.reason)

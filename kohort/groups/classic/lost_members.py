@@ -20,6 +20,8 @@ CHARS_MAX: Final = 1_000
 @dataclass(slots=True, eq=False)
 class _Lost:
     process: tuple[str, ...]
+    heard_ms: int
+    """When it sent its last heartbeat (monotonic)."""
     is_heard: bool = False
     """Whether a request with its member id came after its removal."""
 
@@ -34,7 +36,9 @@ class LostMembers:
         process = _process(member.instance_id, member.client_id, member.client_host)
         if sum(map(len, (member.member_id, *process))) > CHARS_MAX:
             return
-        self._by_id[member.member_id] = _Lost(process)
+        self._by_id[member.member_id] = _Lost(
+            process, member.session_deadline_ms - member.session_timeout_ms
+        )
         if len(self._by_id) > LOST_MAX:
             del self._by_id[next(iter(self._by_id))]
 
@@ -44,8 +48,9 @@ class LostMembers:
         if lost is not None:
             lost.is_heard = True
 
-    def take(self, request: JoinRequest) -> bool | None:
-        """Return whether a new member is the process of a lost one, and forget that one.
+    def take(self, request: JoinRequest, now_ms: int) -> tuple[bool | None, int | None]:
+        """Return whether a new member is the process of a lost one, and if so how long ago that
+        sent its last heartbeat; forget it.
 
         None if no member of this instance id, or of this client id and host, was lost.
         """
@@ -55,10 +60,10 @@ class LostMembers:
         process = _process(request.instance_id, request.client_id, request.client_host)
         lost = {key: one for key, one in self._by_id.items() if one.process == process}
         if not lost:
-            return None
+            return None, None
         heard = [key for key, one in lost.items() if one.is_heard]
-        del self._by_id[heard[0] if heard else next(iter(lost))]
-        return bool(heard)
+        taken = self._by_id.pop(heard[0] if heard else next(iter(lost)))
+        return bool(heard), now_ms - taken.heard_ms if heard else None
 
 
 def _process(instance_id: str | None, client_id: str, host: str) -> tuple[str, ...]:

@@ -432,7 +432,7 @@ class _Builder:
     def record(self) -> RebalanceRecord:
         facts = self.facts
         started, join_phase = facts.started, facts.join_phase
-        began_ms = facts.began.ms
+        began_ms, now_ms = facts.began.ms, self.until_ms
         change = leader_change(facts)
         return RebalanceRecord(
             group=self.group_id,
@@ -446,8 +446,10 @@ class _Builder:
             group_type=started.kind.value,
             protocol_type=facts.protocol_type,
             started_at_ms=facts.began.wall_ms,
-            trigger=trigger_record(Cause(started.trigger, facts.began)),
-            further_causes=tuple(trigger_record(cause, began_ms) for cause in facts.causes),
+            trigger=trigger_record(Cause(started.trigger, facts.began), now_ms=now_ms),
+            further_causes=tuple(
+                trigger_record(cause, began_ms, now_ms=now_ms) for cause in facts.causes
+            ),
             further_causes_dropped=facts.causes_dropped,
             timeline=self._timeline(),
             waited_for=self._waited_for,

@@ -77,6 +77,9 @@ class TriggerRecord:
     unfetched_ms: int | None = None
     """Time for which a member that left had not fetched although it sent heartbeats, if that was
     long."""
+    still_connected: bool | None = None
+    """Of a member that left: whether its connection was open a second or more after its
+    LeaveGroup; None if that was not checked."""
     grown_topics: tuple[str, ...] = ()
     """Topics that got more partitions since the group was last Stable; truncated."""
     grown_ms: int | None = None
@@ -85,6 +88,8 @@ class TriggerRecord:
     """Of a new member: whether it is a process whose session had expired, because a request with
     its former member id came afterwards, or it joined on that member's connection. None if no
     member of its instance id, or of its client id and host, was lost before."""
+    away_ms: int | None = None
+    """Of such a process: the time from the last heartbeat of its former member id to this join."""
     certainty: Certainty = Certainty.CERTAIN
     """certain for all that a broker saw itself; likely or unclear if it was concluded from a
     cluster's __consumer_offsets."""

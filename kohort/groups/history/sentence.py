@@ -29,9 +29,13 @@ from kohort.groups.history.wording import (
     ClockText,
     begins_with_client_id,
     cause_text,
+    causes_text,
     member_text,
+    short_id,
+    short_ids,
 )
 from kohort.groups.kinds import GroupKind
+from kohort.groups.reasons import is_first_join
 
 _CAUSES_SHOWN = 10
 _MEMBERS_SHOWN = 5
@@ -41,13 +45,23 @@ def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
     """Return one line, without a full stop and without the group's name."""
     if isinstance(record, AvoidedRecord):
         return (
-            f"did not rebalance {clock_text(record.at_ms)},{_stays(record)} "
+            f"did not rebalance at {clock_text(record.at_ms)},{_stays(record)} "
             f"although {cause_text(record.trigger)}"
         )
-    cause = cause_text(record.trigger, record.protocol_type, _first_half(record))
+    cause = _causes(record)
     parts = [f"{_beginning(record, clock_text)} because {cause}"]
     parts += _effects(record)
     return "; ".join(parts)
+
+
+def _causes(record: RebalanceRecord) -> str:
+    return causes_text(
+        record.trigger,
+        record.further_causes,
+        record.protocol_type,
+        _first_half(record),
+        was_last=record.outcome is RebalanceOutcome.EMPTY and record.members_before == 1,
+    )
 
 
 def _first_half(record: RebalanceRecord) -> int | None:
@@ -62,16 +76,16 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
     at = clock_text(record.started_at_ms)
     match record.outcome:
         case RebalanceOutcome.RUNNING:
-            return f"is rebalancing since {at},{_after(record)}"
+            return f"has been rebalancing since {at},{_after(record)}"
         case RebalanceOutcome.STABLE | RebalanceOutcome.EMPTY:
-            return f"rebalanced {at}{_generations(record)}"
+            return f"rebalanced at {at}{_generations(record)}"
         case RebalanceOutcome.UNFINISHED:
-            return f"began to rebalance {at},{_after(record)}"
+            return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED if _is_of_consumers(record):
             # Not in vain: members of a consumer group continue with what they own by now.
-            return f"began to rebalance {at},{_after(record)}"
+            return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
-            return f"rebalanced in vain {at},{_after(record)}"
+            return f"began a rebalance without a result at {at},{_after(record)}"
 
 
 def _is_of_consumers(record: RebalanceRecord) -> bool:
@@ -97,7 +111,7 @@ def _stays(record: AvoidedRecord) -> str:
 def _effects(record: RebalanceRecord) -> Iterator[str]:
     match record.outcome:
         case RebalanceOutcome.EMPTY:
-            yield "no member is left"
+            yield "the group is empty"
         case RebalanceOutcome.SUPERSEDED:
             after = duration(record.timeline.finished_ms or 0)
             yield f"another rebalance took over after {after}"
@@ -134,12 +148,14 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
 def _listed(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
     """List member ids; in a consumer group with client ids, because its member ids are random."""
     if not _is_of_consumers(record):
-        return listed(member_ids)
+        return short_ids(member_ids)
     clients = {member.member_id: member.client_id for member in record.members}
     names = {member_id: clients.get(member_id) for member_id in member_ids}
     return listed(
         [
-            f"{key} (client.id {name})" if name and not begins_with_client_id(key, name) else key
+            f"{short_id(key)} (client.id {name})"
+            if name and not begins_with_client_id(key, name)
+            else short_id(key)
             for key, name in names.items()
         ]
     )
@@ -224,7 +240,7 @@ def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
 
 
 def _one(cause: TriggerRecord) -> str:
-    return shown(cause.member_id or "one")
+    return short_id(cause.member_id or "one")
 
 
 def _moved_nothing(record: RebalanceRecord) -> bool:
@@ -264,12 +280,10 @@ def _trigger_lines(record: HistoryRecord, *, is_watched: bool) -> Iterator[str]:
         line = f"its traces suggest: {trigger.kind.value}"
     elif is_watched:
         line = f"its traces prove: {trigger.kind.value}"
-    if trigger.row is not None:
-        line += f", by row {trigger.row} of the table for members that join again"
     yield line
     if trigger.reason_source == "tag":
         yield f"the client stated: {trigger.reason or trigger.reason_number}"
-    elif trigger.reason_source == "text":
+    elif trigger.reason_source == "text" and not is_first_join(trigger.reason_text or ""):
         yield f"the client's text suggests: {trigger.reason}"
     if trigger.was_leader:
         yield "it led the group"
@@ -306,11 +320,11 @@ def _phase_lines(record: RebalanceRecord) -> Iterator[str]:
         yield f"joins took {duration(times.join_phase_ms)}{ended}"
     if times.join_phase_ms is not None and times.leader_synced_ms is not None:
         took = duration(times.leader_synced_ms - times.join_phase_ms)
-        yield f"the leader {shown(record.leader or '')} took {took} for the assignment"
+        yield f"the leader {short_id(record.leader or '')} took {took} for the assignment"
         if times.durable_ms is not None:
             yield f"storing it took {duration(times.durable_ms - times.leader_synced_ms)}"
     if record.leader_change is not None:
-        yield _LEADER_WORDS[record.leader_change].format(shown(record.leader or ""))
+        yield _LEADER_WORDS[record.leader_change].format(short_id(record.leader or ""))
 
 
 _ASSIGNED_BY: Final = {
@@ -352,7 +366,7 @@ def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:
         if asked:
             by_timeouts.setdefault(", ".join(asked), []).append(member.member_id)
     for timeouts, ids in islice(by_timeouts.items(), _MEMBERS_SHOWN):
-        yield timeouts if len(by_timeouts) == 1 else f"{timeouts}: {listed(ids)}"
+        yield timeouts if len(by_timeouts) == 1 else f"{timeouts}: {short_ids(ids)}"
     if len(by_timeouts) > _MEMBERS_SHOWN:
         yield f"and {len(by_timeouts) - _MEMBERS_SHOWN} other pairs of timeouts"
 
@@ -377,7 +391,7 @@ def _slowest_lines(record: RebalanceRecord) -> Iterator[str]:
         if is_consumers:
             yield f"partitions that {who} gave up had no new owner yet"
         else:
-            yield f"for {who} the stop had not ended"
+            yield f"{who} had no assignment yet"
 
 
 def _stop_line(member: MemberTimeline, *, is_consumer: bool) -> str:

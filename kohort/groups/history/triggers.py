@@ -17,12 +17,27 @@ _OVERDUE: Final = frozenset(
 )
 
 
-def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
-    """Make the record of a cause; a further one counts from `began_ms` (monotonic)."""
+_LINGERS_MS: Final = 1_000
+"""A client that ends closes its connections within this time of its LeaveGroup."""
+
+
+def trigger_record(
+    cause: Cause, began_ms: int | None = None, *, now_ms: int | None = None
+) -> TriggerRecord:
+    """Make the record of a cause; a further one counts from `began_ms` (monotonic).
+
+    Args:
+        now_ms: the present time (monotonic), to tell whether a member that left still has its
+            connection.
+    """
     trigger = cause.trigger
     member = trigger.member
     timeout_ms = trigger.timeout_ms
     # The reason in LeaveGroup is the member's own text, like that of a join.
+    still_connected = None
+    if trigger.connection is not None and now_ms is not None:
+        is_late = now_ms - cause.at.ms >= _LINGERS_MS
+        still_connected = trigger.connection.is_open if is_late else None
     is_leaving = trigger.kind in _LEAVING and trigger.certainty is Certainty.CERTAIN
     stated = stated_fields(trigger.reason)
     if is_leaving:
@@ -47,9 +62,11 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
         detail=None if is_leaving else cut_text(trigger.detail),
         silent_ms=trigger.silent_ms,
         unfetched_ms=trigger.unfetched_ms,
+        still_connected=still_connected,
         grown_topics=cut_ids(trigger.grown_topics),
         grown_ms=trigger.grown_ms,
         same_process=trigger.same_process,
+        away_ms=trigger.away_ms,
         certainty=trigger.certainty,
         candidates=trigger.candidates,
         evidence=trigger.evidence,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.formats.text import counted, duration, listed, shown
 from kohort.groups.events import UNDER_OLD_ID, Certainty, TriggerKind
+from kohort.groups.reasons import has_stopped_polling, is_first_join
 from kohort.groups.requests import CONSUMER
 
 if TYPE_CHECKING:
@@ -24,6 +26,29 @@ def begins_with_client_id(member_id: str, client_id: str) -> bool:
     return member_id.startswith(f"{client_id}-")
 
 
+_RANDOM: Final = re.compile(
+    r"(?P<uuid>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+    r"|^(?P<base64>[\w-]{8})[\w-]{14}$"
+)
+"""The random end of the ids that brokers choose, and the whole ids that consumers (KIP-848) do."""
+_CHARS_MAX: Final = 48
+_TAIL: Final = 12
+
+
+def short_id(member_id: str) -> str:
+    """Return a member id that fits in a sentence: of a random part, the first eight characters."""
+    text = shown(member_id)
+    match = _RANDOM.search(text)
+    if match is not None:
+        text = text[: match.start()] + (match["uuid"] or match["base64"])
+    return text if len(text) <= _CHARS_MAX else f"{text[: _CHARS_MAX - _TAIL]}…{text[-_TAIL:]}"
+
+
+def short_ids(member_ids: Iterable[str], count: int | None = None) -> str:
+    """List the first few members, and the number of the others up to `count`."""
+    return listed([short_id(member_id) for member_id in member_ids], count)
+
+
 def member_text(
     member_id: str, instance_id: str | None, host: str | None, client_id: str | None = None
 ) -> str:
@@ -38,7 +63,62 @@ def member_text(
     if host:
         details.append(f"host {shown(host.removeprefix('/'))}")
     ending = f" ({', '.join(details)})" if details else ""
-    return f"member {shown(member_id)}{ending}"
+    return f"member {short_id(member_id)}{ending}"
+
+
+def causes_text(
+    trigger: TriggerRecord,
+    further: Sequence[TriggerRecord],
+    protocol_type: str | None = CONSUMER,
+    follows: int | None = None,
+    *,
+    was_last: bool = False,
+) -> str:
+    """Describe the causes of a rebalance as a clause: "3 members joined (X, Y, Z)"; further causes
+    of another kind are left out.
+
+    Args:
+        was_last: whether the group had only the member that the first cause is about.
+    """
+    alike = _alike(trigger, further)
+    if was_last and trigger.kind is TriggerKind.MEMBER_LEFT and len(alike) == 1:
+        return f"{_who(trigger)} was the last to leave{_stated(trigger)}{_certainty(trigger)}"
+    if len(alike) <= 1:
+        return cause_text(trigger, protocol_type, follows)
+    members = f"{counted(len(alike), 'member')} {_OF_SEVERAL[trigger.kind]}"
+    return f"{members} ({short_ids(alike)}){_certainty(trigger)}"
+
+
+_OF_SEVERAL: Final = {
+    TriggerKind.MEMBER_ADDED: "joined",
+    TriggerKind.STATIC_ADDED: "joined",
+    TriggerKind.MEMBER_LEFT: "left",
+    TriggerKind.SESSION_EXPIRED: "missed their session timeouts",
+}
+
+
+def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str]:
+    """Return the names of all members that did the same as the first."""
+    verb = _plain_verb(trigger)
+    if verb is None or trigger.removed_count > 1:
+        return []
+    names: dict[str, str] = {}
+    for cause in (trigger, *further):
+        if cause.member_id is not None and _plain_verb(cause) == verb:
+            names[cause.member_id] = cause.instance_id or cause.member_id
+    return list(names.values())
+
+
+def _plain_verb(cause: TriggerRecord) -> str | None:
+    """Return the verb for members whose causes need no further words, else None."""
+    return None if cause.same_process or _is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
+
+
+def _is_stuck(cause: TriggerRecord) -> bool:
+    """Whether it is a member that left because its application did not poll."""
+    return cause.kind is TriggerKind.MEMBER_LEFT and has_stopped_polling(
+        cause.reason_text, cause.unfetched_ms, still_connected=cause.still_connected
+    )
 
 
 def cause_text(
@@ -56,7 +136,7 @@ def _who(trigger: TriggerRecord) -> str:
     if trigger.member_id is None:
         return "a member"
     if trigger.removed_count > 1:
-        some = listed(trigger.removed, trigger.removed_count)
+        some = short_ids(trigger.removed, trigger.removed_count)
         return f"{counted(trigger.removed_count, 'member')} ({some})"
     return member_text(trigger.member_id, trigger.instance_id, trigger.host, trigger.client_id)
 
@@ -129,16 +209,30 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
         text += f", {shown(trigger.detail)}"
     if trigger.silent_ms is not None:
         text += f", {duration(trigger.silent_ms)} after it was last heard of"
-    if trigger.unfetched_ms is not None:
-        text += f", having sent heartbeats for {duration(trigger.unfetched_ms)} without a Fetch"
-    if trigger.same_process:
-        text += ", which is the same process as before its membership was lost"
+    if _is_stuck(trigger):
+        text += _stuck(trigger)
     if trigger.grown_topics:
         topics = listed(trigger.grown_topics)
         were = "was" if len(trigger.grown_topics) == 1 else "were"
         ago = duration(trigger.grown_ms or 0)
         text += f", {ago} after {topics} {were} given more partitions"
     return text
+
+
+def _stuck(trigger: TriggerRecord) -> str:
+    """Say what shows that a member left because its application did not poll."""
+    if trigger.unfetched_ms is None and not trigger.reason_text:
+        return (
+            " without a reason and stayed connected, as a client does whose application no longer"
+            " polls (max.poll.interval.ms)"
+        )
+    signs = []
+    if trigger.unfetched_ms is not None:
+        signs.append(f"heartbeats went on without a Fetch for {duration(trigger.unfetched_ms)}")
+    if trigger.still_connected:
+        signs.append("it is still connected after LeaveGroup")
+    seen = f": {', '.join(signs)}" if signs else ""
+    return f" because its application stopped polling (max.poll.interval.ms{seen})"
 
 
 def _words(trigger: TriggerRecord) -> str:
@@ -148,6 +242,9 @@ def _words(trigger: TriggerRecord) -> str:
         return "{who} enforced a rebalance"
     if kind is TriggerKind.STATIC_REPLACED and detail.startswith(UNDER_OLD_ID):
         return "{who} came back {detail}"
+    if trigger.same_process:
+        away = "" if trigger.away_ms is None else f" after {duration(trigger.away_ms)} of silence"
+        return f"{{who}} came back{away}, the same process under a new member id"
     if kind is TriggerKind.ASSIGNOR_CHANGED and trigger.old_protocols:
         return f"{_HAPPENED[kind]} from {{old}} to {{new}}"
     if kind is TriggerKind.REGEX_RESOLVED and detail and trigger.member_id is not None:
@@ -172,7 +269,8 @@ def _changed(trigger: TriggerRecord, protocol_type: str | None, follows: int | N
 
 def _stated(trigger: TriggerRecord) -> str:
     """Format the client's own statement, marked as such."""
-    text = f'"{shown(trigger.reason_text)}"' if trigger.reason_text else ""
+    text = trigger.reason_text
+    text = f'"{shown(text)}"' if text and not is_first_join(text) else ""
     if trigger.reason_source == "tag":
         reason = trigger.reason or f"reason {trigger.reason_number}"
         return f", stating {reason} ({text})" if text else f", stating {reason}"

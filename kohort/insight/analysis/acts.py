@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.groups.reasons import POLL_TIMEOUT
+from kohort.groups.reasons import has_stopped_polling
 from kohort.insight.analysis.rows import (
     GONE,
     Avoided,
@@ -250,8 +250,11 @@ def _keeps_id(cause: Cause) -> bool:
 
 
 def _has_stopped_polling(cause: Cause) -> bool:
-    text = cause.get("reason_text") or ""
-    return cause.get("unfetched_ms") is not None or POLL_TIMEOUT in text
+    return has_stopped_polling(
+        cause.get("reason_text"),
+        cause.get("unfetched_ms"),
+        still_connected=cause.get("still_connected"),
+    )
 
 
 def acts(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], moves: Moves) -> list[Act]:

@@ -43,6 +43,7 @@ class Rebalance(NamedTuple):
     trigger_reason_text: str | None
     trigger_session_timeout_ms: int | None
     trigger_unfetched_ms: int | None
+    trigger_still_connected: bool | None
     trigger_grown_topics: list[str | None] | None
     trigger_same_process: bool | None
     trigger_certainty: str | None
@@ -151,7 +152,7 @@ def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistor
     return histories
 
 
-ID_CHARS: Final = 4
+ID_CHARS: Final = 8
 """Characters of a member id that distinguish processes with the same client id."""
 
 

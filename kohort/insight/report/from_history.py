@@ -9,7 +9,6 @@ from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.text import describe
 from kohort.insight.analysis.finder import Thresholds, compute_findings
-from kohort.insight.analysis.rows import ID_CHARS
 from kohort.insight.report.contents import (
     ACTS_SHOWN,
     MARKS_MAX,
@@ -28,8 +27,6 @@ from kohort.insight.report.late_returns import late_returns
 from kohort.insight.report.text import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
-_RANDOM_LEAST: Final = 20
-"""Minimum length of the random part of a member id."""
 _AROUND: Final = 0.05
 """The time drawn before and after an act, as a share of its length."""
 
@@ -139,20 +136,7 @@ def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
 def with_sentence(row: Row, event: Mapping[str, Any]) -> Row:
     """Return the row of a rebalance with its sentence, as the broker writes it."""
     names = ("sequence", "started_at_ms", "stopped_total_ms")
-    sentence = _with_short_ids(record_sentence(event, clock), event)
-    return {**{name: row[name] for name in names}, "sentence": sentence}
-
-
-def _with_short_ids(sentence: str, event: Mapping[str, Any]) -> str:
-    """Cut the random part of member ids to its first characters."""
-    causes = (event["trigger"], *(event.get("further_causes") or ()))
-    for member in (*causes, *(event.get("members") or ())):
-        member_id, client = str(member.get("member_id")), f"{member.get('client_id')}-"
-        part = member_id.removeprefix(client)
-        if len(part) >= _RANDOM_LEAST:
-            kept = client if part != member_id else ""
-            sentence = sentence.replace(member_id, f"{kept}{part[:ID_CHARS]}")
-    return sentence
+    return {**{name: row[name] for name in names}, "sentence": record_sentence(event, clock)}
 
 
 def _ownership(intervals: Sequence[Row], totals: Row, acts: Sequence[Row]) -> Ownership:

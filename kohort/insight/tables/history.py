@@ -61,6 +61,11 @@ _TRIGGER: Final = (
     Column(
         "trigger_unfetched_ms", WHOLE, "For a member that left: how long it had not fetched, in ms."
     ),
+    Column(
+        "trigger_still_connected",
+        FLAG,
+        "For a member that left: whether its connection stayed open; null if not checked.",
+    ),
     Column("trigger_grown_topics", TEXTS, "Topics that got partitions before (at most 100)."),
     Column("trigger_grown_ms", WHOLE, "How long before, in ms, or null."),
     Column(
@@ -68,6 +73,9 @@ _TRIGGER: Final = (
         FLAG,
         "For a new member: whether it is a process whose session had expired; null if there is "
         "none with its name, and from older brokers.",
+    ),
+    Column(
+        "trigger_away_ms", WHOLE, "Of such a process: the time since it was last heard of, in ms."
     ),
     Column(
         "trigger_certainty",

@@ -316,4 +316,4 @@ def test_processes_that_share_a_client_id_have_characters_of_their_member_ids() 
     ]
     first = event(1, 0, members=members)
     first["trigger"] |= {"kind": "member_left", "member_id": members[0]["member_id"]}
-    assert [act.processes for act in acts_of([first])] == [["app-0f00"]]
+    assert [act.processes for act in acts_of([first])] == [["app-0f00c0de"]]

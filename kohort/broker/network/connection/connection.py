@@ -156,6 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         self.output.close()
         if was_admitted:
             self._metrics.connection_closed(self._end.reason)
+            self.info.is_open = False
             self._host.connection_lost(self)
             self._service.connection_lost(self.info)
         if self._pending is not None:

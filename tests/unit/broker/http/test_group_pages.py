@@ -286,7 +286,7 @@ async def test_records_are_told_oldest_first_with_their_sentence() -> None:
     assert [joined["sequence"], left["sequence"]] == [1, 2]
     assert (answer["state"], answer["total_rebalances"], answer["waiting"]) == ("Empty", 2, None)
     assert left["trigger"]["kind"] == "member_left"
-    assert left["sentence"].endswith("no member is left")
+    assert left["sentence"].endswith("the group is empty")
     assert left["members"][0]["fate"] == "left"
     assert newest["rebalances"] == [left]
 

@@ -88,6 +88,7 @@ def test_a_process_that_uses_its_former_member_id_was_paused() -> None:
     s.join_dynamic()
     (cause,) = s.running().further_causes
     assert cause.same_process is True
+    assert cause.away_ms == 10 * SECOND
     # It is known by its return, and only once.
     s.join_dynamic()
     assert s.running().further_causes[-1].same_process is None
@@ -180,7 +181,7 @@ def test_an_enforced_rebalance_is_named_as_such_whatever_the_broker_saw() -> Non
     )
 
 
-@pytest.mark.parametrize(("unfetched_s", "told_ms"), [(12, 12_000), (9, None), (60, None)])
+@pytest.mark.parametrize(("unfetched_s", "told_ms"), [(12, 12_000), (4, None), (60, None)])
 def test_it_is_told_if_it_was_long_and_if_the_member_had_fetched_before(
     unfetched_s: int, told_ms: int | None
 ) -> None:
@@ -193,5 +194,26 @@ def test_it_is_told_if_it_was_long_and_if_the_member_had_fetched_before(
     s.leave(LeaveEntry(follower, unfetched_ms=unfetched_s * SECOND))
 
     assert s.running().trigger.unfetched_ms == told_ms
-    says = "left, having sent heartbeats for 12 s without a Fetch" in sentence(s.running())
-    assert says == (told_ms is not None)
+    text = sentence(s.running())
+    assert ("without a Fetch for 12 s" in text) == (told_ms is not None)
+    assert ("max.poll.interval.ms" in text) == (told_ms is not None)
+
+
+class Connection:
+    is_open = True
+
+
+@pytest.mark.parametrize(("after_s", "is_open", "told"), [(0, True, None), (2, True, True)])
+def test_a_client_that_keeps_its_connection_after_it_left_does_not_poll(
+    after_s: int, is_open: bool, told: bool | None
+) -> None:
+    s = Chronicle()
+    _, follower = s.eager((0, 1), (2,))
+    connection = Connection()
+    s.leave(LeaveEntry(follower, connection=connection))
+    s.advance(after_s * SECOND)
+
+    assert s.running().trigger.still_connected is told
+    assert ("max.poll.interval.ms" in sentence(s.running())) == bool(told)
+    connection.is_open = False
+    assert not s.running().trigger.still_connected

@@ -57,16 +57,17 @@ RECORD = RebalanceRecord(
 
 
 def caused_by(kind: TriggerKind, **changes: object) -> str:
-    trigger = TriggerRecord(kind=kind, at_ms=AT_MS, member_id="X", **changes)  # type: ignore[arg-type]
+    fields = {"member_id": "X"} | changes
+    trigger = TriggerRecord(kind=kind, at_ms=AT_MS, **fields)  # type: ignore[arg-type]
     text = sentence(replace(RECORD, trigger=trigger, stopped=Stopped(), waited_for=WaitedFor()))
-    return text.removeprefix("rebalanced 14:03:07, generation 41 -> 42, because ")
+    return text.removeprefix("rebalanced at 14:03:07, generation 41 -> 42, because ")
 
 
 def test_one_sentence_says_when_why_who_how_long_and_for_whom() -> None:
     assert sentence(RECORD) == (
-        "rebalanced 14:03:07, generation 41 -> 42, because member X (static id y, host z) missed "
-        "its session timeout of 45 s; 11 members stopped for up to 3.2 s; it waited 2.9 s for "
-        "member W"
+        "rebalanced at 14:03:07, generation 41 -> 42, because member X (static id y, host z) "
+        "missed its session timeout of 45 s; 11 members stopped for up to 3.2 s; it waited 2.9 s "
+        "for member W"
     )
 
 
@@ -158,6 +159,46 @@ def test_causes_are_told_in_plain_words() -> None:
     )
 
 
+def test_members_that_did_the_same_are_counted() -> None:
+    def cause(kind: TriggerKind, name: str) -> TriggerRecord:
+        return TriggerRecord(kind=kind, at_ms=AT_MS, member_id=name)
+
+    joins = [cause(TriggerKind.MEMBER_ADDED, name) for name in "abcde"]
+    record = replace(RECORD, trigger=joins[0], further_causes=(*joins[1:], EXPIRED))
+    assert " 5 members joined (a, b, c and 2 more)" in sentence(record)
+    left = [cause(TriggerKind.MEMBER_LEFT, name) for name in "ab"]
+    empty = replace(record, trigger=left[0], further_causes=(left[1],))
+    assert " 2 members left (a, b)" in sentence(replace(empty, outcome=RebalanceOutcome.EMPTY))
+    one = replace(
+        empty,
+        further_causes=(),
+        members_before=1,
+        outcome=RebalanceOutcome.EMPTY,
+        waited_for=WaitedFor(),
+    )
+    assert "member a was the last to leave; the group is empty" in sentence(one)
+
+
+def test_random_parts_of_member_ids_are_short_in_texts() -> None:
+    uuid = "78c6b6f2-0d5f-4b7e-9a51-3b1f0c9d2e4a"
+    assert "member java-0-78c6b6f2 joined" in caused_by(
+        TriggerKind.MEMBER_ADDED, member_id=f"java-0-{uuid}"
+    )
+    assert "member Zm9vYmFy joined" in caused_by(
+        TriggerKind.MEMBER_ADDED, member_id="Zm9vYmFyYmF6cXV4cXV1eA"
+    )
+    record = replace(RECORD, waited_for=WaitedFor(phase="join", member_ids=(f"w-{uuid}",), ms=9))
+    assert uuid not in "\n".join([sentence(record), *evidence(record)])
+
+
+def test_the_text_of_every_first_join_says_nothing() -> None:
+    text = "need to re-join with the given member-id: java-0-78c6"
+    said = caused_by(
+        TriggerKind.MEMBER_ADDED, reason="RESTART", reason_source="text", reason_text=text
+    )
+    assert said == "member X joined"
+
+
 @pytest.mark.parametrize(
     ("protocol_type", "words"),
     [("consumer", "another subscription or other owned partitions"), ("connect", "other metadata")],
@@ -190,7 +231,7 @@ def test_an_avoided_rebalance_says_what_did_not_happen() -> None:
     )
     record = AvoidedRecord(group="g", sequence=8, generation=42, at_ms=AT_MS, trigger=trigger)
     assert sentence(record) == (
-        "did not rebalance 14:03:07, generation 42 stays, although the leader, member X, joined "
+        "did not rebalance at 14:03:07, generation 42 stays, although the leader, member X, joined "
         "again, stating RESTART"
     )
     assert "the client stated: RESTART" in evidence(record)
@@ -204,7 +245,7 @@ def test_a_rebalance_in_which_nothing_moved_says_so() -> None:
 
 def test_one_that_runs_says_for_whom_it_waits() -> None:
     text = sentence(replace(RECORD, outcome=RebalanceOutcome.RUNNING, stopped=Stopped()))
-    assert text.startswith("is rebalancing since 14:03:07, after generation 41, because ")
+    assert text.startswith("has been rebalancing since 14:03:07, after generation 41, because ")
     assert text.endswith("it has been waiting 2.9 s for member W")
 
 
