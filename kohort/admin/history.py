@@ -122,6 +122,7 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
                 entry = json.loads(record.value or b"{}")
                 # A long rebalance is stored twice; the second record is complete. Watchers may
                 # repeat a record.
+                entry["stored_at_ms"] = record.timestamp
                 older[observed_key(entry) or entry["sequence"]] = entry
         entries = older | entries
         stop, count = start, count * 2
@@ -131,6 +132,7 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
         "at_ms": int(time.time() * 1000),
         "state": describe_state(cluster, group_id),
         "waiting": None,
+        "stored_at_ms": max((record["stored_at_ms"] for record in records), default=None),
         "total_avoided": sum(record.get("kind") == AVOIDED for record in records),
         "rebalances": records[-last:],
     }

@@ -1,8 +1,11 @@
 """Output of commands: tables, and the progress of long work."""
 
+import os
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from kohort.formats.text import shown
@@ -31,6 +34,29 @@ def _text(cell: Cell) -> str:
         return "-"
     return shown(str(cell))
 
+
+def wrapped(lines: Iterable[str], width: int | None = None) -> Iterator[str]:
+    """Break lines between words at the width of the terminal, without one not at all; what is
+    continued is indented.
+    """
+    if width is None:
+        has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+        width = shutil.get_terminal_size().columns if has_width else None
+    for line in lines:
+        if width is None or len(line) <= width:
+            yield line
+            continue
+        indent = " " * (len(line) - len(line.lstrip()))
+        yield from textwrap.wrap(
+            line,
+            max(width, WIDTH_MIN),
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+WIDTH_MIN: Final = 40
 
 PROGRESS_S: Final = 0.2
 

@@ -24,8 +24,9 @@ from kohort.cli.errors import (
 )
 from kohort.cli.groups.from_files import UNKNOWN_STATE, add_timezone
 from kohort.cli.groups.history import local_clock, positive, why_lines
+from kohort.cli.groups.summary import last_act
 from kohort.cli.options import add_kafka, cluster_of, print_json
-from kohort.cli.output import Progress
+from kohort.cli.output import Progress, wrapped
 from kohort.cli.watch_http import NotServed, add_http, serving
 from kohort.cli.watch_rights import Right, how_to_grant, right_to_describe
 from kohort.cli.watch_store import HISTORY_TOPIC, Store, stored
@@ -237,6 +238,7 @@ def _state(cluster: Cluster, group: str, refusals: list[RefusedError]) -> str | 
 def _answer(group: str, records: list[Json], since_ms: int, options: argparse.Namespace) -> Json:
     """Return the history of a group in the form of GET /groups/{group}/rebalances."""
     avoided = sum(record["kind"] == AVOIDED for record in records)
+    act = last_act(group, records)
     if not options.avoided:
         records = [record for record in records if record["kind"] != AVOIDED]
     return {
@@ -244,6 +246,7 @@ def _answer(group: str, records: list[Json], since_ms: int, options: argparse.Na
         "at_ms": int(time() * 1000),
         "since_ms": since_ms,
         "waiting": None,
+        "act": act,
         "total_avoided": avoided,
         "rebalances": records[-options.last :],
     }
@@ -379,4 +382,5 @@ def _print_new(record: Json, options: argparse.Namespace) -> None:
         print(json.dumps(record), flush=True)
     else:
         clock = local_clock(int(time() * 1000))
-        print(f"Group {shown(record['group'])} {record_sentence(record, clock)}.", flush=True)
+        text = f"Group {shown(record['group'])} {record_sentence(record, clock)}."
+        print("\n".join(wrapped([text])), flush=True)

@@ -63,6 +63,11 @@ class TriggerKind(Enum):
     """A classic member of a consumer group did not join again in time."""
     UPGRADED = "upgraded"
     DOWNGRADED = "downgraded"
+    # Never start a rebalance.
+    INSTANCE_FENCED = "instance_fenced"
+    """The process from which a member took over its instance id is alive."""
+    PROTOCOL_REFUSED = "protocol_refused"
+    """A client offers no assignor that all members offer, or another protocol type."""
     UNKNOWN = "unknown"
     """The cause is unknown; used only by observers of a group."""
 
@@ -151,6 +156,13 @@ class Trigger(NamedTuple):
     same_process: bool | None = None
     """Whether a new member is a process whose membership was lost because it was silent. None if no
     such process has its instance id, or its client id and host."""
+    same_subscription: bool | None = None
+    """Whether a classic consumer that joined again subscribes to the same topics as before; None if
+    that is unknown."""
+    subscribed: tuple[str, ...] = ()
+    """Topics that it did not subscribe to before."""
+    unsubscribed: tuple[str, ...] = ()
+    """Topics that it subscribed to before."""
     away_ms: int | None = None
     """Of such a process: the time since the last heartbeat of its lost membership."""
     certainty: Certainty = Certainty.CERTAIN
@@ -196,7 +208,7 @@ class CauseAdded(NamedTuple):
 
 class RebalanceAvoided(NamedTuple):
     """A join that could have started a rebalance and did not: rows 12, 13 and 15 of the decision
-    table, and row 16 if a reason was stated.
+    table, and row 16 if a reason was stated; or one that was refused.
     """
 
     trigger: Trigger

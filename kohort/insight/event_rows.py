@@ -50,6 +50,7 @@ def rebalance(event: Event) -> Row:
     timeline = event.get("timeline") or _NOTHING
     waited = event.get("waited_for") or _NOTHING
     stopped = event.get("stopped") or _NOTHING
+    unread = event.get("unread") or _NOTHING
     moved = event.get("partitions") or _NOTHING
     assigned_ms = timeline.get("assigned_ms")
     earliest_ms, latest_ms = _bounds(event)
@@ -79,6 +80,8 @@ def rebalance(event: Event) -> Row:
         "stopped_member_count": stopped.get("member_count"),
         "stopped_longest_ms": stopped.get("longest_ms"),
         "stopped_total_ms": stopped.get("total_ms"),
+        "unread_partition_count": unread.get("partition_count"),
+        "unread_longest_ms": unread.get("longest_ms"),
         "stopped_open_count": stopped.get("open_count"),
         "needless": _needless(event, moved),
         **_observed(event),

@@ -162,6 +162,8 @@ class RebalanceHistory:
                 self._recover(group_id, event, self._recorded)
             ring = self._rings.get(group_id)
             fold = self._folds[group_id] = GroupFold(0 if ring is None else ring.last_sequence)
+            if self._recorded is not None:
+                fold.restarted_ms = now.ms
         try:
             fold.observe(event, now)
         except Exception:

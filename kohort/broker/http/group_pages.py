@@ -78,7 +78,7 @@ class SeenTopics:
         return dump(record)
 
     def _filter_cause(self, cause: dict[str, Any]) -> None:
-        fields = ["grown_topics"]
+        fields = ["grown_topics", "subscribed", "unsubscribed"]
         if cause.get("kind") in _TOPIC_CAUSES:
             fields += ["old_protocols", "new_protocols"]
             cause["detail"] = None  # It names topics.

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from kohort.cli.errors import (
 )
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
 from kohort.cli.groups.from_files import add_from, history_from_files
+from kohort.cli.groups.summary import RECORDS, last_act, summary_lines
 from kohort.cli.options import (
     BOOTSTRAP_SERVER,
     add_command_config,
@@ -34,8 +36,10 @@ from kohort.cli.options import (
     print_result,
     security_of,
 )
+from kohort.cli.output import wrapped
 from kohort.formats.text import counted, shown
-from kohort.groups.history.sentence import record_evidence, record_sentence
+from kohort.groups.history.names import AVOIDED
+from kohort.groups.history.sentence import PROBLEMS, record_evidence, record_sentence
 from kohort.groups.history.waiting_text import waiting_lines
 from kohort.groups.history.wording import ClockText
 from kohort.protocol.errors import DecodeError
@@ -179,21 +183,52 @@ def _unknown_group(group: str) -> NotFoundError:
 
 
 def _why(options: argparse.Namespace) -> None:
-    answer = history_of(options, kind=None if options.avoided else "rebalance")
-    print_result(options, answer, why_lines(answer))
+    answer = _summarized(options)
+    wanted = answer["rebalances"]
+    if not options.avoided:
+        wanted = [record for record in wanted if _is_told(record)]
+    answer["rebalances"] = wanted
+    print_result(options, answer, wrapped(why_lines(answer)))
+
+
+def _summarized(options: argparse.Namespace) -> Json:
+    """The last rebalances, with what was avoided since, and the act of the newest one. Raises
+    CommandError.
+    """
+    last = options.last
+    options.last = max(last, RECORDS)
+    answer = history_of(options)
+    avoided = history_of(options, kind=AVOIDED)["rebalances"]
+    options.last = last
+    rebalances: list[Json] = answer["rebalances"]
+    records = sorted([*rebalances, *avoided], key=itemgetter("sequence"))
+    answer["act"] = last_act(options.group, records)
+    first = rebalances[-last:][0]["sequence"] if rebalances else 0
+    answer["rebalances"] = [record for record in records if record["sequence"] >= first]
+    return answer
+
+
+def _is_told(record: Json) -> bool:
+    """Whether a record is of a rebalance, or of a problem without one."""
+    if record.get("kind") != AVOIDED:
+        return True
+    kind = (record.get("trigger") or {}).get("kind")
+    return kind in {problem.value for problem in PROBLEMS}
 
 
 def why_lines(answer: Json) -> Iterator[str]:
     """The text of ``why`` for a response of GET /groups/{group}/rebalances."""
     clock_text = local_clock(answer["at_ms"])
     name = f"Group {shown(answer['group'])}"
+    yield from summary_lines(answer["group"], answer.get("act"), clock_text)
     if not answer["rebalances"]:
         yield _nothing_text(answer)
     is_waiting = answer["waiting"] is not None
     for number, record in enumerate(answer["rebalances"], start=1):
         if number > 1:
             yield ""
-        yield f"{name} {record_sentence(record, clock_text)}."
+        yield f"{name} {record_sentence(continued(record, answer), clock_text)}."
+        yield from _as_of_lines(record, answer, clock_text)
         if is_waiting and number == len(answer["rebalances"]):
             yield from waiting_lines(answer, clock_text)
         yield from (f"  {line}" for line in record_evidence(record, clock_text))
@@ -202,6 +237,46 @@ def why_lines(answer: Json) -> Iterator[str]:
     if answer["state"] is None:
         yield ""
         yield "The group no longer exists; this is the rest of its history."
+    if answer.get("stored_at_ms") is not None:
+        yield ""
+        yield (
+            f"From the stored records as of {clock_text(answer['stored_at_ms'])}; the broker's HTTP"
+            " port also shows what a rebalance waits for now."
+        )
+
+
+def continued(record: Json, answer: Json) -> Json:
+    """A stored record of a rebalance that still runs, with its wait until now."""
+    stored_ms = record.get("stored_at_ms")
+    if stored_ms is None or not _still_runs(record, answer) or not record["waited_for"]["ms"]:
+        return record
+    waited = record["waited_for"]
+    ms = waited["ms"] + max(answer["at_ms"] - stored_ms, 0)
+    return record | {"waited_for": waited | {"ms": ms}}
+
+
+def _still_runs(record: Json, answer: Json) -> bool:
+    return record.get("outcome") == "running" and answer["state"] not in _SETTLED
+
+
+_SETTLED: Final = frozenset({None, "Stable", "Empty", "Dead"})
+
+
+def _as_of_lines(record: Json, answer: Json, clock_text: ClockText) -> Iterator[str]:
+    """Say since when a stored record of an unfinished rebalance is not up to date."""
+    stored_ms = record.get("stored_at_ms")
+    if stored_ms is None or record.get("outcome") != "running":
+        return
+    if _still_runs(record, answer):
+        yield (
+            f"  as stored at {clock_text(stored_ms)}; the group is still {shown(answer['state'])},"
+            " so the wait counts until now"
+        )
+    else:
+        state = "does not exist any more"
+        if answer["state"] is not None:
+            state = f"is {shown(answer['state'])} by now"
+        yield f"  as of {clock_text(stored_ms)}, when it was stored; the group {state}"
 
 
 def _nothing_text(answer: Json) -> str:
@@ -235,7 +310,10 @@ def _timeline(options: argparse.Namespace) -> None:
         print_json(history_of(options))
         return
     console = _console()
-    answer = history_of(options)
+    answer = _summarized(options)
+    answer["rebalances"] = [
+        record for record in answer["rebalances"] if record.get("kind") != AVOIDED
+    ]
     symbols = Symbols() if console.encoding.lower().startswith("utf") else ASCII
     for line in _timeline_lines(
         answer, width=console.width, members=options.members, symbols=symbols
@@ -247,15 +325,20 @@ def _timeline_lines(answer: Json, *, width: int, members: int, symbols: Symbols)
     clock_text = local_clock(answer["at_ms"])
     name = f"Group {shown(answer['group'])}"
     lines: list[Line] = []
+    summary = summary_lines(answer["group"], answer.get("act"), clock_text)
+    lines += [Line.of(text, "bold") for text in wrapped(summary, width)]
     if not answer["rebalances"]:
         lines.append(Line.of(_nothing_text(answer)))
-    for record in answer["rebalances"]:
-        if lines:
+    for number, record in enumerate(answer["rebalances"]):
+        if number:
             lines.append(Line.of(""))
-        lines.append(Line.of(f"{name} {record_sentence(record, clock_text)}.", "bold"))
+        sentence = f"{name} {record_sentence(continued(record, answer), clock_text)}."
+        lines += [Line.of(text, "bold") for text in wrapped([sentence], width)]
+        lines += [Line.of(text) for text in _as_of_lines(record, answer, clock_text)]
         lines += draw(record, now_ms=answer["at_ms"], width=width, members=members, symbols=symbols)
     if answer["waiting"] is not None:
-        lines += [Line.of(text) for text in ("", *waiting_lines(answer, clock_text))]
+        waiting = wrapped(waiting_lines(answer, clock_text), width)
+        lines += [Line.of(text) for text in ("", *waiting)]
     return lines
 
 

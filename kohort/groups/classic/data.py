@@ -106,6 +106,7 @@ class ClassicData:
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "refused",
         "roster",
         "state",
         "state_timestamp_ms",
@@ -161,6 +162,8 @@ class ClassicData:
         self.begun: bytes | None = None
         """How the last rebalance began, as stored with its generation; see `stored_cause`."""
         self.lost = LostMembers()
+        self.refused: dict[tuple[str, str], int] = {}
+        """Clients whose protocols were refused, by client id and host, and when that was noted."""
         self.is_stored = False
         """Whether there is a group record in the log, or in an append in progress."""
         self.deadlines: dict[TimerKey, int] = {}

@@ -5,15 +5,26 @@ The checks come in this order, and the first that fails answers: group id and se
 with the wrong assignor learns only that, and gets no member id.
 """
 
+from typing import Final
+
 from kohort.groups.classic import rebalance, replacement
 from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.decisions import Decision, Joiner, decide
-from kohort.groups.classic.member import PENDING, Member, PendingMember, size_of, size_of_ids
+from kohort.groups.classic.member import (
+    PENDING,
+    Member,
+    PendingMember,
+    metadata_for,
+    size_of,
+    size_of_ids,
+)
+from kohort.groups.classic.protocols import compare_topics
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.config import GroupConfig
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import (
     CauseAdded,
+    MemberRef,
     MemberRefused,
     RebalanceAvoided,
     RemovalReason,
@@ -22,8 +33,9 @@ from kohort.groups.events import (
     UnusedIdDropped,
 )
 from kohort.groups.reasons import ReasonSource, StatedReason
-from kohort.groups.requests import JoinRequest, JoinResult, Now, Ticket
+from kohort.groups.requests import CONSUMER, JoinRequest, JoinResult, Now, Ticket
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
 
 
 def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> ErrorCode:
@@ -43,6 +55,7 @@ def join(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> 
     elif group.state is ClassicState.DEAD:
         _fail(group, request, ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elif not _is_compatible(group, request):
+        _note_incompatible(group, request, now)
         _fail(group, request, ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif request.member_id:
         _join_with_id(group, request, ticket, now)
@@ -57,6 +70,34 @@ def join(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> 
 
 def _fail(group: ClassicData, request: JoinRequest, ticket: Ticket, error: ErrorCode) -> None:
     group.outbox.reply(ticket, JoinResult(error, request.member_id))
+
+
+REFUSED_AGAIN_MS: Final = 600_000
+"""A client whose protocols are refused is reported once in this time, as it may retry for ever."""
+_REFUSED_MAX: Final = 100
+
+
+def _note_incompatible(group: ClassicData, request: JoinRequest, now: Now) -> None:
+    client = (request.client_id, request.client_host)
+    noted_ms = group.refused.get(client)
+    if noted_ms is not None and now.ms - noted_ms < REFUSED_AGAIN_MS:
+        return
+    group.refused.pop(client, None)
+    group.refused[client] = now.ms
+    if len(group.refused) > _REFUSED_MAX:
+        del group.refused[next(iter(group.refused))]
+    detail = ""
+    if request.protocol_type != group.protocol_type:
+        detail = f"its protocol type is {request.protocol_type}, the group's {group.protocol_type}"
+    trigger = Trigger(
+        TriggerKind.PROTOCOL_REFUSED,
+        MemberRef(request.member_id, request.instance_id, *client),
+        old_protocols=group.roster.common_protocols(),
+        new_protocols=tuple(name for name, _ in request.protocols),
+        error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        detail=detail,
+    )
+    group.outbox.note(RebalanceAvoided(trigger))
 
 
 def _is_below_limits(group: ClassicData, request: JoinRequest) -> bool:
@@ -237,6 +278,7 @@ def _rejoin(
         decision = Decision(13, rebalance=True)
     member.reason = request.reason
     if decision.rebalance:
+        trigger = _with_subscription(group, trigger, member, request)
         rebalance.begin(group, trigger, now)
         _update(group, member, request)
         rebalance.park(group, member, ticket)
@@ -251,6 +293,31 @@ def _rejoin(
         group.outbox.reply(
             ticket, rebalance.current_generation(group, member, with_members=with_members)
         )
+
+
+def _with_subscription(
+    group: ClassicData, trigger: Trigger, member: Member, request: JoinRequest
+) -> Trigger:
+    """Compare the subscription of a member that joins again with the one before."""
+    if group.protocol_type != CONSUMER:
+        return trigger
+    name = group.protocol_name
+    topics = compare_topics(member.metadata(name), metadata_for(name, request.protocols))
+    if topics is None:
+        return trigger
+    subscribed, unsubscribed = map(tuple, map(sorted, topics))
+    is_same = not subscribed and not unsubscribed
+    reason = request.reason
+    # The application's own text, of Consumer.enforceRebalance: clients state known ones.
+    is_enforced = is_same and reason.text and not reason.reason
+    if is_enforced:
+        reason = reason._replace(reason=JoinReason.ENFORCED, source=ReasonSource.INFERRED)
+    return trigger._replace(
+        reason=reason,
+        same_subscription=is_same,
+        subscribed=subscribed,
+        unsubscribed=unsubscribed,
+    )
 
 
 _KIND_BY_ROW = {

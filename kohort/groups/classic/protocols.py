@@ -72,6 +72,14 @@ def parse_topics(metadata: bytes) -> frozenset[str] | None:
     return frozenset(subscription.topics)
 
 
+def compare_topics(before: bytes, after: bytes) -> tuple[frozenset[str], frozenset[str]] | None:
+    """Return the topics that only the later subscription has, and those that only the earlier one
+    has; None if either cannot be parsed.
+    """
+    old, new = parse_topics(before), parse_topics(after)
+    return None if old is None or new is None else (new - old, old - new)
+
+
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """Return all topics of these subscriptions; None if unknown, to be treated as "all"."""
     wanted: set[str] = set()

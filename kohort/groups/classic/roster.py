@@ -160,6 +160,11 @@ class Roster:
                 return True
         return False
 
+    def common_protocols(self) -> Names:
+        """Return the names that every member offers, in the leader's order."""
+        count = len(self._members)
+        return tuple(name for name in self._ranking(self.leader) if self._offers[name] == count)
+
     def choose_protocol(self) -> str | None:
         return choose_protocol(self._lists, self._ranking(self.leader))
 

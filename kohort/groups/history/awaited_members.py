@@ -1,6 +1,7 @@
 """Determines which members a rebalance waited for, and why the leader changed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kohort.groups.events import JoinPhaseEnd
 from kohort.groups.history.facts import RebalanceFacts
@@ -46,7 +47,8 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
     assert join_phase is not None
     if join_phase.end is JoinPhaseEnd.ALL_JOINED:
         ms = awaited.at_ms - awaited.before_ms
-        return _wait("join", ms, awaited.member_ids, awaited.pending_ids)
+        wait = _wait("join", ms, awaited.member_ids, awaited.pending_ids)
+        return _with_told(wait, facts, awaited.member_ids)
     if join_phase.end is JoinPhaseEnd.INITIAL_DELAY:
         return _wait("initial_delay", facts.join_phase_ms - facts.began.ms)
     # Members whose sessions expired at this moment are the ones that were missing.
@@ -57,7 +59,8 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
     ]
     missing = [*late, *join_phase.absent]
     arrived_ms = max((ms for ms, _ in facts.joins.values()), default=facts.began.ms)
-    return _wait("join", facts.join_phase_ms - arrived_ms, missing, list(join_phase.pending))
+    wait = _wait("join", facts.join_phase_ms - arrived_ms, missing, list(join_phase.pending))
+    return _with_told(wait, facts, missing)
 
 
 def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
@@ -68,7 +71,14 @@ def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
         if member.member_id not in facts.joins and member.member_id not in facts.gone
     ]
     arrived_ms = max((ms for ms, _ in facts.joins.values()), default=facts.began.ms)
-    return _wait("join", until_ms - arrived_ms, missing) if missing else WaitedFor()
+    if not missing:
+        return WaitedFor()
+    return _with_told(_wait("join", until_ms - arrived_ms, missing), facts, missing)
+
+
+def _with_told(wait: WaitedFor, facts: RebalanceFacts, member_ids: list[str]) -> WaitedFor:
+    were_told = bool(member_ids) and all(one in facts.told for one in member_ids)
+    return replace(wait, were_told=were_told) if wait.phase else wait
 
 
 def leader_change(facts: RebalanceFacts) -> LeaderChange | None:

@@ -23,11 +23,13 @@ from kohort.groups.history.model import (
     RebalanceRecord,
     Stopped,
     Timeline,
+    Unread,
     WaitedFor,
 )
 from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
 from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
+from kohort.groups.history.unread import unread_steps
 from kohort.groups.kinds import EMPTY
 from kohort.groups.requests import CONSUMER
 from kohort.groups.steps import FEW, SOME, Steps
@@ -108,16 +110,22 @@ class _Builder:
     _members_after: int = 0
     _follows: int | None = None
     _waited_for: WaitedFor = field(default=WaitedFor())
+    _unread: Unread = field(default=Unread())
 
     def steps(self) -> Iterator[None]:
         yield from self._find_rows()
         yield from self._compare_shares()
         yield from self._measure_stops()
         yield from self._find_link()
+        self._unread = yield from self._find_unread()
         yield from self._list_members()
         yield
         self._waited_for = self._find_wait()
         yield
+
+    def _find_unread(self) -> Steps[Unread]:
+        end_ms = self.until_ms if self.facts.finished_ms is None else self.facts.finished_ms
+        return unread_steps(self.facts, self._moves, self._taken_at, end_ms)
 
     def _find_wait(self) -> WaitedFor:
         facts = self.facts
@@ -472,6 +480,8 @@ class _Builder:
                 total_ms=self._stopped_total_ms,
                 open_count=self._open_count,
             ),
+            unread=self._unread,
+            restart_ms=facts.restart_ms,
             pending_transactions=started.pending_transactions,
             fenced_commits=facts.fenced_commits,
             members=tuple(self._listed),

@@ -63,6 +63,8 @@ class ConsumerFacts:
     members: dict[str, Progress] = field(default_factory=dict)
     unowned: dict[Partition, int] = field(default_factory=dict)
     """Partitions without an owner, and since when."""
+    gained_at: dict[Partition, int] = field(default_factory=dict)
+    """When members got partitions."""
     moved_count: int = 0
     """Number of partitions that have changed owners."""
 
@@ -94,6 +96,7 @@ class ConsumerFacts:
         member.taken.update(dict.fromkeys(event.revoking))
         for partition in event.gained:
             member.gained.append(partition)
+            self.gained_at[partition] = now_ms
             since_ms = self.unowned.pop(partition, None)
             if since_ms is not None:
                 self.moved_count += 1
@@ -158,4 +161,5 @@ class ConsumerFacts:
                 for member_id, member in self.members.items()
             },
             unowned=self.unowned.copy(),
+            gained_at=self.gained_at.copy(),
         )

@@ -121,6 +121,8 @@ class RebalanceFacts:
     error: ErrorCode = ErrorCode.NONE
     finished_ms: int | None = None
     generation: int | None = None
+    restart_ms: int | None = None
+    """Time since the broker's restart, if this is the group's first rebalance soon after it."""
     fenced_commits: int = 0
     """Commits that were fenced since the previous rebalance."""
     protocol_type: str | None = None

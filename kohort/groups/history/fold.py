@@ -34,6 +34,8 @@ from kohort.groups.events import (
     SyncAnswered,
     SyncReceived,
     TargetAssigned,
+    Trigger,
+    TriggerKind,
     UnusedIdDropped,
 )
 from kohort.groups.history.consumers import ConsumerFacts
@@ -42,9 +44,17 @@ from kohort.groups.history.limits import AVOIDED_HELD
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.requests import CONSUMER, Now
+from kohort.protocol.errors import ErrorCode
 
 SETTLE_MS: Final = 10_000
 """How long a finished rebalance waits for members that have not requested their assignment."""
+
+
+RESTART_MS: Final = 60_000
+"""A group's first rebalance within this time of the broker's restart has to do with it: members
+missed their session timeouts, or lost the broker for longer."""
+
+SUCCESSORS_KEPT: Final = 100
 
 
 class AvoidedFacts(NamedTuple):
@@ -87,10 +97,12 @@ class GroupFold:
         "_leader",
         "_renamed",
         "_replaced",
+        "_successors",
         "closed",
         "generation",
         "open",
         "protocol_type",
+        "restarted_ms",
         "sequence",
     )
 
@@ -103,6 +115,11 @@ class GroupFold:
         """Complete rebalances, in order, for the owner to take."""
         self.generation = 0
         self.protocol_type: str | None = None
+        self.restarted_ms: int | None = None
+        """When the broker restarted (monotonic), until the group's next rebalance; set by the
+        owner."""
+        self._successors: dict[str, MemberRef] = {}
+        """Processes that took over an instance id, by the member ids of their predecessors."""
         self._leader: str | None = None
         self._assignments: dict[str, bytes] = {}
         self._is_known = False
@@ -170,6 +187,9 @@ class GroupFold:
         )
         facts.protocol_type = self.protocol_type
         facts.causes_dropped = event.causes_lost
+        if self.restarted_ms is not None and now.ms - self.restarted_ms <= RESTART_MS:
+            facts.restart_ms = now.ms - self.restarted_ms
+        self.restarted_ms = None
         if event.kind is GroupKind.CONSUMER:
             facts.consumers = ConsumerFacts() if consumers is None else consumers.next(now.ms)
             facts.protocol_type = self.protocol_type = CONSUMER
@@ -341,6 +361,9 @@ class GroupFold:
         )
         fate = MemberFate.FENCED if waits else MemberFate.REPLACED
         departure = Departure(ref, fate, now.ms, replaced_by=new.member_id)
+        self._successors[old] = new
+        if len(self._successors) > SUCCESSORS_KEPT:
+            del self._successors[next(iter(self._successors))]
         if facts is not None and facts.outcome is None:
             facts.add_departure(departure)
         if facts is None or not facts.is_collecting:
@@ -354,6 +377,15 @@ class GroupFold:
 
     def _on_fenced(self, event: MemberFenced, now: Now) -> None:
         facts = self.open
+        successor = self._successors.pop(event.member_id, None)
+        if successor is not None:
+            trigger = Trigger(
+                TriggerKind.INSTANCE_FENCED, successor, error=ErrorCode.FENCED_INSTANCE_ID
+            )
+            if facts is None or facts.outcome is not None:
+                self._on_avoided(RebalanceAvoided(trigger), now)
+            else:
+                facts.add_cause(trigger, now)
         if facts is None or facts.outcome is not None:
             return
         gone = facts.gone.get(event.member_id)

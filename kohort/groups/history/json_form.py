@@ -25,6 +25,7 @@ from kohort.groups.history.model import (
     Stopped,
     Timeline,
     TriggerRecord,
+    Unread,
     WaitedFor,
 )
 from kohort.groups.history.names import AVOIDED, REBALANCE
@@ -140,6 +141,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "timeline": lambda data: _made(Timeline, data),
     "waited_for": lambda data: _made(WaitedFor, data),
     "stopped": lambda data: _made(Stopped, data),
+    "unread": lambda data: _made(Unread, data),
     "partitions": _partitions,
     "members": lambda items: tuple(_made(MemberTimeline, data) for data in items),
 }

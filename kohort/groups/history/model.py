@@ -30,6 +30,7 @@ __all__ = [
     "Stopped",
     "Timeline",
     "TriggerRecord",
+    "Unread",
     "WaitedFor",
 ]
 
@@ -88,6 +89,13 @@ class TriggerRecord:
     """Of a new member: whether it is a process whose session had expired, because a request with
     its former member id came afterwards, or it joined on that member's connection. None if no
     member of its instance id, or of its client id and host, was lost before."""
+    same_subscription: bool | None = None
+    """Of a classic consumer that joined again: whether it subscribes to the same topics as before;
+    None if that is unknown."""
+    subscribed: tuple[str, ...] = ()
+    """Topics that it did not subscribe to before; truncated."""
+    unsubscribed: tuple[str, ...] = ()
+    """Topics that it subscribed to before; truncated."""
     away_ms: int | None = None
     """Of such a process: the time from the last heartbeat of its former member id to this join."""
     certainty: Certainty = Certainty.CERTAIN
@@ -140,6 +148,9 @@ class WaitedFor:
     """Ids given to members that never joined with them; truncated."""
     ms: int = 0
     """Time waited since all others were present."""
+    were_told: bool = False
+    """Whether all these members, of a classic group in the join phase, had learned of the rebalance
+    from a heartbeat: their processes ran, but did not poll."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +176,19 @@ class Stopped:
     total_ms: int = 0
     open_count: int = 0
     """Number of members whose stop had not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Partitions of members that are gone."""
+
+    partition_count: int = 0
+    member_count: int = 0
+    """Number of members that had them."""
+    longest_ms: int = 0
+    """The longest time that one of them had no reader: from the last heartbeat of its member, or
+    its last Fetch if its application did not poll, until another member got it, or until the end.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +292,9 @@ class RebalanceRecord:
     further_causes_dropped: int = 0
     timeline: Timeline = field(default=Timeline())
     waited_for: WaitedFor = field(default=WaitedFor())
+    restart_ms: int | None = None
+    """Time from the broker's restart to the first rebalance of the group after it; None for others,
+    and after a minute."""
     outcome: RebalanceOutcome
     error: str | None = None
     """Name of the error code if the outcome is store_failed."""
@@ -279,6 +306,7 @@ class RebalanceRecord:
     members_after: int = 0
     partitions: PartitionCounts = field(default=PartitionCounts())
     stopped: Stopped = field(default=Stopped())
+    unread: Unread = field(default=Unread())
     pending_transactions: int = 0
     """Number of producers with offsets of the group in open transactions when it began."""
     fenced_commits: int = 0

@@ -41,8 +41,17 @@ _CAUSES_SHOWN = 10
 _MEMBERS_SHOWN = 5
 
 
+PROBLEMS: Final = frozenset({TriggerKind.INSTANCE_FENCED, TriggerKind.PROTOCOL_REFUSED})
+"""Causes of no rebalance that need somebody's attention."""
+
+_LONG_WAIT_MS: Final = 5_000
+"""Longer than the usual interval of heartbeats, with which members learn of a rebalance."""
+
+
 def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
     """Return one line, without a full stop and without the group's name."""
+    if isinstance(record, AvoidedRecord) and record.trigger.kind in PROBLEMS:
+        return f"had a problem at {clock_text(record.at_ms)}: {cause_text(record.trigger)}"
     if isinstance(record, AvoidedRecord):
         return (
             f"did not rebalance at {clock_text(record.at_ms)},{_stays(record)} "
@@ -74,6 +83,8 @@ def _first_half(record: RebalanceRecord) -> int | None:
 
 def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
     at = clock_text(record.started_at_ms)
+    if record.restart_ms is not None:
+        at += f", {duration(record.restart_ms)} after the broker's restart"
     match record.outcome:
         case RebalanceOutcome.RUNNING:
             return f"has been rebalancing since {at},{_after(record)}"
@@ -109,6 +120,22 @@ def _stays(record: AvoidedRecord) -> str:
 
 
 def _effects(record: RebalanceRecord) -> Iterator[str]:
+    yield from _outcome(record)
+    for cause in record.further_causes:
+        if cause.kind in PROBLEMS:
+            yield cause_text(cause)
+    yield from _costs(record)
+    if record.pending_transactions:
+        holders = counted(record.pending_transactions, "open transaction")
+        yield f"{holders} held positions of it when it began"
+    if record.fenced_commits:
+        commits = counted(record.fenced_commits, "transactional commit")
+        one = record.fenced_commits == 1
+        of = "a former member or generation was" if one else "former members or generations were"
+        yield f"{commits} of {of} refused"
+
+
+def _outcome(record: RebalanceRecord) -> Iterator[str]:
     match record.outcome:
         case RebalanceOutcome.EMPTY:
             yield "the group is empty"
@@ -119,8 +146,13 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
             yield f"the assignment could not be stored ({record.error})"
         case RebalanceOutcome.UNFINISHED:
             yield "the broker stopped before it ended"
-        case RebalanceOutcome.STABLE | RebalanceOutcome.RUNNING:
+        case RebalanceOutcome.STABLE:
+            yield from _unread(record)
+        case RebalanceOutcome.RUNNING:
             pass
+
+
+def _costs(record: RebalanceRecord) -> Iterator[str]:
     stopped = record.stopped
     if stopped.member_count:
         up_to = "up to " if stopped.member_count > 1 else ""
@@ -135,14 +167,21 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
         yield f"it has been waiting {waited}" if is_running else f"it waited {waited}"
     if _moved_nothing(record):
         yield "no partition moved"
-    if record.pending_transactions:
-        holders = counted(record.pending_transactions, "open transaction")
-        yield f"{holders} held positions of it when it began"
-    if record.fenced_commits:
-        commits = counted(record.fenced_commits, "transactional commit")
-        one = record.fenced_commits == 1
-        of = "a former member or generation was" if one else "former members or generations were"
-        yield f"{commits} of {of} refused"
+
+
+def _unread(record: RebalanceRecord) -> Iterator[str]:
+    unread = record.unread
+    if not unread.longest_ms:
+        return
+    is_one = unread.partition_count == 1
+    for_ms = f"for {'' if is_one else 'up to '}{duration(unread.longest_ms)}"
+    if unread.member_count == 1 and record.trigger.kind in _ENDS:
+        partitions = "partition" if is_one else f"{unread.partition_count} partitions"
+        yield f"its {partitions} had no reader for {duration(unread.longest_ms)}"
+    else:
+        partitions = counted(unread.partition_count, "partition")
+        members = counted(unread.member_count, "member")
+        yield f"{partitions} of {members} that went had no reader {for_ms}"
 
 
 def _listed(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
@@ -221,6 +260,8 @@ def _end_of_wait(record: RebalanceRecord) -> str:
         went = {cause.member_id, *cause.removed}
         if cause.kind in _ENDS and went & awaited:
             end = _ENDS[cause.kind]
+            if cause.kind is TriggerKind.MEMBER_LEFT and _is_stuck(record):
+                end = f"{_STUCK}, then left"
             if cause.session_timeout_ms is not None:
                 end += f" of {duration(cause.session_timeout_ms)}"
             return f", which {end}" if awaited <= went else f", of which {_one(cause)} {end}"
@@ -231,12 +272,20 @@ def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
     """Describe the timeout: the longest that any member joined so far has requested."""
     asked = [member.rebalance_timeout_ms or 0 for member in record.members]
     longest_ms = max(asked, default=0)
+    stuck = f", which {_STUCK}" if _is_stuck(record) else ""
     if is_over:
         of = f" of {duration(longest_ms)}" if longest_ms else ""
-        return f", until the rebalance timeout{of}"
+        return f"{stuck}, until the rebalance timeout{of}"
     if record.outcome is RebalanceOutcome.RUNNING and longest_ms:
-        return f", and may wait for {duration(longest_ms)}, the rebalance timeout"
-    return ""
+        return f"{stuck}, and may wait for {duration(longest_ms)}, the rebalance timeout"
+    return stuck if record.outcome is RebalanceOutcome.RUNNING else ""
+
+
+_STUCK: Final = "sent heartbeats but did not poll"
+
+
+def _is_stuck(record: RebalanceRecord) -> bool:
+    return record.waited_for.were_told and record.waited_for.ms >= _LONG_WAIT_MS
 
 
 def _one(cause: TriggerRecord) -> str:

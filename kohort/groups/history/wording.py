@@ -133,8 +133,11 @@ def cause_text(
 
 
 def _who(trigger: TriggerRecord) -> str:
-    if trigger.member_id is None:
-        return "a member"
+    if not trigger.member_id:
+        if not trigger.client_id:
+            return "a member"
+        client = member_text(trigger.client_id, trigger.instance_id, trigger.host)
+        return f"client {client.removeprefix('member ')}"
     if trigger.removed_count > 1:
         some = short_ids(trigger.removed, trigger.removed_count)
         return f"{counted(trigger.removed_count, 'member')} ({some})"
@@ -169,6 +172,14 @@ _HAPPENED: Final = {
     TriggerKind.JOIN_EXPIRED: ("{who} did not join again within its rebalance timeout{rebalance}"),
     TriggerKind.UPGRADED: "{who} joined, which made it a consumer group",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, is gone, which made it a classic group",
+    TriggerKind.INSTANCE_FENCED: (
+        "two processes use the static id of {who}: its predecessor is alive, and is fenced"
+        " ({error}); each process needs its own group.instance.id"
+    ),
+    TriggerKind.PROTOCOL_REFUSED: (
+        "{who} was refused ({error}): it offers {new}, while the members have {old} in common;"
+        " partition.assignment.strategy needs one that all offer"
+    ),
     TriggerKind.UNKNOWN: "of a cause that left no trace",
 }
 
@@ -177,6 +188,7 @@ _WITH_DETAIL: Final = {
     TriggerKind.SUBSCRIPTION_CHANGED: "{who} changed its subscription: {detail}",
     TriggerKind.REGEX_RESOLVED: "a regular expression matches other topics than before: {detail}",
     TriggerKind.TOPICS_CHANGED: "topics of the group have changed: {detail}",
+    TriggerKind.PROTOCOL_REFUSED: "{who} was refused ({error}): {detail}",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, {detail}, which made it a classic group",
 }
 """Texts that contain the detail; the others are followed by it."""
@@ -264,6 +276,12 @@ def _changed(trigger: TriggerRecord, protocol_type: str | None, follows: int | N
         return "joined again with other metadata"
     if follows is not None:
         return f"joined again after rebalance {follows} had revoked partitions"
+    if trigger.subscribed or trigger.unsubscribed:
+        added = [f"+{topic}" for topic in trigger.subscribed]
+        topics = listed([*added, *(f"-{topic}" for topic in trigger.unsubscribed)])
+        return f"changed its subscription ({topics})"
+    if trigger.same_subscription:
+        return "joined again with the same subscription"
     return "joined again with another subscription or other owned partitions"
 
 

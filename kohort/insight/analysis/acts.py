@@ -307,6 +307,9 @@ class _Reader:
         self._rebalances.append(event)
         started_at, sequence = event.started_at or 0, event.sequence
         at = event.trigger_at or started_at
+        if event.restart_ms is not None:
+            self._add_restart(event, trigger, at)
+            return
         cause = self._cause(event, trigger, at) or self._first_half(event, trigger, at)
         self._causes[sequence] = cause or self._other(sequence, trigger, at)
         for further, further_at in self._further(event, started_at):
@@ -317,6 +320,24 @@ class _Reader:
             self._revoking[member_id] = (sequence, started_at)
         if event.outcome == "unfinished":
             self._unfinished_at = started_at
+
+    def _add_restart(self, event: Rebalance, trigger: Cause, at: int) -> None:
+        """Add the first rebalance after a restart of the broker: whoever went or came lost it."""
+        episode = _Episode(at, event.sequence, other="broker_restart")
+        self._others.append(episode)
+        self._causes[event.sequence] = episode
+        for cause, moved_at in ((trigger, at), *self._further(event, event.started_at or 0)):
+            kind, member_id = str(cause.get("kind")), cause.get("member_id")
+            if member_id is None or kind not in _CAME | _WENT:
+                continue
+            move = _Move(kind, event.sequence, moved_at, cause, self._name(cause))
+            self._of_move[move] = episode
+            episode.names.add(move.name)
+            if kind in _CAME:
+                self._here[member_id] = move
+            else:
+                self._here.pop(member_id, None)
+                self._gone[member_id] = move
 
     def _further(self, event: Rebalance, started_at: int) -> Iterator[tuple[Cause, int]]:
         """Yield the further causes and their times, also those that only members show."""

@@ -50,6 +50,8 @@ class Rebalance(NamedTuple):
     further_causes: list[dict[str, Any]] | None
     stopped_total_ms: int | None
     stopped_longest_ms: int | None
+    unread_longest_ms: int | None
+    restart_ms: int | None
     duration_ms: int | None
     members_after: int | None
     waited_phase: str | None

@@ -39,6 +39,8 @@ CAUSES: Final = {
     "join_expired": "A classic member did not join again in time",
     "upgraded": "The group became a consumer group",
     "downgraded": "The group became a classic group",
+    "instance_fenced": "Two processes used one static id",
+    "protocol_refused": "A client without a common assignor was refused",
 }
 ACTS: Final = {
     "deploy": ("Deploy", "again"),
@@ -58,7 +60,7 @@ ACTS: Final = {
     "subscription_change": ("Subscription or assignors changed", "other"),
     "enforced": ("Enforced rebalance", "other"),
     "rejoined": ("Member joined again, reason unknown", "other"),
-    "broker_restart": ("Broker restarted during a rebalance", "other"),
+    "broker_restart": ("Broker restarted", "other"),
 }
 """Names of acts, and the families that share a colour."""
 

@@ -37,6 +37,9 @@ CAUSE: Final = struct(
     grown_topics=TEXTS,
     grown_ms=WHOLE,
     same_process=FLAG,
+    same_subscription=FLAG,
+    subscribed=TEXTS,
+    unsubscribed=TEXTS,
     away_ms=WHOLE,
     certainty=TEXT,
     candidates=TEXTS,
@@ -55,11 +58,15 @@ TIMELINE: Final = struct(
     finished_ms=WHOLE,
 )
 
-WAITED_FOR: Final = struct(phase=TEXT, member_ids=TEXTS, pending_ids=TEXTS, ms=WHOLE)
+WAITED_FOR: Final = struct(
+    phase=TEXT, member_ids=TEXTS, pending_ids=TEXTS, ms=WHOLE, were_told=FLAG
+)
 
 PARTITIONS: Final = struct(known=FLAG, kept=WHOLE, moved=WHOLE, gained=WHOLE, given_up=WHOLE)
 
 STOPPED: Final = struct(member_count=WHOLE, longest_ms=WHOLE, total_ms=WHOLE, open_count=WHOLE)
+
+UNREAD: Final = struct(partition_count=WHOLE, member_count=WHOLE, longest_ms=WHOLE)
 
 MEMBER_PARTITIONS: Final = struct(
     known=FLAG,
@@ -143,6 +150,8 @@ EVENT: Final = struct(
     members_after=WHOLE,
     partitions=PARTITIONS,
     stopped=STOPPED,
+    unread=UNREAD,
+    restart_ms=WHOLE,
     pending_transactions=WHOLE,
     fenced_commits=WHOLE,
     members=ListOf(MEMBER),

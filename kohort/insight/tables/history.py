@@ -75,6 +75,13 @@ _TRIGGER: Final = (
         "none with its name, and from older brokers.",
     ),
     Column(
+        "trigger_same_subscription",
+        FLAG,
+        "For a classic consumer that joined again: whether its topics are the same; or null.",
+    ),
+    Column("trigger_subscribed", TEXTS, "Topics that it did not subscribe to before."),
+    Column("trigger_unsubscribed", TEXTS, "Topics that it subscribed to before."),
+    Column(
         "trigger_away_ms", WHOLE, "Of such a process: the time since it was last heard of, in ms."
     ),
     Column(
@@ -161,6 +168,13 @@ REBALANCES: Final = Table(
         ),
         Column("stopped_longest_ms", WHOLE, "Longest stop in ms."),
         Column("stopped_total_ms", WHOLE, "Sum of the stops in ms."),
+        Column("unread_partition_count", WHOLE, "Partitions of members that went."),
+        Column("unread_longest_ms", WHOLE, "Longest time that one had no reader, in ms."),
+        Column(
+            "restart_ms",
+            WHOLE,
+            "Time since the broker's restart in ms, for the first rebalance within a minute of it.",
+        ),
         Column("pending_transactions", WHOLE, "Open transactions with its offsets at the start."),
         Column(
             "fenced_commits", WHOLE, "Transactional commits rejected as those of former members."

@@ -71,7 +71,7 @@ class TestWaiting:
         record = s.running()
         assert record.timeline.join_phase_end == "timeout"
         assert record.waited_for == WaitedFor(
-            phase="join", member_ids=(silent,), ms=MINUTE - SECOND
+            phase="join", member_ids=(silent,), ms=MINUTE - SECOND, were_told=True
         )
         assert s.member(silent, record).fate is MemberFate.REBALANCE_TIMEOUT
 
