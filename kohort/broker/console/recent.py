@@ -15,7 +15,7 @@ from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.text import parse_text
-from kohort.groups.history.wording import cause_text
+from kohort.groups.history.wording import cause_text, causes_text
 
 Json: TypeAlias = dict[str, Any]
 
@@ -119,6 +119,8 @@ def _last_json(kept: StoredRecord, begun: Beginning) -> Json:
         return data
     data["sequence"] = record.sequence
     data["certainty"] = record.trigger.certainty.value
-    protocol_type = None if isinstance(record, AvoidedRecord) else record.protocol_type
-    data["text"] = cause_text(record.trigger, protocol_type)
+    if isinstance(record, AvoidedRecord):
+        data["text"] = cause_text(record.trigger)
+    else:
+        data["text"] = causes_text(record.trigger, record.further_causes, record.protocol_type)
     return data

@@ -71,7 +71,6 @@ class ConnectionInfo:
 
     peer_host: str
     """Host of the client in Kafka's format: "/127.0.0.1"."""
-    is_open: bool = True
     session: Session = UNKNOWN
     """The client's principal and listener; replaced as a whole."""
     authentication: Authentication | None = None
@@ -99,6 +98,7 @@ class ConnectionInfo:
     access rules."""
     sends_files: bool = False
     """Whether responses may contain file ranges."""
+    is_open: bool = True
 
 
 class FileRange(Protocol):

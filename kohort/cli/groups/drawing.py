@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, Final, Self, TypeAlias
 
 from kohort.formats.text import counted, duration, shown
+from kohort.groups.history.wording import short_id
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -254,7 +255,7 @@ def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> 
 
 
 def _name(member: Json, record: Json) -> str:
-    name = shown(member["instance_id"] or member["member_id"])
+    name = shown(member["instance_id"] or short_id(member["member_id"]))
     if _is_of_consumers(record) and member.get("client_id") and member["instance_id"] is None:
         # Consumers choose ids at random.
         name = f"{shown(member['client_id'])} {name}"

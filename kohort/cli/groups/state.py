@@ -22,6 +22,7 @@ from kohort.cli.partitions import PARTITIONS, split_partitions
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import REBALANCE
 from kohort.groups.history.sentence import record_cause
+from kohort.groups.history.wording import short_id
 from kohort.protocol.errors import DecodeError, ErrorCode
 
 _HEAD: Final = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")
@@ -181,11 +182,15 @@ def group_lines(group: Group) -> Iterator[str]:
                 position.committed,
                 position.end,
                 position.lag,
-                owners.get((position.topic, position.partition)),
+                _short_owner(owners.get((position.topic, position.partition))),
             )
             for position in group.positions
         ]
         yield from table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"), positions)
+
+
+def _short_owner(member_id: str | None) -> str | None:
+    return None if member_id is None else short_id(member_id)
 
 
 def _member_lines(group: Group) -> Iterator[str]:
@@ -196,7 +201,8 @@ def _member_lines(group: Group) -> Iterator[str]:
     rows: list[tuple[Any, ...]] = []
     for member in group.members:
         partitions = _partitions_text(member.partitions)
-        row: tuple[Any, ...] = (member.member_id, member.instance_id, member.host, partitions)
+        name = short_id(member.member_id)
+        row: tuple[Any, ...] = (name, member.instance_id, member.host, partitions)
         if group.epoch is not None:
             is_there = member.target == member.partitions
             target = "the same" if is_there else _partitions_text(member.target)

@@ -8,7 +8,17 @@ import pytest
 from kohort.admin.groups import Group, Member, Position
 from kohort.cli.groups.history import why_lines
 from kohort.cli.groups.state import group_lines
-from kohort.cli.output import table
+from kohort.cli.groups.summary import last_act
+from kohort.cli.output import table, wrapped
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.json_form import as_json
+from kohort.groups.history.model import (
+    RebalanceOutcome,
+    RebalanceRecord,
+    Timeline,
+    TriggerRecord,
+    WaitedFor,
+)
 from kohort.groups.history.waiting_text import waiting_lines
 
 NOW_MS = 1_767_362_460_000
@@ -103,6 +113,72 @@ def test_a_group_that_has_not_rebalanced_is_said_not_to_have() -> None:
 def test_avoided_rebalances_are_mentioned_where_there_were_no_others() -> None:
     (line,) = why_lines(answer(total_avoided=2))
     assert "it avoided 2 rebalances (see --avoided)" in line
+
+
+def running(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    record = RebalanceRecord(
+        group="billing",
+        sequence=1,
+        previous_generation=1,
+        previous_state="Stable",
+        started_at_ms=NOW_MS - 60_000,
+        trigger=TriggerRecord(kind=TriggerKind.MEMBER_ADDED, at_ms=NOW_MS - 60_000, member_id="a"),
+        outcome=RebalanceOutcome.RUNNING,
+        waited_for=WaitedFor(phase="join", member_ids=("b",), ms=4_000),
+    )
+    return as_json(record) | {"stored_at_ms": NOW_MS - 55_000} | changes
+
+
+def test_a_stored_rebalance_that_still_runs_has_its_wait_until_now() -> None:
+    lines = list(why_lines(answer(state="PreparingRebalance", rebalances=[running()])))
+    assert "it has been waiting 59 s for member b" in lines[0]
+    assert "as stored at" in lines[1]
+
+
+def test_a_stored_rebalance_that_has_ended_since_is_dated() -> None:
+    lines = list(why_lines(answer(rebalances=[running()], stored_at_ms=NOW_MS - 55_000)))
+    assert "it has been waiting 4 s for member b" in lines[0]
+    assert "as of" in lines[1]
+    assert "Stable" in lines[1]
+    assert "stored records as of" in lines[-1]
+
+
+def rebalance(sequence: int, kind: TriggerKind, name: str) -> dict[str, Any]:
+    at_ms = NOW_MS - 100_000 + 3_000 * sequence
+    record = RebalanceRecord(
+        group="billing",
+        sequence=sequence,
+        previous_generation=sequence,
+        generation=sequence + 1,
+        previous_state="Stable",
+        started_at_ms=at_ms,
+        trigger=TriggerRecord(
+            kind=kind, at_ms=at_ms, member_id=f"{name}-{sequence}", client_id=name, host="/h"
+        ),
+        timeline=Timeline(finished_ms=500),
+        outcome=RebalanceOutcome.STABLE,
+    )
+    return as_json(record)
+
+
+def test_a_deploy_is_one_act_before_its_rebalances() -> None:
+    records = []
+    for number, name in enumerate("abc"):
+        records.append(rebalance(2 * number + 1, TriggerKind.MEMBER_LEFT, name))
+        records.append(rebalance(2 * number + 2, TriggerKind.MEMBER_ADDED, name))
+    act = last_act("billing", records)
+    assert act is not None
+    assert (act["kind"], act["process_count"], act["rebalance_count"]) == ("deploy", 3, 6)
+    lines = list(why_lines(answer(rebalances=records[-1:], act=act)))
+    assert "rolling restart of 3 members, 6 rebalances in 15.5 s" in lines[0]
+
+
+def test_lines_are_broken_between_words_and_indented() -> None:
+    (short, *long) = wrapped(["one", "  " + "word " * 30], width=60)
+    assert short == "one"
+    assert len(long) > 2
+    assert all(len(line) <= 60 and line.startswith("  ") for line in long)
+    assert list(wrapped(["x" * 500])) == ["x" * 500]
 
 
 def test_a_group_that_is_gone_is_said_to_be() -> None:
