@@ -34,7 +34,7 @@ _NAMES: Final = {
     "rejoined": "{members} joined again",
     "broker_restart": "restart of the broker, which {members} lost",
 }
-_ALWAYS: Final = frozenset({"deploy", "broker_restart", "pause"})
+_ALWAYS: Final = frozenset({"deploy", "broker_restart"})
 """Acts that are more than their rebalance tells."""
 
 

@@ -30,6 +30,7 @@ from kohort.groups.history.wording import (
     begins_with_client_id,
     cause_text,
     causes_text,
+    is_stuck,
     member_text,
     short_id,
     short_ids,
@@ -177,7 +178,9 @@ def _unread(record: RebalanceRecord) -> Iterator[str]:
     for_ms = f"for {'' if is_one else 'up to '}{duration(unread.longest_ms)}"
     if unread.member_count == 1 and record.trigger.kind in _ENDS:
         partitions = "partition" if is_one else f"{unread.partition_count} partitions"
-        yield f"its {partitions} had no reader for {duration(unread.longest_ms)}"
+        since_left = is_stuck(record.trigger) and record.trigger.unfetched_ms is None
+        least = "at least " if since_left else ""
+        yield f"its {partitions} had no reader for {least}{duration(unread.longest_ms)}"
     else:
         partitions = counted(unread.partition_count, "partition")
         members = counted(unread.member_count, "member")
@@ -260,7 +263,7 @@ def _end_of_wait(record: RebalanceRecord) -> str:
         went = {cause.member_id, *cause.removed}
         if cause.kind in _ENDS and went & awaited:
             end = _ENDS[cause.kind]
-            if cause.kind is TriggerKind.MEMBER_LEFT and _is_stuck(record):
+            if cause.kind is TriggerKind.MEMBER_LEFT and _is_wait_for_stuck(record):
                 end = f"{_STUCK}, then left"
             if cause.session_timeout_ms is not None:
                 end += f" of {duration(cause.session_timeout_ms)}"
@@ -272,7 +275,7 @@ def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
     """Describe the timeout: the longest that any member joined so far has requested."""
     asked = [member.rebalance_timeout_ms or 0 for member in record.members]
     longest_ms = max(asked, default=0)
-    stuck = f", which {_STUCK}" if _is_stuck(record) else ""
+    stuck = f", which {_STUCK}" if _is_wait_for_stuck(record) else ""
     if is_over:
         of = f" of {duration(longest_ms)}" if longest_ms else ""
         return f"{stuck}, until the rebalance timeout{of}"
@@ -284,7 +287,7 @@ def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
 _STUCK: Final = "sent heartbeats but did not poll"
 
 
-def _is_stuck(record: RebalanceRecord) -> bool:
+def _is_wait_for_stuck(record: RebalanceRecord) -> bool:
     return record.waited_for.were_told and record.waited_for.ms >= _LONG_WAIT_MS
 
 

@@ -10,6 +10,7 @@ from kohort.formats.text import counted, duration, listed, shown
 from kohort.groups.events import UNDER_OLD_ID, Certainty, TriggerKind
 from kohort.groups.reasons import has_stopped_polling, is_first_join
 from kohort.groups.requests import CONSUMER
+from kohort.protocol.join_reason import JoinReason
 
 if TYPE_CHECKING:
     # Not imported at startup, when only counts are logged and there are no records yet.
@@ -111,10 +112,10 @@ def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str
 
 def _plain_verb(cause: TriggerRecord) -> str | None:
     """Return the verb for members whose causes need no further words, else None."""
-    return None if cause.same_process or _is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
+    return None if cause.same_process or is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
 
 
-def _is_stuck(cause: TriggerRecord) -> bool:
+def is_stuck(cause: TriggerRecord) -> bool:
     """Whether it is a member that left because its application did not poll."""
     return cause.kind is TriggerKind.MEMBER_LEFT and has_stopped_polling(
         cause.reason_text, cause.unfetched_ms, still_connected=cause.still_connected
@@ -221,7 +222,7 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
         text += f", {shown(trigger.detail)}"
     if trigger.silent_ms is not None:
         text += f", {duration(trigger.silent_ms)} after it was last heard of"
-    if _is_stuck(trigger):
+    if is_stuck(trigger):
         text += _stuck(trigger)
     if trigger.grown_topics:
         topics = listed(trigger.grown_topics)
@@ -285,9 +286,14 @@ def _changed(trigger: TriggerRecord, protocol_type: str | None, follows: int | N
     return "joined again with another subscription or other owned partitions"
 
 
+_CAME: Final = frozenset({TriggerKind.MEMBER_ADDED, TriggerKind.STATIC_ADDED})
+
+
 def _stated(trigger: TriggerRecord) -> str:
     """Format the client's own statement, marked as such."""
     text = trigger.reason_text
+    if trigger.kind in _CAME and trigger.reason == JoinReason.RESTART.name:
+        return ""  # Whoever joins has started.
     text = f'"{shown(text)}"' if text and not is_first_join(text) else ""
     if trigger.reason_source == "tag":
         reason = trigger.reason or f"reason {trigger.reason_number}"

@@ -285,7 +285,7 @@ class GroupWatch:
 
 def _complete(data: Json, followed: ClassicGroup) -> None:
     """Complete the record of a classic group's rebalance."""
-    data["stopped"] = None
+    data["stopped"] = data["unread"] = None
     data["waited_for"] = None if followed.waited is None else fields_of(followed.waited)
     data["started_between_ms"] = None
     if followed.began_between_ms is not None:

@@ -233,7 +233,9 @@ class PolledGroup:
         data["group_type"] = new.kind.value
         if new.kind is GroupKind.CLASSIC:
             data["generation"] = None
-        data |= dict.fromkeys(("stopped", "waited_for", "leader_changed", "leader_change"))
+        data |= dict.fromkeys(
+            ("stopped", "unread", "waited_for", "leader_changed", "leader_change")
+        )
         data["started_between_ms"] = list(self._between_ms)
         data["timeline"] = dict.fromkeys(data["timeline"])
         data["timeline"] |= {"extensions_ms": [], "stalled_ms": []}
