@@ -268,7 +268,7 @@ class Broker:
         for name, bound in addresses.sockets.items():
             await server.listen(bound, listeners[name])
         self._start_metrics(stack, web, executor)
-        self._show_console(stack, web, executor)
+        self._show_console(stack, web, addresses, executor)
         self.startup.phase = ""
         logger.info(
             "Kohort %s serves %s as node %d of cluster %s, data in %s",
@@ -406,7 +406,9 @@ class Broker:
         web.show_to_operators(TransactionPages(transactions, services.topics, self._clock).pages())
         web.metrics.add_pages(group_pages(services.groups.host, self.history, executor))
 
-    def _show_console(self, stack: AsyncExitStack, web: WebPorts, executor: Executor) -> None:
+    def _show_console(
+        self, stack: AsyncExitStack, web: WebPorts, addresses: Addresses, executor: Executor
+    ) -> None:
         services, metrics = self.services, self.metrics
         lags = LagHistory()
         source = ConsoleSource(
@@ -423,6 +425,15 @@ class Broker:
             loop_lag=metrics.loop_lag,
             node_id=services.node_id,
             cluster_id=services.cluster_id,
+            listeners=[
+                {
+                    "name": bound.listener,
+                    "protocol": self.config.protocol_of(bound.listener),
+                    "address": f"{bound.host}:{bound.port}",
+                    "advertised": "{}:{}".format(*services.advertised_by_listener[bound.listener]),
+                }
+                for bound in addresses.bound
+            ],
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
             transactions=services.transactions.host,

@@ -85,6 +85,8 @@ async def test_the_pages_tell_of_what_clients_do(tmp_path: Path) -> None:
         records = await ask(port, "/api/groups/readers/rebalances")
         topic = await ask(port, "/api/topics/orders")
         about = await ask(port, "/api/broker")
+        configs = (await ask(port, "/api/broker/configs"))["configs"]
+        address = f"127.0.0.1:{broker.endpoint.port}"
     assert (group["group"], group["state"], group["lag"]) == ("readers", "Stable", 4)
     assert 0 <= group["lag_ms"] < 600_000
     assert one["partitions"][0]["committed"] == 6
@@ -92,6 +94,18 @@ async def test_the_pages_tell_of_what_clients_do(tmp_path: Path) -> None:
     assert topic["groups"][0]["lag"] == 4
     assert {"JoinGroup", "OffsetCommit"} <= {row["api"] for row in about["requests"]}
     assert about["memory"]["resident_bytes"] > 1_000_000
+    assert about["disk"]["free_bytes"] > 0
+    assert about["disk"]["directory"] == str(tmp_path)
+    (listener,) = about["listeners"]
+    assert (listener["name"], listener["protocol"]) == ("PLAINTEXT", "PLAINTEXT")
+    assert listener["advertised"] == address
+    (client,) = about["clients"]
+    assert (client["host"], client["principal"]) == ("127.0.0.1", "User:ANONYMOUS")
+    assert client["connections"] == about["connections"]
+    assert {"name": "log.dirs", "value": str(tmp_path), "source": "STATIC_BROKER"} in configs
+    assert not any(config["source"] == "DEFAULT" for config in configs)
+    sources = {config["name"]: config["source"] for config in topic["configs"]}
+    assert sources["retention.ms"] == "DEFAULT"
 
 
 async def test_only_looking_is_possible_and_only_by_our_own_names(tmp_path: Path) -> None:

@@ -167,26 +167,31 @@ def test_requesters_see_what_clients_of_their_rights_see(
 
 
 def test_the_console_is_for_those_who_see_the_cluster(port: Port) -> None:
-    def status(user: str) -> int:
-        credentials = base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
-        headers = {"Authorization": f"Basic {credentials}"}
-        return port.ask(port.console + "/api/groups", headers)[0]
-
     assert port.ask(port.console + "/", {})[0] == 401
-    assert [status(user) for user in ("watcher", "tenant")] == [200, 403]
+    statuses = [console_status(port, user, "groups") for user in ("watcher", "tenant")]
+    assert statuses == [200, 403]
+
+
+def console_status(port: Port, user: str, path: str) -> int:
+    credentials = base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
+    return port.ask(f"{port.console}/api/{path}", {"Authorization": f"Basic {credentials}"})[0]
 
 
 def test_records_are_for_those_who_may_read_the_topic(port: Port) -> None:
     def status(user: str, topic: str) -> int:
-        credentials = base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
-        headers = {"Authorization": f"Basic {credentials}"}
-        return port.ask(f"{port.console}/api/topics/{topic}/records", headers)[0]
+        return console_status(port, user, f"topics/{topic}/records")
 
     # There is neither topic: whether there is one is told only to those who may read it.
     assert status("watcher", "readable") == 404
     assert status("watcher", "secret") == 403
     assert status("root", "secret") == 404
     assert status("tenant", "readable") == 403
+
+
+def test_settings_of_the_broker_are_for_those_who_may_describe_them(port: Port) -> None:
+    assert console_status(port, "watcher", "broker") == 200
+    assert console_status(port, "watcher", "broker/configs") == 403
+    assert console_status(port, "root", "broker/configs") == 200
 
 
 PASSWORDS = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}

@@ -1,24 +1,98 @@
-"""GET /api/broker: figures of the broker itself."""
+"""GET /api/broker: figures of the broker itself; GET /api/broker/configs: its settings."""
 
+import asyncio
 import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from kohort.broker.config.current import ConfigEntry, ConfigSource
+from kohort.broker.config.settings import HIDDEN
 from kohort.broker.console.source import ConsoleSource
+from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.metrics.tally import HistogramTally
+from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode
 
 Json: TypeAlias = dict[str, Any]
 
 ERRORS_MAX: Final = 50
+CLIENTS_MAX: Final = 50
+CONNECTIONS_COUNTED: Final = 5_000
+"""Maximum number of connections that are counted by client, which takes some milliseconds."""
 
 _NAMES: Final = {code.value: code.name for code in ErrorCode}
 _MEMORY: Final = Path("/proc/self/statm")
 _RESIDENT: Final = 1
 
 
-def broker_json(source: ConsoleSource) -> Json:
+async def wait_broker(source: ConsoleSource) -> Json:
     """Return the figures. Counters are totals; the page computes rates from two answers."""
+    loop = asyncio.get_running_loop()
+    # The directory may be on a slow network file system.
+    disk = await loop.run_in_executor(source.executor, _disk, source.topics.directory)
+    return {**_broker_json(source), "disk": disk, "listeners": source.listeners, **_clients(source)}
+
+
+def _disk(directory: Path) -> Json:
+    path = str(directory.absolute())
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return {"directory": path, "used_bytes": None, "free_bytes": None}
+    return {"directory": path, "used_bytes": usage.used, "free_bytes": usage.free}
+
+
+def _clients(source: ConsoleSource) -> Json:
+    """Count the connections by principal, host, listener and client software."""
+    counts = Counter(
+        (
+            connection.session.listener,
+            str(connection.session.principal),
+            connection.peer_host.removeprefix("/"),
+            connection.client_software,
+        )
+        for connection in islice(source.network.connections(), CONNECTIONS_COUNTED)
+    )
+    names = "listener", "principal", "host", "software"
+    return {
+        "client_count": len(counts),
+        "clients": [
+            {**dict(zip(names, key, strict=True)), "connections": count}
+            for key, count in counts.most_common(CLIENTS_MAX)
+        ],
+    }
+
+
+async def wait_configs(entries: Iterable[ConfigEntry], time_slice: Slice) -> list[Json]:
+    """Return configs by name, with their sources; secrets are hidden."""
+    listed = []
+    for entry in entries:
+        listed.append(
+            {
+                "name": entry.name,
+                "value": HIDDEN if entry.is_sensitive else entry.value,
+                "source": entry.source.name,
+            }
+        )
+        await time_slice.pause()
+    return sorted(listed, key=lambda config: str(config["name"]))
+
+
+async def wait_set_configs(source: ConsoleSource) -> Json:
+    """Return the broker's settings that do not have their default."""
+    settings = source.topics.settings
+    listed = await wait_configs(settings.describe_broker(), Slice(source.clock, SLICE_MS))
+    return {
+        "at_ms": source.clock.wall_ms(),
+        "configs": [config for config in listed if config["source"] != ConfigSource.DEFAULT.name],
+    }
+
+
+def _broker_json(source: ConsoleSource) -> Json:
     edge, network = source.edge, source.network
     settings = source.topics.settings.config
     return {

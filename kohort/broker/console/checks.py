@@ -234,6 +234,18 @@ def facts_of(group: GroupSeen, behind: Iterable[Position], recent: Recent, now: 
     return GroupFacts(described.protocol_type, described.is_stable, members, causes, still)
 
 
+def all_findings(
+    group: GroupSeen, source: GroupsSource, behind: Iterable[Position], recent: Recent, now: Now
+) -> list[Finding]:
+    """Return the problems and findings of a group; those with warnings first."""
+    found = [*problems(group, source, now)]
+    is_held = any(finding.check == "held-back" for finding in found)
+    of_settings = findings(facts_of(group, behind, recent, now))
+    return found + [
+        finding for finding in of_settings if not (is_held and finding.check == "stands-still")
+    ]
+
+
 def _member(group: GroupDescription, member: DescribedMember) -> MemberFacts:
     has_partitions = None
     if group.protocol_type == CONSUMER:
@@ -293,10 +305,7 @@ class Checker:
                     behind.append(position)
                 await time_slice.pause()
             recent = self._recents.recent(source.history, group_id, now.wall_ms)
-            of_group = [
-                *problems(group, source, now),
-                *findings(facts_of(group, behind, recent, now)),
-            ]
+            of_group = all_findings(group, source, behind, recent, now)
             if of_group:
                 counts.update({finding.check for finding in of_group})
                 item = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from heapq import nlargest
 from typing import Any, Final, TypeAlias
 
-from kohort.broker.console.checks import facts_of, findings
+from kohort.broker.console.checks import all_findings
 from kohort.broker.console.lag import AgesSeen, Position, positions, total_lag
 from kohort.broker.console.problems import problems
 from kohort.broker.console.recent import Recents
@@ -76,9 +76,8 @@ class GroupView:
         recent = self._recents.recent(source.history, group.group_id, now.wall_ms)
         data["last_hour"] = recent.bins(now.wall_ms)
         data["last"] = await self._formatter.wait_newest(group.group_id, time_slice)
-        facts = facts_of(group, every_position, recent, now)
-        all_findings = (*problems(group, source, now), *findings(facts))
-        data["findings"] = [finding.as_json() for finding in all_findings]
+        found = all_findings(group, source, every_position, recent, now)
+        data["findings"] = [finding.as_json() for finding in found]
         data["lag_last_hour"] = source.lags.last_hour(group.group_id)
         return data
 

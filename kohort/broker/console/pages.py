@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.advising import Advisor
-from kohort.broker.console.broker_view import broker_json
+from kohort.broker.console.broker_view import wait_broker, wait_set_configs
 from kohort.broker.console.checks import CHECKED_LISTED_MAX, Checker
 from kohort.broker.console.groups_view import GroupsView, GroupView
 from kohort.broker.console.hub import EventHub
@@ -30,10 +30,10 @@ from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.console.topic_records import RecordReader, parse
 from kohort.broker.console.topics_view import TopicsView
-from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
-from kohort.broker.http.requesters import denied
+from kohort.broker.http.requesters import denied, requester_of
 from kohort.broker.http.routes import Query
 from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.runtime.slices import Slice
@@ -289,7 +289,10 @@ class ConsolePages(GroupConsole):
         topic = self._broker.topics.get(name)
         if topic is None:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such topic")
-        return await self._data(lambda: self._topics.wait_topic(topic))
+        sees_configs = requester_of(request).sees(
+            Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name
+        )
+        return await self._data(lambda: self._topics.wait_topic(topic, with_configs=sees_configs))
 
     async def records(self, request: HttpRequest) -> HttpResponse:
         """GET /api/topics/{topic}/records?from=&at=&partition=&limit=&whole=yes; needs READ."""
@@ -319,8 +322,14 @@ class ConsolePages(GroupConsole):
 
     async def broker(self) -> HttpResponse:
         """GET /api/broker."""
+        return await self._data(lambda: wait_broker(self._broker))
 
-        async def wait_data() -> dict[str, Any]:
-            return broker_json(self._broker)
-
-        return await self._data(wait_data)
+    async def broker_configs(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/broker/configs: the settings that are not the default; needs DESCRIBE_CONFIGS on
+        the cluster.
+        """
+        if not requester_of(request).may(
+            Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            return denied("DESCRIBE_CONFIGS on the cluster")
+        return await self._data(lambda: wait_set_configs(self._broker))

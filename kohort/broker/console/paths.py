@@ -78,6 +78,7 @@ BROKER_DATA: "Final[Asks[ConsolePages]]" = {
     "/api/topics/{topic}/records": lambda pages, request: pages.records(request),
     "/api/transactions": lambda pages, request: pages.transactions(request),
     "/api/broker": lambda pages, _: pages.broker(),
+    "/api/broker/configs": lambda pages, request: pages.broker_configs(request),
 }
 """Pages about topics and the broker, with the same check."""
 

@@ -44,6 +44,13 @@ def is_hanging(waiting: WaitingFor | None, now: Now) -> bool:
     return waiting is not None and now.wall_ms - waiting.since_ms >= HANG_MS
 
 
+def is_held(group: GroupSeen, source: GroupsSource, lag: int | None) -> bool:
+    """Whether an open transaction holds the group back."""
+    if not lag or source.holding is None:
+        return False
+    return any(True for _ in held_positions(group, source.readable, source.holding))
+
+
 def problems(group: GroupSeen, source: GroupsSource, now: Now) -> Iterator[Finding]:
     """Yield the group's problems, the gravest first."""
     waiting = group.describe_waiting()

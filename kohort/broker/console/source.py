@@ -60,6 +60,8 @@ class ConsoleSource(NamedTuple):
     loop_lag: LoopLagMeter
     node_id: int
     cluster_id: str
+    listeners: list[dict[str, str]]
+    """Name, security protocol, address and advertised address of each."""
     address: str
     """Address as advertised: host:port."""
     version: str

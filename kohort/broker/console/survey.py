@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.lag import wait_total_lag
-from kohort.broker.console.problems import is_hanging
+from kohort.broker.console.problems import is_hanging, is_held
 from kohort.broker.console.source import GroupsSource
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     is_waiting: bool
     """Whether a rebalance is running."""
     urgency: int
-    """2 if a rebalance hangs, 1 if the lag rises, otherwise 0."""
+    """2 if a rebalance hangs, 1 if the lag rises or a transaction holds it back, otherwise 0."""
 
 
 class Survey(NamedTuple):
@@ -74,7 +74,7 @@ class Surveyor:
                 continue
             lag = await wait_total_lag(group, source.readable, time_slice)
             described = group.describe()
-            urgency = int(source.lags.trend(group_id) is not None)
+            urgency = int(source.lags.trend(group_id) is not None or is_held(group, source, lag))
             if described.is_rebalancing and is_hanging(
                 group.describe_waiting(), source.groups.now()
             ):

@@ -2,6 +2,7 @@
 
 from typing import Any, Final, TypeAlias
 
+from kohort.broker.console.broker_view import wait_configs
 from kohort.broker.console.lag import Ages, Position, positions, total_lag
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Survey
@@ -74,14 +75,19 @@ class TopicsView:
             "offline": offline,
         }
 
-    async def wait_topic(self, topic: Topic) -> Json:
-        """Return one topic, with its partitions and the lag of its groups."""
+    async def wait_topic(self, topic: Topic, *, with_configs: bool) -> Json:
+        """Return one topic, with its partitions, the lag of its groups, and its configs if the
+        requester may see them.
+        """
         source = self._source
         survey = await self._survey.wait()
         time_slice = Slice(source.clock, SLICE_MS)
         data = await self._sums(topic, time_slice)
         data["at_ms"] = source.clock.wall_ms()
-        data["configs"] = dict(topic.overrides)
+        data["configs"] = None
+        if with_configs:
+            described = source.topics.settings.describe_topic(topic.overrides)
+            data["configs"] = await wait_configs(described, time_slice)
         data["partitions"] = listed = []
         for index in range(min(len(topic.partitions), PARTITIONS_MAX)):
             partition = open_partition(source.topics, topic, index)

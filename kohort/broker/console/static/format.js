@@ -44,12 +44,13 @@ function two(ms, large, largeName, small, smallName) {
 
 /** How long ago: "12 s ago". */
 export function ago(ms) {
-  return ms === null || ms === undefined || ms < 0 ? "–" : `${duration(Math.max(0, floor(now() - ms)))} ago`;
+  if (ms === null || ms === undefined || ms < 0) return "–";
+  return now() - ms < 1000 ? "just now" : `${duration(floor(now() - ms))} ago`;
 }
 
 // Whole seconds: tenths change too fast to read.
 function floor(ms) {
-  return ms < 1000 ? 0 : Math.floor(ms / 1000) * 1000;
+  return Math.floor(ms / 1000) * 1000;
 }
 
 /** The time of day in UTC, as everywhere in Kohort, with the date if it is another day: "14:03:07", "Jan 12, 14:03:07". */

@@ -4,7 +4,7 @@ import { path } from "./api.js";
 import { h } from "./dom.js";
 import { count, counted, duration, shortId } from "./format.js";
 import { advice } from "./advice.js";
-import { age, figures, findingList, groupTabs, heading, memberName, moment, ranges, since, sparkline, stateMark, table, to, topicLink, until } from "./parts.js";
+import { age, figures, findingList, groupTabs, heading, lagLine, memberName, moment, ranges, since, sparkline, stateMark, table, to, topicLink, until } from "./parts.js";
 
 export const group = {
   title: (id) => id,
@@ -40,7 +40,8 @@ function view(data, context) {
       ["Lag", count(data.lag)],
       ["Behind", age(data.lag_ms)],
       ["Assignor", data.protocol ?? "–"],
-      ["Last hour", sparkline(data.last_hour)],
+      ["Rebalances, last hour", sparkline(data.last_hour)],
+      ...(data.lag_last_hour.length > 1 ? [["Lag, last hour", lagLine(data.lag_last_hour, data.at_ms)]] : []),
     ]),
     waiting(data),
     findings.length > 0 && h("section", { "aria-label": "Checks" }, findingList(findings)),
@@ -88,7 +89,7 @@ function last({ group: id, last: record }) {
     h("h2", { id: "last" }, record.outcome === "running" ? "The running rebalance" : "The last rebalance"),
     h("p", { class: "headline" }, `It ${record.sentence}.`),
     h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
-    h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Which members waited, and for which")),
+    h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Who waited for whom")),
   );
 }
 

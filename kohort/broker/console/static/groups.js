@@ -45,12 +45,12 @@ function nothing(filtered) {
 function list(data, context) {
   const columns = [
     ["Group", "name", (row) => name(row), sorter("Group", "group", context)],
-    ["State", "", (row) => stateMark(row.state), sorter("State", "state", context)],
+    ["State", "bare", (row) => stateMark(row.state), sorter("State", "state", context)],
     ["Members", "number", (row) => count(row.members), sorter("Members", "members", context, { down: true })],
     ["Lag", "number", (row) => count(row.lag), sorter("Lag", "lag", context, { down: true })],
     ["Behind", "number", (row) => behind(row)],
-    ["Last hour", "", (row) => sparkline(row.last_hour)],
-    ["Last rebalance", "last", (row) => last(row)],
+    ["Last hour", "wide", (row) => sparkline(row.last_hour)],
+    ["Last rebalance", "last wide", (row) => last(row)],
   ];
   return table("Groups", columns, data.groups, (row) => row.group);
 }

@@ -73,10 +73,12 @@ export function stateMark(state) {
   return h("span", { class: `state ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
 }
 
+const FAR_BEHIND_MS = 60_000;
+
 /** Lag in time: the age of the first unread record. */
 export function age(ms, isLeast) {
   if (ms === null || ms === undefined) return "–";
-  return `${isLeast ? "≥ " : ""}${duration(ms)}`;
+  return h("span", { class: ms >= FAR_BEHIND_MS ? "far" : null }, `${isLeast ? "≥ " : ""}${duration(ms)}`);
 }
 
 /** Rebalances of the last hour: a bar for each five minutes. */
@@ -93,6 +95,21 @@ export function sparkline(bins) {
     { class: "spark" },
     h("svg", { viewBox: "0 0 60 20", role: "img", "aria-label": words }, h("title", null, words), bars),
     h("span", { class: "total" }, count(total)),
+  );
+}
+
+const HOUR_MS = 3_600_000;
+
+/** The lag of the last hour as a line: `samples` are [wall time, lag]. */
+export function lagLine(samples, at) {
+  const most = Math.max(...samples.map(([, lag]) => lag), 1);
+  const points = samples.map(([ms, lag]) => `${(200 * (1 - (at - ms) / HOUR_MS)).toFixed(1)},${(31 - (lag / most) * 29).toFixed(1)}`);
+  const words = `Lag of the last hour: from ${count(samples[0][1])} to ${count(samples.at(-1)[1])}, at most ${count(most)}`;
+  return h(
+    "span",
+    { class: "spark" },
+    h("svg", { class: "lag", viewBox: "0 0 200 32", role: "img", "aria-label": words }, h("title", null, words), h("line", { x1: 0, x2: 200, y1: 31.5, y2: 31.5, class: "grid" }), h("path", { d: `M${points.join("L")}`, class: "line" })),
+    h("span", { class: "muted" }, `up to ${count(most)}`),
   );
 }
 
@@ -211,6 +228,18 @@ export function since(ms) {
 /** The time left until `ms`, updated continuously. */
 export function until(ms) {
   return h("span", { "data-until": ms, class: "ticks" }, duration(Math.max(0, ms - now())));
+}
+
+const SOURCES = { TOPIC: "the topic", DYNAMIC_BROKER: "this broker’s run-time settings", DYNAMIC_DEFAULT_BROKER: "all brokers’ run-time settings", STATIC_BROKER: "server.properties", DEFAULT: "default" };
+
+/** Settings with the place where each was set. */
+export function configTable(configs) {
+  const columns = [
+    ["Setting", "id", (row) => row.name],
+    ["Value", "id", (row) => row.value ?? "–"],
+    ["Set in", "", (row) => SOURCES[row.source] ?? row.source],
+  ];
+  return table("Settings", columns, configs, (row) => row.name);
 }
 
 /** Figures side by side, each as [name, value]. */

@@ -9,7 +9,7 @@ import { waterfall } from "./waterfall.js";
 export const timeline = {
   title: (id) => `${id}, timeline`,
   path: (id, sequence) => `/groups/${encodeURIComponent(id)}/timeline${sequence ? `/${sequence}` : ""}`,
-  url: ([id], { last }) => path("groups", id, "rebalances") + query({ last: last ?? 200 }),
+  url: ([id], { last }) => path("groups", id, "rebalances") + query({ last: last ?? LAST }),
   concerns: (changed, { params }) => !changed || changed.has(params[0]),
   loaded,
   view,
@@ -23,6 +23,8 @@ const SPANS = [
   ["", "all"],
 ];
 const ROWS = 100;
+const LAST = 200;
+const ALL = 1000;
 const LANE = 34;
 const AXIS = 24;
 const BAND = 20;
@@ -157,16 +159,56 @@ function ticks(begin, end, width, place, tall) {
 
 function list(data, context) {
   if (!data.records.length) return h("p", null, "The history has no rebalance of this group.");
-  const rows = [...data.records].reverse();
+  const entries = entriesOf(data);
+  const opened = (context.memory.opened ??= new Set());
+  const rows = entries.slice(0, ROWS).flatMap((entry) => {
+    if (!entry.deploy) return [entry];
+    // The deploy of the rebalance that is shown is open, too.
+    const isOpen = opened.has(entry.sequence) || entry.records.some((record) => context.params[1] === String(record.sequence));
+    return isOpen ? [{ ...entry, isOpen }, ...entry.records.map((record) => ({ ...record, isInner: true }))] : [entry];
+  });
   const columns = [
-    ["Time", "", (row) => [row.kind === "avoided" ? clock(row.at_ms) : h("a", { href: to("groups", data.group, "timeline", row.sequence), "aria-current": context.params[1] === String(row.sequence) ? "true" : null }, clock(row.at_ms)), h("div", { class: "muted" }, moment(row.at_ms))]],
-    ["Rebalance", "prose", (row) => row.sentence],
+    ["Time", "", (row) => [time(row, data, context), h("div", { class: "muted" }, moment(row.at_ms))]],
+    ["Rebalance", "prose", (row) => (row.deploy ? deployButton(row, opened, context) : row.isInner ? h("div", { class: "inner" }, row.sentence) : row.sentence)],
     ["Duration", "number", (row) => (row.outcome === "running" ? "running" : duration(row.took_ms))],
-    ["Stopped", "number", (row) => (row.stopped_count ? `${count(row.stopped_count)} × up to ${duration(row.stopped_longest_ms)}` : "–")],
+    ["Stopped", "number", (row) => (row.stopped_count ? [counted(row.stopped_count, "member"), h("div", { class: "muted" }, `up to ${duration(row.stopped_longest_ms)}`)] : "–")],
   ];
+  const older = data.total_rebalances + data.total_avoided > data.records.length && data.records.length < ALL;
   return [
     h("h2", null, "Rebalances, newest first"),
-    table("Rebalances", columns, rows.slice(0, ROWS), (row) => row.sequence),
-    rows.length > ROWS && h("p", { class: "muted" }, `and ${counted(rows.length - ROWS, "older record")}, shown only on the time axis`),
+    table("Rebalances", columns, rows, (row) => (row.deploy ? `deploy ${row.sequence}` : row.sequence)),
+    entries.length > ROWS && h("p", { class: "muted" }, `and ${counted(entries.length - ROWS, "older row")}, shown only on the time axis`),
+    older && (context.options.last ?? LAST) < ALL && h("p", null, h("button", { type: "button", click: () => context.set({ last: ALL }) }, `Load up to ${count(ALL)}`)),
   ];
+}
+
+// The rows of the list, newest first: all rebalances of a deploy are one.
+function entriesOf({ records, deploys }) {
+  const entries = [];
+  for (const record of [...records].reverse()) {
+    const deploy = deploys.find((each) => each.first_sequence <= record.sequence && record.sequence <= each.last_sequence);
+    if (!deploy) entries.push(record);
+    else if (entries.at(-1)?.deploy === deploy) entries.at(-1).records.push(record);
+    else entries.push({ deploy, records: [record], sequence: deploy.first_sequence, at_ms: deploy.at_ms, took_ms: deploy.until_ms - deploy.at_ms });
+  }
+  for (const entry of entries) {
+    if (!entry.deploy) continue;
+    entry.stopped_count = Math.max(...entry.records.map((record) => record.stopped_count ?? 0));
+    entry.stopped_longest_ms = Math.max(...entry.records.map((record) => record.stopped_longest_ms ?? 0));
+  }
+  return entries;
+}
+
+function time(row, data, context) {
+  if (row.deploy || row.kind === "avoided") return clock(row.at_ms);
+  return h("a", { href: to("groups", data.group, "timeline", row.sequence), "aria-current": context.params[1] === String(row.sequence) ? "true" : null }, clock(row.at_ms));
+}
+
+function deployButton(row, opened, context) {
+  const toggle = () => {
+    if (!opened.delete(row.sequence)) opened.add(row.sequence);
+    context.show();
+  };
+  const text = `Deploy: ${counted(row.deploy.processes, "process").replace("processs", "processes")} restarted, ${counted(row.records.length, "rebalance")}`;
+  return h("button", { type: "button", class: "disclosure", "aria-expanded": String(Boolean(row.isOpen)), click: toggle }, h("span", { "aria-hidden": "true" }, row.isOpen ? "▾ " : "▸ "), text);
 }

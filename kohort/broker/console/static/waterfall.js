@@ -145,7 +145,7 @@ function moves(partitions) {
   return h(
     "details",
     { class: "moves" },
-    h("summary", null, `${partitions.gained_count ? `+${count(partitions.gained_count)}` : ""} ${partitions.given_up_count ? `−${count(partitions.given_up_count)}` : ""}`, h("span", { class: "hidden" }, " partitions")),
+    h("summary", null, `${partitions.gained_count ? `+${count(partitions.gained_count)}` : ""} ${partitions.given_up_count ? `−${count(partitions.given_up_count)}` : ""}`, " partitions"),
     partitions.given_up_count > 0 && h("p", { class: "id" }, `revoked ${some(partitions.given_up, partitions.given_up_count)}`),
     partitions.gained_count > 0 && h("p", { class: "id" }, `gained ${some(partitions.gained, partitions.gained_count)}`),
   );

@@ -38,7 +38,7 @@ from kohort.broker.network.server.admission import (
     UnauthenticatedConnections,
 )
 from kohort.broker.network.server.listening import Acceptor
-from kohort.broker.network.service import Listener, Service
+from kohort.broker.network.service import ConnectionInfo, Listener, Service
 from kohort.broker.network.timeouts import CloseReason, ServingTime
 from kohort.broker.network.tls.handshakes import THREADS, Handshakes
 from kohort.broker.runtime.clock import Clock
@@ -134,6 +134,10 @@ class NetworkServer:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    def connections(self) -> Iterator[ConnectionInfo]:
+        """Yield the open connections; not to be used across awaits."""
+        return (connection.info for connection in self._connections)
 
     def set_limits(self, limits: NetworkLimits) -> None:
         """Apply new limits to future connections; no connection is closed."""

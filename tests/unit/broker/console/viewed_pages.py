@@ -74,6 +74,7 @@ class LookedAt:
             loop_lag=metrics.loop_lag,
             node_id=1,
             cluster_id="c",
+            listeners=[],
             address="broker.example:9092",
             version="1.2.3",
             transactions=cast("Any", None),
