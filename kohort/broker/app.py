@@ -1,9 +1,9 @@
 """Wires the broker together; the only file that knows all the parts.
 
 Startup, in this order: lock the data directory, open the logs (recovering after a crash), replay
-the groups, and only then accept connections. Shutdown is the reverse: accept no new connections,
-answer the pending requests, flush the connections, close groups and logs, and write the
-clean-shutdown marker.
+the groups if any are stored, and only then accept connections. Shutdown is the reverse: accept no
+new connections, answer the pending requests, flush the connections, close groups and logs, and
+write the clean-shutdown marker.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.assembly.addresses import (
     AddressError,
@@ -23,19 +23,15 @@ from kohort.broker.assembly.addresses import (
     descriptor_shares,
 )
 from kohort.broker.assembly.connection_limits import ConnectionLimits, OverrideHostError
-from kohort.broker.assembly.coordinators import (
-    load_transactions,
-    make_groups,
-    make_transactions,
-)
+from kohort.broker.assembly.deferred_coordinators import MODULE as COORDINATORS
+from kohort.broker.assembly.deferred_coordinators import DeferredCoordinators, HandlerLoading
 from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.assembly.metrics_page import MetricsPage, scraped_broker
 from kohort.broker.assembly.web import WebPorts, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
-from kohort.broker.console.holding import Holding
 from kohort.broker.console.lag_history import LagHistory
+from kohort.broker.console.paths import console_pages
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
@@ -43,11 +39,10 @@ from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import Router
 from kohort.broker.environment import Environment
 from kohort.broker.handlers import SERVED, Handlers
-from kohort.broker.history.history import HistoryLimits, RebalanceHistory
-from kohort.broker.history.topic import TopicHistoryLog
 from kohort.broker.http.groups import group_pages
-from kohort.broker.http.transaction_pages import TransactionPages
+from kohort.broker.http.transactions import transaction_pages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from kohort.broker.metrics.partitions import readable
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime import service_manager
@@ -65,9 +60,14 @@ from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.metadata.store import FILE_NAME, MetadataError
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.startup_progress import StartupProgress
-from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.schema import VersionRange
 from kohort.version import VERSION
+
+if TYPE_CHECKING:
+    from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
+    from kohort.broker.history.history import RebalanceHistory
+    from kohort.broker.runtime.clock import Clock
+    from kohort.broker.transactions.host import TransactionHost
 
 logger = logging.getLogger(__name__)
 
@@ -111,12 +111,11 @@ class Broker:
         self._environment = environment or Environment()
         self._clock = self._environment.clock
         self.background_tasks = BackgroundTasks(self._clock)
-        self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
-        self.history = self._make_history()
-        """Why the groups rebalanced."""
-        self.history.add_listener(self.metrics.rebalances.on_record)
+        self.metrics = BrokerMetrics()
         self.startup = StartupProgress(self._clock)
         self._is_stopping = False
+        self.coordinators: DeferredCoordinators
+        """Set once `running` has been entered."""
         self.services: BrokerServices
         """Set once `running` has been entered."""
         self.endpoint: Endpoint
@@ -128,10 +127,15 @@ class Broker:
         self.listeners: SecureListeners
         """The authenticators of the listeners. Set once `running` has been entered."""
 
+    @property
+    def history(self) -> "RebalanceHistory":
+        """Why the groups rebalanced."""
+        return self.coordinators.get().history
+
     def new_memory_reclaimer(self) -> MemoryReclaimer:
         """Create the memory reclaimer of a process that runs only this broker, not started yet."""
-        purgatory, history = self.services.purgatory, self.history
-        return MemoryReclaimer(lambda: purgatory.waiting_count, lambda: history.waiting_weight)
+        purgatory = self.services.purgatory
+        return MemoryReclaimer(lambda: purgatory.waiting_count, self.coordinators.waiting_weight)
 
     async def run_until_signalled(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartError."""
@@ -226,26 +230,17 @@ class Broker:
         await topics.start()
         topics.settings.ports = web.ports()
         stack.push_async_callback(topics.close)
-        self.startup.phase = "loading the rebalance history"
-        # Started before the groups, whose records continue the numbers in the history.
-        await self.history.start(TopicHistoryLog(topics, config, executor), executor)
-        stack.push_async_callback(self.history.close)
-        observers = (self.metrics.rebalances, self.history)
-        groups = make_groups(
-            config, self._environment, topics, purgatory, observers, self.background_tasks
+        self.coordinators = DeferredCoordinators(
+            config,
+            self._environment,
+            topics,
+            purgatory,
+            self.background_tasks,
+            executor,
+            self.metrics.transactions,
         )
-        self.history.answer_slices = groups.host.answer_slices
-        self.startup.phase = "loading groups"
-        await groups.host.start()
-        stack.push_async_callback(groups.host.close)
-        transactions = make_transactions(
-            config, self._clock, topics, groups, purgatory, self.background_tasks
-        )
-        transactions.host.counts.observer = self.metrics.transactions
-        stack.push_async_callback(transactions.host.close)
-        self.startup.phase = "loading transactions"
-        await load_transactions(transactions.host, topics)
-        self.history.end_recovery()
+        stack.push_async_callback(self.coordinators.close)
+        await self.coordinators.load(self.startup)
         self._users = Users(topics.disk.data.store)
         self.listeners = SecureListeners(
             topics.settings,
@@ -257,9 +252,9 @@ class Broker:
         )
         stack.callback(self.listeners.close)
         shell = PurgatoryShell(purgatory, self._clock)
-        self.services = self._make_services(addresses, topics, groups, transactions, purgatory)
-        server, dispatcher = self._make_server(shares)
-        transactions.host.marking.after_answers = server.scheduler.after_writes
+        self.services = self._make_services(addresses, topics, purgatory)
+        server, dispatcher = self._make_server(shares, executor)
+        self.coordinators.set_after_answers(server.scheduler.after_writes)
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
         self.listeners.disabled.on_disconnect(server.disconnect)
@@ -294,26 +289,14 @@ class Broker:
         # Wait for running fsyncs first, so that requests that wait for them do not time out.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
-        await self.services.transactions.host.close()
-        await self.services.groups.host.close()
+        await self.coordinators.stop_serving()
         await server.close(self.config.kohort_shutdown_timeout_ms)
         await dispatcher.close()
-
-    def _make_history(self) -> RebalanceHistory:
-        config = self.config
-        limits = HistoryLimits(
-            size=config.kohort_rebalance_history_size,
-            memory_bytes=config.kohort_rebalance_history_memory_bytes,
-            removed_retention_ms=config.kohort_rebalance_history_retention_ms,
-        )
-        return RebalanceHistory(limits, self._clock, self.background_tasks)
 
     def _make_services(
         self,
         addresses: Addresses,
         topics: TopicManager,
-        groups: GroupCoordinator,
-        transactions: Transactions,
         purgatory: Purgatory,
     ) -> BrokerServices:
         by_listener = {bound.listener: addresses.advertised(bound) for bound in addresses.bound}
@@ -325,10 +308,8 @@ class Broker:
             clock=self._clock,
             purgatory=purgatory,
             topics=topics,
-            groups=groups,
-            transactions=transactions,
+            coordinators=self.coordinators.get,
             users=self._users,
-            history=self.history,
             node_id=self.config.node_id,
             cluster_id=topics.cluster_id,
             advertised_host=advertised.host,
@@ -355,10 +336,12 @@ class Broker:
             inflated_batch_bytes_max=self.config.kohort_inflated_batch_bytes_max,
         )
 
-    def _make_server(self, shares: DescriptorShares) -> tuple[NetworkServer, Dispatcher]:
+    def _make_server(
+        self, shares: DescriptorShares, executor: Executor
+    ) -> tuple[NetworkServer, Dispatcher]:
         log = PeerLog(logging.getLogger("kohort.broker.network"), self._clock)
         edge = self.metrics.edge
-        self.router = Router(Handlers())
+        self.router = Router(Handlers(), HandlerLoading(executor))
         self.services.log = log
         dispatcher = Dispatcher(self.router, self.services, edge, log)
         settings, quotas = self.services.topics.settings, self.services.quotas
@@ -382,13 +365,30 @@ class Broker:
         self.metrics.edge.users_file = self.listeners.users_file
         self.metrics.start()
         stack.callback(self.metrics.stop)
-        services = self.services
-        transactions = services.transactions.host
-        source = MetricsSource(
+        modules = (COORDINATORS,)
+        scraped = scraped_broker(self.metrics, lambda: self._metrics_source(executor), self.config)
+        page = MetricsPage(scraped, executor, modules)
+        stack.push_async_callback(page.close)
+        web.show_to_operators({"/metrics": page.answer})
+        web.show_to_operators(transaction_pages(self._transactions_source, executor, modules))
+        web.metrics.add_pages(group_pages(self._groups_source, executor, modules))
+
+    def _transactions_source(self) -> "tuple[TransactionHost, TopicManager, Clock]":
+        host = self.coordinators.get().transactions.host
+        return host, self.services.topics, self._clock
+
+    def _groups_source(self) -> "tuple[GroupsSeen, RebalancesSeen]":
+        coordinators = self.coordinators.get()
+        return coordinators.groups.host, coordinators.history
+
+    def _metrics_source(self, executor: Executor) -> MetricsSource:
+        services, coordinators = self.services, self.coordinators.get()
+        return MetricsSource(
             topics=services.topics,
-            groups=services.groups.host,
-            transactions=transactions,
-            history=self.history,
+            groups=coordinators.groups.host,
+            transactions=coordinators.transactions.host,
+            history=coordinators.history,
+            rebalances=coordinators.metrics,
             purgatory=services.purgatory,
             network=self.network,
             tasks=self.background_tasks,
@@ -400,20 +400,42 @@ class Broker:
             executor=executor,
             offloaded_reads=services.offloaded_reads,
         )
-        page = MetricsPage(scraped_broker(self.metrics, source, self.config), executor)
-        stack.push_async_callback(page.close)
-        web.show_to_operators({"/metrics": page.answer})
-        web.show_to_operators(TransactionPages(transactions, services.topics, self._clock).pages())
-        web.metrics.add_pages(group_pages(services.groups.host, self.history, executor))
 
     def _show_console(
         self, stack: AsyncExitStack, web: WebPorts, addresses: Addresses, executor: Executor
     ) -> None:
+        lags, began_ms = LagHistory(), self._clock.wall_ms()
+        console = console_pages(
+            lambda: self._console_source(addresses, executor, lags, began_ms),
+            executor,
+            (COORDINATORS,),
+            allows_write=self.config.kohort_console_write,
+        )
+        web.show_console(console)
+        if web.console.is_open:
+            work = partial(lags.run, self._groups_if_any, self._readable, self._clock)
+            sampling = self.background_tasks.start("lag history", work)
+            stack.push_async_callback(asyncio.wait, [sampling])
+            stack.callback(sampling.cancel)
+
+    def _groups_if_any(self) -> "GroupsSeen | None":
+        created = self.coordinators.created
+        return None if created is None else created.groups.host
+
+    def _readable(self, topic: str, index: int) -> "Readable | None":
+        return readable(self.services.topics, topic, index)
+
+    def _console_source(
+        self, addresses: Addresses, executor: Executor, lags: LagHistory, began_ms: int
+    ) -> ConsoleSource:
+        from kohort.broker.console.holding import Holding  # noqa: PLC0415 - not for a start.
+
         services, metrics = self.services, self.metrics
-        lags = LagHistory()
-        source = ConsoleSource(
-            groups=services.groups.host,
-            history=self.history,
+        coordinators = self.coordinators.get()
+        transactions = coordinators.transactions.host
+        return ConsoleSource(
+            groups=coordinators.groups.host,
+            history=coordinators.history,
             lags=lags,
             topics=services.topics,
             clock=self._clock,
@@ -436,21 +458,15 @@ class Broker:
             ],
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,
-            transactions=services.transactions.host,
-            holding=Holding(services.transactions.host, services.topics, self._clock),
-            coordinator=services.groups,
+            transactions=transactions,
+            holding=Holding(transactions, services.topics, self._clock),
+            coordinator=coordinators.groups,
             allows_write=self.config.kohort_console_write,
             is_open_to_anonymous=self.listeners.is_open_to_anonymous(
                 self.config.kohort_console_host
             ),
-            began_ms=self._clock.wall_ms(),
+            began_ms=began_ms,
         )
-        web.show_console(source)
-        if web.console.is_open:
-            work = partial(lags.run, source.groups, source.readable, self._clock)
-            sampling = self.background_tasks.start("lag history", work)
-            stack.push_async_callback(asyncio.wait, [sampling])
-            stack.callback(sampling.cancel)
 
 
 def _report(doing: str, error: Exception) -> None:

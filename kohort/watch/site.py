@@ -71,7 +71,7 @@ class WatchSite:
         """Return all pages by path."""
         groups: dict[str, AnyPage] = {
             "/metrics": self._scrapes.answer,
-            **group_pages(self.groups, self.history, self.executor),
+            **group_pages(lambda: (self.groups, self.history), self.executor),
             **group_console_pages(self, _NoAges()),
         }
         return {

@@ -1,6 +1,10 @@
-"""Builds the coordinators of groups and of transactions from the settings."""
+"""Builds the coordinators of groups and of transactions, and the rebalance history, from the
+settings. Imported by :mod:`kohort.broker.assembly.deferred_coordinators`, unless their state is
+stored, only for the first request of a group or a transaction.
+"""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -11,12 +15,17 @@ from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment
+from kohort.broker.history.history import HistoryLimits, RebalanceHistory
+from kohort.broker.history.topic import TopicHistoryLog
+from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import TRANSACTION_STATE, internal_topic_configs
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.startup_progress import StartupProgress
+from kohort.broker.transactions.events import EndObserver
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
@@ -27,6 +36,93 @@ from kohort.groups.kinds import GroupKind
 
 if TYPE_CHECKING:
     from kohort.broker.assembly.memberships import Memberships
+
+
+class Coordinators:
+    """The coordinators, and the observers of the groups."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        topics: TopicManager,
+        purgatory: Purgatory,
+        background_tasks: BackgroundTasks,
+        executor: Executor,
+        observer: EndObserver,
+    ) -> None:
+        """`observer` is called at the end of each transaction."""
+        self._topics = topics
+        self._executor = executor
+        self._history_log = TopicHistoryLog(topics, config, executor)
+        self.metrics = RebalanceMetrics(config.kohort_metrics_groups_max)
+        self.history = _make_history(config, environment.clock, background_tasks)
+        """Why the groups rebalanced."""
+        self.history.add_listener(self.metrics.on_record)
+        self.groups = make_groups(
+            config,
+            environment,
+            topics,
+            purgatory,
+            (self.metrics, self.history),
+            background_tasks,
+        )
+        self.history.answer_slices = self.groups.host.answer_slices
+        self.transactions = make_transactions(
+            config, environment.clock, topics, self.groups, purgatory, background_tasks
+        )
+        self.transactions.host.counts.observer = observer
+
+    async def load(self, startup: StartupProgress) -> None:
+        """Load the stored state, and start the background tasks."""
+        startup.phase = "loading the rebalance history"
+        # Started before the groups, whose records continue the numbers in the history.
+        await self.history.start(self._history_log, self._executor)
+        startup.phase = "loading groups"
+        await self.groups.host.start()
+        startup.phase = "loading transactions"
+        await self._load_transactions()
+        self.history.end_recovery()
+
+    async def _load_transactions(self) -> None:
+        """Load the transactional ids, and complete transactions whose outcome was decided."""
+        # After an unclean stop, all partitions are open by now; after a clean one, nothing was
+        # lost.
+        disk = self._topics.disk
+
+        def opened() -> list[Partition]:
+            return [] if disk.data.was_clean else list(disk.opened())
+
+        await self.transactions.host.start(
+            lambda: find_open(opened()), lambda: find_epochs(opened())
+        )
+
+    def begin(self) -> None:
+        """Start the background tasks; to be called instead of `load` if no state is stored."""
+        self.history.begin(self._history_log, self._executor)
+        self.groups.host.begin()
+        self.transactions.host.begin()
+        self.history.end_recovery()
+
+    async def stop_serving(self) -> None:
+        """Answer the pending requests with NOT_COORDINATOR."""
+        await self.transactions.host.close()
+        await self.groups.host.close()
+
+    async def close(self) -> None:
+        await self.stop_serving()
+        await self.history.close()
+
+
+def _make_history(
+    config: BrokerConfig, clock: Clock, background_tasks: BackgroundTasks
+) -> RebalanceHistory:
+    limits = HistoryLimits(
+        size=config.kohort_rebalance_history_size,
+        memory_bytes=config.kohort_rebalance_history_memory_bytes,
+        removed_retention_ms=config.kohort_rebalance_history_retention_ms,
+    )
+    return RebalanceHistory(limits, clock, background_tasks)
 
 
 def make_groups(
@@ -119,14 +215,3 @@ def make_transactions(
     return Transactions(
         host, verifies=lambda: settings.config.transaction_partition_verification_enable
     )
-
-
-async def load_transactions(host: TransactionHost, topics: TopicManager) -> None:
-    """Load the transactional ids, and complete transactions whose outcome was decided."""
-    # After an unclean stop, all partitions are open by now; after a clean one, nothing was lost.
-    was_clean = topics.disk.data.was_clean
-
-    def opened() -> list[Partition]:
-        return [] if was_clean else list(topics.disk.opened())
-
-    await host.start(lambda: find_open(opened()), lambda: find_epochs(opened()))

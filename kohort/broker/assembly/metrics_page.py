@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
@@ -23,14 +23,15 @@ class Scraped(Protocol):
 
 
 def scraped_broker(
-    metrics: BrokerMetrics, source: MetricsSource, config: MetricsConfig
+    metrics: BrokerMetrics, see: Callable[[], MetricsSource], config: MetricsConfig
 ) -> Callable[[], Scraped]:
-    """Return a function that makes the exposition of a broker."""
+    """Return a function that makes the exposition of a broker, of what `see` returns."""
 
     def make() -> Scraped:
         from kohort.broker.console.lag import Ages  # noqa: PLC0415 - not needed for the start.
         from kohort.broker.metrics.exposition import Exposition  # noqa: PLC0415 - costs 50 ms.
 
+        source = see()
         ages = Ages(source.topics, source.clock, source.executor, source.offloaded_reads)
         return Exposition(metrics, source, config, ages.wait_oldest)
 
@@ -38,12 +39,18 @@ def scraped_broker(
 
 
 class MetricsPage:
-    def __init__(self, make: Callable[[], Scraped], executor: Executor | None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Scraped],
+        executor: Executor | None,
+        modules: Sequence[str] = (),
+    ) -> None:
         """`make` is called once, at the first scrape, after `executor` (None for the event loop's)
-        has imported :mod:`kohort.broker.metrics.exposition`.
+        has imported `modules` and :mod:`kohort.broker.metrics.exposition`.
         """
         self._make = make
         self._executor = executor
+        self._modules = (*modules, "kohort.broker.metrics.exposition")
         self._lock = asyncio.Lock()
         self._exposition: Scraped | None = None
         self._running: dict[TextFormat, asyncio.Task[list[bytes]]] = {}
@@ -78,9 +85,9 @@ class MetricsPage:
     async def _wait_imported(self) -> None:
         """Import prometheus-client on another thread, so that the event loop is not blocked."""
         if self._exposition is None:
-            await asyncio.get_running_loop().run_in_executor(
-                self._executor, importlib.import_module, "kohort.broker.metrics.exposition"
-            )
+            loop = asyncio.get_running_loop()
+            for module in self._modules:
+                await loop.run_in_executor(self._executor, importlib.import_module, module)
 
 
 def prefers_openmetrics(accept: str) -> bool:

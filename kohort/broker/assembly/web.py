@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.assembly.starting import starting_metrics, starting_response
 from kohort.broker.config import LoadedConfig
-from kohort.broker.console.paths import console_pages
-from kohort.broker.console.source import ConsoleSource
 from kohort.broker.http.health import Failing, NotReady, health_pages
 from kohort.broker.http.messages import AnyPage
 from kohort.broker.http.requesters import for_operators
@@ -54,9 +52,8 @@ class WebPorts(NamedTuple):
         """Add pages to the metrics port for requesters that may describe the cluster."""
         self.metrics.add_pages({path: for_operators(page) for path, page in pages.items()})
 
-    def show_console(self, source: ConsoleSource) -> None:
+    def show_console(self, pages: Mapping[str, AnyPage]) -> None:
         """Add the console's pages, also for requesters that may describe the cluster."""
-        pages = console_pages(source)
         self.console.add_pages({path: for_operators(page) for path, page in pages.items()})
 
 

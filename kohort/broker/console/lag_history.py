@@ -7,7 +7,7 @@ the console wants to know what came before. Only groups with lag are stored.
 import asyncio
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kohort.broker.console.lag import wait_total_lag
@@ -38,13 +38,16 @@ class LagHistory:
         """Lags by group, as many as `_times_ms` or, for groups stored later, fewer; the newest
         last."""
 
-    async def run(self, groups: GroupsSeen, readable: ReadableOf, clock: Clock) -> None:
-        """Collect samples until cancelled."""
+    async def run(
+        self, seen: Callable[[], GroupsSeen | None], readable: ReadableOf, clock: Clock
+    ) -> None:
+        """Collect samples until cancelled; `seen` returns None as long as there are no groups."""
         pause_s = EVERY_S
         while True:
             await asyncio.sleep(pause_s)
             began_ms = clock.monotonic_ms()
-            await self.sample(groups, readable, clock)
+            if (groups := seen()) is not None:
+                await self.sample(groups, readable, clock)
             pause_s = max(EVERY_S, SHARE * (clock.monotonic_ms() - began_ms) / 1_000)
 
     async def sample(self, groups: GroupsSeen, readable: ReadableOf, clock: Clock) -> None:

@@ -4,7 +4,7 @@ The pages are imported at the first request; see `lazy_pages`. Security headers 
 are applied here, for all pages.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
@@ -89,16 +89,26 @@ WRITES: "Final[Asks[ConsolePages]]" = {
 """Pages that change something, if that is allowed. POST needs a token that GET returns."""
 
 
-def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:
+def console_pages(
+    see: Callable[[], ConsoleSource],
+    executor: Executor,
+    modules: Sequence[str] = (),
+    *,
+    allows_write: bool = False,
+) -> dict[str, AnyPage]:
+    """Return all pages. `see` is called at the first request, after `executor` has imported the
+    pages and `modules`.
+    """
+
     def make() -> "ConsolePages":
         from kohort.broker.console.pages import ConsolePages  # noqa: PLC0415 - see above.
 
-        return ConsolePages(source)
+        return ConsolePages(see())
 
     asks: Asks[ConsolePages] = {**FILES, **GROUP_DATA, **BROKER_DATA}
-    if source.allows_write:
+    if allows_write:
         asks |= WRITES
-    return _pages(asks, make, source.executor)
+    return _pages(asks, make, executor, modules)
 
 
 def group_console_pages(source: GroupsSource, ages: "AgesSeen") -> dict[str, AnyPage]:
@@ -112,8 +122,10 @@ def group_console_pages(source: GroupsSource, ages: "AgesSeen") -> dict[str, Any
     return _pages({**FILES, **GROUP_DATA}, make, source.executor)
 
 
-def _pages(asks: Asks[P], make: Callable[[], P], executor: Executor) -> dict[str, AnyPage]:
-    pages = lazy_pages(asks, "kohort.broker.console.pages", make, executor)
+def _pages(
+    asks: Asks[P], make: Callable[[], P], executor: Executor, modules: Sequence[str] = ()
+) -> dict[str, AnyPage]:
+    pages = lazy_pages(asks, (*modules, "kohort.broker.console.pages"), make, executor)
     return {path: _guarded(page, is_data=path not in FILES) for path, page in pages.items()}
 
 

@@ -4,8 +4,6 @@ import asyncio
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kohort.broker.console.lag_history import LagHistory
-from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
 from kohort.broker.metrics.partitions import readable
@@ -14,10 +12,12 @@ from kohort.broker.metrics.stalls import LoopLagMeter
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.manager import TopicManager
-from kohort.broker.transactions.host import TransactionHost
 
 if TYPE_CHECKING:
     from kohort.broker.console.holding import Holding
+    from kohort.broker.console.lag_history import LagHistory
+    from kohort.broker.coordinator.coordinator import GroupCoordinator
+    from kohort.broker.transactions.host import TransactionHost
 
 
 class GroupsSource(Protocol):
@@ -32,7 +32,7 @@ class GroupsSource(Protocol):
     @property
     def executor(self) -> Executor: ...
     @property
-    def lags(self) -> LagHistory: ...
+    def lags(self) -> "LagHistory": ...
     @property
     def holding(self) -> "Holding | None":
         """The open transactions, None if they are not known."""
@@ -48,7 +48,7 @@ class ConsoleSource(NamedTuple):
 
     groups: GroupsSeen
     history: RebalancesSeen
-    lags: LagHistory
+    lags: "LagHistory"
     topics: TopicManager
     clock: Clock
     executor: Executor
@@ -65,9 +65,9 @@ class ConsoleSource(NamedTuple):
     address: str
     """Address as advertised: host:port."""
     version: str
-    transactions: TransactionHost
+    transactions: "TransactionHost"
     holding: "Holding"
-    coordinator: GroupCoordinator
+    coordinator: "GroupCoordinator"
     allows_write: bool
     """Whether the console has pages that change something (`kohort.console.write`)."""
     is_open_to_anonymous: bool

@@ -133,6 +133,10 @@ class GroupHost:
         count = len(self._actors)
         logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
         await self._forget_lost_topics(time_slice)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the expiry; to be called instead of `start` if the log is empty."""
         self._sweeper = self._background_tasks.start("expiry of groups", self._sweep_for_ever)
 
     async def close(self) -> None:

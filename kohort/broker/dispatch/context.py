@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.session import Session
-from kohort.broker.core.transaction.requests import Client
+from kohort.broker.core.transaction.client import Client
 from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
-from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.deferred import Deferred, Tasks
@@ -88,6 +87,17 @@ OFFLOADED_READS: Final = 2
 """Concurrent log reads in the thread pool, which has four threads."""
 
 
+class Coordinators(Protocol):
+    """The coordinators of a broker; see :mod:`kohort.broker.assembly.coordinators`."""
+
+    @property
+    def groups(self) -> GroupCoordinator: ...
+    @property
+    def transactions(self) -> Transactions:
+        """Transactional ids, and the partitions in their transactions."""
+        ...
+
+
 @dataclass(eq=False)
 class BrokerServices:
     """The components that handlers delegate to; wired in :mod:`kohort.broker.app`."""
@@ -96,9 +106,8 @@ class BrokerServices:
     clock: Clock
     purgatory: Purgatory
     topics: TopicManager
-    groups: GroupCoordinator
-    transactions: Transactions
-    """Transactional ids, and the partitions in their transactions."""
+    coordinators: Callable[[], Coordinators]
+    """Returns the coordinators; creates them at the first call."""
     node_id: int
     cluster_id: str
     advertised_host: str
@@ -123,7 +132,6 @@ class BrokerServices:
         default_factory=lambda: asyncio.Semaphore(OFFLOADED_READS)
     )
     """Held by requests that read logs in the thread pool, to leave threads for fsyncs."""
-    history: RebalanceHistory = field(default_factory=RebalanceHistory)
     activity: Activity = field(default_factory=Activity)
     """When clients last fetched: a member that sends heartbeats but does not fetch has hung."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -138,6 +146,14 @@ class BrokerServices:
     access: Access | None = None
     """The authorizer; None if there is none, and everything is allowed. Handlers call
     `RequestContext.may` or `RequestContext.require`."""
+
+    @cached_property
+    def groups(self) -> GroupCoordinator:
+        return self.coordinators().groups
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        return self.coordinators().transactions
 
     @cached_property
     def classic_groups(self) -> ClassicRequests:

@@ -5,6 +5,7 @@ error, or the request is invalid, the connection is closed and the reason logged
 """
 
 import asyncio
+from collections.abc import Awaitable
 from time import perf_counter
 from types import GeneratorType
 from typing import Any
@@ -55,9 +56,9 @@ class Dispatcher:
         except DecodeError as error:
             raise responder.rejected("malformed_header", str(error)) from None
         key, version = header.api_key, header.api_version
-        route = self._routes.get((key, version)) or self._router.find(key, version)
+        route = self._routes.get((key, version))
         if route is None:
-            return self._respond_unsupported(header)
+            return self._serve_first(header, connection, frame)
         size = len(frame)
         if size > route.long_bytes:
             ctx = RequestContext(header, connection, self._broker, is_long=True)
@@ -83,6 +84,25 @@ class Dispatcher:
         if kind is EncodedResponse:
             return responder.respond_encoded(call, result)
         return self._continue(call, result)
+
+    def _serve_first(
+        self, header: RequestHeader, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Deferred[ResponseBuffers]:
+        """Serve the first request of an API's version, or one that is not supported."""
+        loading = self._router.loading(header.api_key)
+        if loading is not None:
+            work = self._serve_when(loading, connection, frame)
+            return Deferred.from_coroutine(work, self._broker.tasks, name="load a handler")
+        if self._router.find(header.api_key, header.api_version) is None:
+            return self._respond_unsupported(header)
+        return self.serve(connection, frame)
+
+    async def _serve_when(
+        self, loading: Awaitable[object], connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers:
+        await loading
+        response = self.serve(connection, frame)
+        return await response if isinstance(response, Deferred) else response
 
     def _continue(self, call: Call, result: Any) -> ResponseBuffers | Deferred[ResponseBuffers]:  # noqa: ANN401
         """Serve a request whose handler waits, or returned steps."""

@@ -5,7 +5,7 @@ advertised versions are known before that (:mod:`kohort.broker.handlers`), and c
 that every advertised version is supported.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -232,11 +232,23 @@ def registered(key: int) -> Api | None:
     return _apis.get(key)
 
 
+def _is_loaded(key: int) -> None:
+    del key
+
+
 class Router:
     """Finds the route of a request; routes are created on first use and cached."""
 
-    def __init__(self, apis: Mapping[int, Api]) -> None:
+    def __init__(
+        self,
+        apis: Mapping[int, Api],
+        loading: Callable[[int], Awaitable[object] | None] = _is_loaded,
+    ) -> None:
+        """`loading` returns what to await before the first request for an API is routed; None if
+        nothing.
+        """
         self.apis = apis
+        self.loading = loading
         self.routes: dict[tuple[int, int], Route] = {}
         """The routes created so far, by key and version; the dispatcher looks here first."""
         self._handler_of: Callable[[Api], Handler] | None = None

@@ -114,11 +114,15 @@ class RebalanceHistory:
 
     async def start(self, topic: HistoryLog, executor: Executor | None = None) -> None:
         """Read the stored records, before the groups are loaded, and write new ones from now on."""
-        self._topic = topic
-        self._executor = executor
         self._recorded = RecordedGenerations(is_whole=topic.is_whole())
         for entry in await restore(topic, self._rings, self._clock, self._recorded):
             self._cut_short[entry.group_id] = entry
+        self.begin(topic, executor)
+
+    def begin(self, topic: HistoryLog, executor: Executor | None = None) -> None:
+        """Write new records from now on; to be called instead of `start` if none are stored."""
+        self._topic = topic
+        self._executor = executor
         self._wake = asyncio.Event()
         self._worker = self._background_tasks.start("rebalance history", self._work)
         self._look_later()

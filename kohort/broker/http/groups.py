@@ -1,6 +1,6 @@
 """The paths of the groups' pages (:mod:`kohort.broker.http.group_pages`, imported when asked)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -33,15 +33,20 @@ PAGES: Final = {
 
 
 def group_pages(
-    groups: GroupsSeen, history: RebalancesSeen, executor: Executor
+    see: Callable[[], tuple[GroupsSeen, RebalancesSeen]],
+    executor: Executor,
+    modules: Sequence[str] = (),
 ) -> dict[str, AnyPage]:
-    """Return GET /groups and the pages below it, by path; `executor` runs the imports."""
+    """Return GET /groups and the pages below it, by path. `see` is called at the first request,
+    after `executor` has imported the pages and `modules`.
+    """
 
     def make() -> "GroupPages":
         from kohort.broker.http.group_pages import GroupPages  # noqa: PLC0415 - see above.
 
-        return GroupPages(groups, history)
+        return GroupPages(*see())
 
     asks = {path: page.ask for path, page in PAGES.items()}
-    pages = lazy_pages(asks, "kohort.broker.http.group_pages", make, executor)
+    modules = (*modules, "kohort.broker.http.group_pages")
+    pages = lazy_pages(asks, modules, make, executor)
     return {path: PAGES[path].rights(page) for path, page in pages.items()}

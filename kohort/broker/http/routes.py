@@ -7,7 +7,7 @@ segment of the request's path. Names in paths are percent-encoded, including sla
 import asyncio
 import importlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -117,11 +117,11 @@ class Query:
 
 def lazy_pages(
     asks: Mapping[str, Callable[[T, HttpRequest], Awaitable[A]]],
-    module: str,
+    modules: Sequence[str],
     make: Callable[[], T],
     executor: Executor,
 ) -> dict[str, Callable[[HttpRequest], Awaitable[A]]]:
-    """Return the pages by path; `make` is called once, after `module` was imported on another
+    """Return the pages by path; `make` is called once, after `modules` were imported on another
     thread, at the first request for one of them.
 
     The imports take tens of milliseconds, which would slow down the broker's start or block its
@@ -132,7 +132,8 @@ def lazy_pages(
     async def wait_made() -> T:
         if not made:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(executor, importlib.import_module, module)
+            for module in modules:
+                await loop.run_in_executor(executor, importlib.import_module, module)
             # Another request may have called `make` during the import.
             if not made:
                 made.append(make())

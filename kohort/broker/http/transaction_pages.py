@@ -16,7 +16,7 @@ from kohort.broker.core.partition.transactions import OpenTransaction
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.http.json_parts import SLICE_MS, Items, answer, dump
-from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.routes import Query
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
@@ -44,13 +44,6 @@ class TransactionPages:
         self._topics = topics
         self._clock = clock
         self._lock = asyncio.Lock()
-
-    def pages(self) -> dict[str, Page]:
-        return {
-            "/transactions": self.list_open,
-            "/transactions/{id}": self.describe,
-            "/topics/{topic}/{partition}/transactions": self.partition,
-        }
 
     async def list_open(self, request: HttpRequest) -> HttpResponse:
         """GET /transactions?limit=N: open transactions, the oldest first."""

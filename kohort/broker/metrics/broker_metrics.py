@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.metrics.stalls import GcPauseMeter, LoopLagMeter
 from kohort.broker.metrics.tally import HistogramTally
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.host import GroupHost
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.history.history import RebalanceHistory
+    from kohort.broker.metrics.rebalances import RebalanceMetrics
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
     from kohort.broker.runtime.clock import Clock
@@ -48,10 +48,8 @@ class TransactionMetrics:
 class BrokerMetrics:
     """Meters that count while the broker runs."""
 
-    def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
-        """`groups_max` is the number of groups with their own counters."""
+    def __init__(self) -> None:
         self.edge = EdgeMetrics()
-        self.rebalances = RebalanceMetrics(groups_max)
         self.transactions = TransactionMetrics()
         self.loop_lag = LoopLagMeter()
         self.gc_pauses = GcPauseMeter()
@@ -73,6 +71,7 @@ class MetricsSource(NamedTuple):
     groups: GroupHost
     transactions: TransactionHost
     history: RebalanceHistory
+    rebalances: RebalanceMetrics
     purgatory: Purgatory
     network: NetworkServer
     tasks: BackgroundTasks

@@ -268,7 +268,7 @@ class Exposition:
             LoadTimeCollector(source.groups),
             EdgeCollector(metrics.edge),
             MemoryCollector(source.network),
-            RebalanceCollector(metrics.rebalances),
+            RebalanceCollector(source.rebalances),
             HistoryCollector(source.history),
             TransactionCollector(source.transactions, metrics.transactions),
             PurgatoryCollector(source.purgatory),

@@ -162,6 +162,10 @@ class TransactionHost:
         reconciler.check(find_open())
         for txn in list(self.ids.all()):
             self._timers.watch(txn)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the expiry; to be called instead of `start` if there is nothing to load."""
         self._forgetting.start()
 
     async def close(self) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from kohort.broker.core.transaction.client import Client
 from kohort.broker.core.transaction.requests import (
     AddRequest,
-    Client,
     ClientVersion,
     EndRequest,
     EndResult,

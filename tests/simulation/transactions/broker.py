@@ -43,6 +43,7 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.loop import SimulatedLoop
 from tests.support.brokers.running_topics import NODE_ID
 from tests.support.groups.coordinators import group_coordinator, report
+from tests.support.groups.running_groups import Coordinators
 
 T = TypeVar("T")
 
@@ -161,12 +162,11 @@ class Broker:
             clock=clock,
             purgatory=purgatory,
             topics=topics,
-            groups=groups,
+            coordinators=lambda: Coordinators(groups, self.transactions),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,
             advertised_host="broker.example",
             advertised_port=9092,
-            transactions=self.transactions,
         )
         PurgatoryShell(purgatory, clock)
 

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from kohort.broker.assembly.coordinators import make_transactions
 from kohort.broker.coordinator.coordinator import GroupCoordinator
@@ -18,6 +18,7 @@ from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.topics.manager import TopicManager
+from kohort.broker.transactions.transactions import Transactions
 from kohort.groups.steps import at_once
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import RequestHeader
@@ -40,6 +41,11 @@ def _through_the_wire(message: M, message_class: type[M], version: int) -> M:
     return decoded
 
 
+class Coordinators(NamedTuple):
+    groups: GroupCoordinator
+    transactions: Transactions
+
+
 class RunningGroups:
     """A broker as far as groups need one."""
 
@@ -47,20 +53,20 @@ class RunningGroups:
         self.topics = topics
         self.groups = groups
         clock = SystemClock()
+        transactions = make_transactions(
+            topics.settings.config,
+            clock,
+            topics,
+            groups,
+            topics._purgatory,
+            BackgroundTasks(clock),
+        )
         self.services = BrokerServices(
             config=topics.settings.config,
             clock=clock,
             purgatory=topics._purgatory,
             topics=topics,
-            groups=groups,
-            transactions=make_transactions(
-                topics.settings.config,
-                clock,
-                topics,
-                groups,
-                topics._purgatory,
-                BackgroundTasks(clock),
-            ),
+            coordinators=lambda: Coordinators(groups, transactions),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,
             advertised_host="broker.example",

@@ -10,7 +10,14 @@ NOT_AT_THE_START = (
     "construct",
     # Each with the first request for its API.
     "kohort.broker.handlers.produce",
-    # 13 ms and 1.2 MiB: with the first group.
+    # 30 ms and 3 MiB: with the first group or transaction.
+    "kohort.broker.coordinator.host",
+    "kohort.broker.core.transaction.requests",
+    "kohort.broker.history.history",
+    "kohort.broker.transactions.host",
+    "kohort.groups.events",
+    "kohort.groups.requests",
+    # 13 ms and 1.2 MiB: with the first membership.
     "kohort.groups.classic.membership",
     "kohort.groups.consumer.membership",
     # 2 ms each: for the first large frame, and the first member or topic id.

@@ -3,6 +3,7 @@
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from kohort.broker.core.transaction.client import Client
 from kohort.groups.requests import Ticket, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
@@ -34,14 +35,6 @@ class TransactionConfig(NamedTuple):
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
-
-
-class Client(NamedTuple):
-    """The sender of a request, for display only; not used by any rule."""
-
-    client_id: str
-    host: str
-    """The address as Kafka shows it: "/127.0.0.1"."""
 
 
 class InitRequest(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kohort.broker.core.transaction import transitions
+from kohort.broker.core.transaction.client import Client
 from kohort.broker.core.transaction.effects import (
     Append,
     Began,
@@ -31,7 +32,6 @@ from kohort.broker.core.transaction.records import (
 from kohort.broker.core.transaction.requests import (
     NO_PRODUCER_EPOCH,
     AddRequest,
-    Client,
     ClientVersion,
     EndRequest,
     EndResult,

@@ -11,14 +11,17 @@ They differ in that version, and in the errors that clients of each version get.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kohort.broker.core.partition.verdict import ValidBatch
-from kohort.broker.core.transaction.requests import Client, TopicPartition
+from kohort.broker.core.transaction.client import Client
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.partition import Partition
-from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    # Not needed by producers without transactions.
+    from kohort.broker.transactions.transactions import Transactions
 
 
 class ClientError(NamedTuple):
@@ -40,7 +43,7 @@ class Flow(NamedTuple):
 
 
 class TransactionalProducer(NamedTuple):
-    transactions: Transactions
+    transactions: "Transactions"
     flow: Flow
     version: int
     transactional_id: str
@@ -57,20 +60,20 @@ class TransactionalProducer(NamedTuple):
         """Return what to wait for before the verification; None if nothing."""
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
-    def verify(self, places: Sequence[TopicPartition], *, adds: bool = False) -> ErrorCode:
+    def verify(self, places: Sequence[tuple[str, int]], *, adds: bool = False) -> ErrorCode:
         """Whether these partitions are in the transaction, or with `adds` may be added to it: NONE,
         or the error for the client.
         """
         error = self._verify(places, adds=adds)
         return error and self.client_error(error).code
 
-    def check(self, places: Sequence[TopicPartition], *, adds: bool) -> None:
+    def check(self, places: Sequence[tuple[str, int]], *, adds: bool) -> None:
         """Verify, and raise the error for the client as a KafkaError."""
         error = self._verify(places, adds=adds)
         if error:
             raise self.client_error(error)
 
-    def add(self, places: Sequence[TopicPartition]) -> Deferred[None] | None:
+    def add(self, places: Sequence[tuple[str, int]]) -> Deferred[None] | None:
         """Add partitions as `Transactions.add` does; its errors pass through `client_error`."""
         return self.transactions.add(
             self.transactional_id, self.producer_id, self.producer_epoch, places, self.client
@@ -83,7 +86,7 @@ class TransactionalProducer(NamedTuple):
                 return KafkaError(client_error.code, client_error.message)
         return KafkaError(error)
 
-    def _verify(self, places: Sequence[TopicPartition], *, adds: bool) -> ErrorCode:
+    def _verify(self, places: Sequence[tuple[str, int]], *, adds: bool) -> ErrorCode:
         return self.transactions.verify(
             self.transactional_id, self.producer_id, self.producer_epoch, places, adds=adds
         )
@@ -154,12 +157,12 @@ class Candidate:
     """Reports to the producer why it was not appended."""
 
     @property
-    def place(self) -> TopicPartition:
-        return TopicPartition(self.partition.topic_name, self.partition.index)
+    def place(self) -> tuple[str, int]:
+        return self.partition.topic_name, self.partition.index
 
 
 def append_in_transaction(
-    transactions: Transactions,
+    transactions: "Transactions",
     transactional_id: str,
     version: int,
     client: Client,

@@ -16,6 +16,7 @@ from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.catalogue import METRICS
+from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
@@ -94,6 +95,7 @@ async def make_page() -> AsyncIterator[MakePage]:
         topics: Any = ORDERS,  # noqa: ANN401 - stands for a TopicManager.
     ) -> MetricsPage:
         metrics = BrokerMetrics()
+        rebalances = RebalanceMetrics()
         metrics.edge.request_failed("Fetch", 4, 1, 0.001)
         metrics.edge.request_rejected("bad_frame")
         metrics.edge.connection_opened()
@@ -104,12 +106,13 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.authentication("SASL_SSL", "PLAIN", "succeeded")
         metrics.edge.denied["Fetch", "Topic"] = 1
         for event in EVENTS:
-            metrics.rebalances.observe("readers", event, Now(0, 0))
+            rebalances.observe("readers", event, Now(0, 0))
         source = MetricsSource(
             topics=topics,
             groups=Groups([Group("readers", Offsets({("orders", 0): 7}), counts=GAUGES)]),
             transactions=Transactions(),
             history=History(),
+            rebalances=rebalances,
             purgatory=Purgatory(),
             network=Network(),
             tasks=Tasks(),
@@ -121,7 +124,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             executor=executor,
             offloaded_reads=asyncio.Semaphore(),
         )
-        return MetricsPage(scraped_broker(metrics, source, Limits()), executor)
+        return MetricsPage(scraped_broker(metrics, lambda: source, Limits()), executor)
 
     yield make
     executor.shutdown()

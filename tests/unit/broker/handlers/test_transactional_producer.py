@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from kohort.broker.core.transaction.requests import Client
+from kohort.broker.core.transaction.client import Client
 from kohort.broker.handlers import txn_offset_commit
 from kohort.broker.handlers.shared import in_transaction
 from kohort.broker.handlers.shared.in_transaction import Flow, TransactionalProducer

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kohort.broker.core.transaction.requests import Client
+from kohort.broker.core.transaction.client import Client
 from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID

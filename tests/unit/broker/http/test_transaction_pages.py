@@ -8,6 +8,7 @@ import pytest
 
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.transaction_pages import TransactionPages
+from kohort.broker.http.transactions import PAGES
 from tests.support import messages as m
 from tests.support.transactions.running_transactions import (
     TIMEOUT_MS,
@@ -19,7 +20,7 @@ from tests.support.transactions.running_transactions import (
 async def ask(broker: RunningTransactions, path: str, *values: str, query: str = "") -> Any:  # noqa: ANN401
     pages = TransactionPages(broker.transactions.host, broker.topics, broker.topics.clock)
     request = HttpRequest("GET", "/", query, "", values)
-    response: HttpResponse = await pages.pages()[path](request)
+    response: HttpResponse = await PAGES[path](pages, request)
     assert response.content_type == "application/json"
     data = json.loads(b"".join(response.body))
     assert ("error" in data) == (response.status is not HTTPStatus.OK)

@@ -1,0 +1,138 @@
+"""The coordinators, created when the first group or transaction needs them.
+
+Their modules and classes take a fifth of the time of a start, and 3 MiB. They are created at the
+start only if there is stored state: groups keep their sessions, and decided transactions are
+completed. Otherwise their first request creates them, after their modules were imported on another
+thread, so that the event loop is not blocked.
+"""
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.environment import Environment
+from kohort.broker.handlers import SERVED
+from kohort.broker.metrics.broker_metrics import TransactionMetrics
+from kohort.broker.runtime.background_tasks import BackgroundTasks
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE
+from kohort.broker.topics.startup_progress import StartupProgress
+
+if TYPE_CHECKING:
+    from kohort.broker.assembly.coordinators import Coordinators
+
+MODULE: Final = "kohort.broker.assembly.coordinators"
+"""Imported on another thread before `DeferredCoordinators.get` is called on the event loop."""
+
+_MEMBERSHIPS: Final = "kohort.broker.assembly.memberships"
+_JOINING: Final = frozenset({"classic_groups", "consumer_groups"})
+"""Handlers of requests that may create a membership."""
+
+_STATE: Final = (CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE)
+"""The topics that store the state of the coordinators."""
+
+
+class DeferredCoordinators:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        topics: TopicManager,
+        purgatory: Purgatory,
+        background_tasks: BackgroundTasks,
+        executor: Executor,
+        transaction_metrics: TransactionMetrics,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._topics = topics
+        self._purgatory = purgatory
+        self._background_tasks = background_tasks
+        self._executor = executor
+        self._transaction_metrics = transaction_metrics
+        self._after_answers: Callable[[Callable[[], None]], object] | None = None
+        self.created: Coordinators | None = None
+        """None until the first call of `get`."""
+
+    def get(self) -> "Coordinators":
+        """Return the coordinators; create them at the first call."""
+        if self.created is None:
+            self.created = self._create()
+            self.created.begin()
+        return self.created
+
+    async def load(self, startup: StartupProgress) -> None:
+        """Create the coordinators if there is stored state, and load it."""
+        if self._has_state():
+            self.created = self._create()
+            await self.created.load(startup)
+
+    def set_after_answers(self, after_answers: Callable[[Callable[[], None]], object]) -> None:
+        """Set how the markers of transactions are written after the responses."""
+        self._after_answers = after_answers
+        if self.created is not None:
+            self.created.transactions.host.marking.after_answers = after_answers
+
+    def waiting_weight(self) -> int:
+        """Return the members of all rebalances that wait for their record."""
+        return 0 if self.created is None else self.created.history.waiting_weight
+
+    async def stop_serving(self) -> None:
+        """Answer the pending requests with NOT_COORDINATOR."""
+        if self.created is not None:
+            await self.created.stop_serving()
+
+    async def close(self) -> None:
+        if self.created is not None:
+            await self.created.close()
+
+    def _has_state(self) -> bool:
+        topics = self._topics
+        if topics.disk.data.was_clean:
+            return any(topics.get(name) is not None for name in _STATE)
+        # Any partition may have an open transaction.
+        return bool(topics.all())
+
+    def _create(self) -> "Coordinators":
+        from kohort.broker.assembly.coordinators import Coordinators  # noqa: PLC0415 - see above.
+
+        made = Coordinators(
+            self._config,
+            self._environment,
+            self._topics,
+            self._purgatory,
+            self._background_tasks,
+            self._executor,
+            self._transaction_metrics,
+        )
+        if self._after_answers is not None:
+            made.transactions.host.marking.after_answers = self._after_answers
+        return made
+
+
+class HandlerLoading:
+    """See `loading` of :class:`kohort.broker.dispatch.registry.Router`."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._loaded: set[int] = set()
+        """Keys of loaded APIs. Those that another broker in this process has loaded are not
+        included, so that the events of a simulation do not depend on it."""
+
+    def __call__(self, key: int) -> Awaitable[None] | None:
+        served = SERVED.get(key)
+        if served is None or not served.is_coordinated or key in self._loaded:
+            return None
+        return self._load(key)
+
+    async def _load(self, key: int) -> None:
+        loop = asyncio.get_running_loop()
+        modules = (MODULE, _MEMBERSHIPS) if SERVED[key].module in _JOINING else (MODULE,)
+        for module in modules:
+            await loop.run_in_executor(self._executor, importlib.import_module, module)
+        await loop.run_in_executor(self._executor, SERVED[key].load, key)
+        self._loaded.add(key)
