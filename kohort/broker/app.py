@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -127,10 +127,12 @@ class Broker:
         self.listeners: SecureListeners
         """The authenticators of the listeners. Set once `running` has been entered."""
 
-    @property
+    @cached_property
     def history(self) -> "RebalanceHistory":
-        """Why the groups rebalanced."""
-        return self.coordinators.get().history
+        """Why the groups rebalanced; created with the coordinators."""
+        from kohort.broker.assembly.coordinators import make_history  # noqa: PLC0415 - not for a start.
+
+        return make_history(self.config, self._clock, self.background_tasks)
 
     def new_memory_reclaimer(self) -> MemoryReclaimer:
         """Create the memory reclaimer of a process that runs only this broker, not started yet."""
@@ -237,6 +239,7 @@ class Broker:
             purgatory,
             self.background_tasks,
             executor,
+            lambda: self.history,
             self.metrics.transactions,
         )
         stack.push_async_callback(self.coordinators.close)

@@ -49,6 +49,7 @@ class Coordinators:
         purgatory: Purgatory,
         background_tasks: BackgroundTasks,
         executor: Executor,
+        history: RebalanceHistory,
         observer: EndObserver,
     ) -> None:
         """`observer` is called at the end of each transaction."""
@@ -56,7 +57,7 @@ class Coordinators:
         self._executor = executor
         self._history_log = TopicHistoryLog(topics, config, executor)
         self.metrics = RebalanceMetrics(config.kohort_metrics_groups_max)
-        self.history = _make_history(config, environment.clock, background_tasks)
+        self.history = history
         """Why the groups rebalanced."""
         self.history.add_listener(self.metrics.on_record)
         self.groups = make_groups(
@@ -114,9 +115,10 @@ class Coordinators:
         await self.history.close()
 
 
-def _make_history(
+def make_history(
     config: BrokerConfig, clock: Clock, background_tasks: BackgroundTasks
 ) -> RebalanceHistory:
+    """Return the rebalance history, not started yet."""
     limits = HistoryLimits(
         size=config.kohort_rebalance_history_size,
         memory_bytes=config.kohort_rebalance_history_memory_bytes,

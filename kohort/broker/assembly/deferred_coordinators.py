@@ -8,7 +8,7 @@ thread, so that the event loop is not blocked.
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from kohort.broker.topics.startup_progress import StartupProgress
 
 if TYPE_CHECKING:
     from kohort.broker.assembly.coordinators import Coordinators
+    from kohort.broker.history.history import RebalanceHistory
 
 MODULE: Final = "kohort.broker.assembly.coordinators"
 """Imported on another thread before `DeferredCoordinators.get` is called on the event loop."""
@@ -45,14 +46,17 @@ class DeferredCoordinators:
         purgatory: Purgatory,
         background_tasks: BackgroundTasks,
         executor: Executor,
+        history: Callable[[], "RebalanceHistory"],
         transaction_metrics: TransactionMetrics,
     ) -> None:
+        """`history` is called at most once."""
         self._config = config
         self._environment = environment
         self._topics = topics
         self._purgatory = purgatory
         self._background_tasks = background_tasks
         self._executor = executor
+        self._history = history
         self._transaction_metrics = transaction_metrics
         self._after_answers: Callable[[Callable[[], None]], object] | None = None
         self.created: Coordinators | None = None
@@ -107,6 +111,7 @@ class DeferredCoordinators:
             self._purgatory,
             self._background_tasks,
             self._executor,
+            self._history(),
             self._transaction_metrics,
         )
         if self._after_answers is not None:
@@ -115,7 +120,7 @@ class DeferredCoordinators:
 
 
 class HandlerLoading:
-    """See `loading` of :class:`kohort.broker.dispatch.registry.Router`."""
+    """See :class:`kohort.broker.dispatch.registry.Loading`."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -123,13 +128,11 @@ class HandlerLoading:
         """Keys of loaded APIs. Those that another broker in this process has loaded are not
         included, so that the events of a simulation do not depend on it."""
 
-    def __call__(self, key: int) -> Awaitable[None] | None:
+    def is_needed(self, key: int) -> bool:
         served = SERVED.get(key)
-        if served is None or not served.is_coordinated or key in self._loaded:
-            return None
-        return self._load(key)
+        return served is not None and served.is_coordinated and key not in self._loaded
 
-    async def _load(self, key: int) -> None:
+    async def wait_loaded(self, key: int) -> None:
         loop = asyncio.get_running_loop()
         modules = (MODULE, _MEMBERSHIPS) if SERVED[key].module in _JOINING else (MODULE,)
         for module in modules:

@@ -5,7 +5,6 @@ error, or the request is invalid, the connection is closed and the reason logged
 """
 
 import asyncio
-from collections.abc import Awaitable
 from time import perf_counter
 from types import GeneratorType
 from typing import Any
@@ -14,7 +13,7 @@ from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import refusal, unsupported_version
 from kohort.broker.dispatch.long_requests import LongRequests
-from kohort.broker.dispatch.registry import LONG_BYTES, Router
+from kohort.broker.dispatch.registry import LONG_BYTES, Loading, Router
 from kohort.broker.dispatch.responses import Call, Responder, client_text, encode
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
@@ -89,18 +88,18 @@ class Dispatcher:
         self, header: RequestHeader, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         """Serve the first request of an API's version, or one that is not supported."""
-        loading = self._router.loading(header.api_key)
-        if loading is not None:
-            work = self._serve_when(loading, connection, frame)
+        loading = self._router.loading
+        if loading is not None and loading.is_needed(header.api_key):
+            work = self._serve_when_loaded(loading, header.api_key, connection, frame)
             return Deferred.from_coroutine(work, self._broker.tasks, name="load a handler")
         if self._router.find(header.api_key, header.api_version) is None:
             return self._respond_unsupported(header)
         return self.serve(connection, frame)
 
-    async def _serve_when(
-        self, loading: Awaitable[object], connection: ConnectionInfo, frame: Buffer
+    async def _serve_when_loaded(
+        self, loading: Loading, key: int, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers:
-        await loading
+        await loading.wait_loaded(key)
         response = self.serve(connection, frame)
         return await response if isinstance(response, Deferred) else response
 

@@ -5,10 +5,10 @@ advertised versions are known before that (:mod:`kohort.broker.handlers`), and c
 that every advertised version is supported.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
@@ -232,8 +232,14 @@ def registered(key: int) -> Api | None:
     return _apis.get(key)
 
 
-def _is_loaded(key: int) -> None:
-    del key
+class Loading(Protocol):
+    """Loads APIs on another thread, before their first request is routed."""
+
+    def is_needed(self, key: int) -> bool:
+        """Whether a request for this API must await `wait_loaded` first."""
+        ...
+
+    async def wait_loaded(self, key: int) -> None: ...
 
 
 class Router:
@@ -242,11 +248,9 @@ class Router:
     def __init__(
         self,
         apis: Mapping[int, Api],
-        loading: Callable[[int], Awaitable[object] | None] = _is_loaded,
+        loading: Loading | None = None,
     ) -> None:
-        """`loading` returns what to await before the first request for an API is routed; None if
-        nothing.
-        """
+        """`loading` is None if all APIs are loaded by `find`."""
         self.apis = apis
         self.loading = loading
         self.routes: dict[tuple[int, int], Route] = {}

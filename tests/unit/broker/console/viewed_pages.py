@@ -84,7 +84,9 @@ class LookedAt:
             is_open_to_anonymous=is_open_to_anonymous,
             began_ms=clock.wall_ms(),
         )
-        self._routes = Routes(console_pages(lambda: self.source, self.source.executor))
+        self._routes = Routes(
+            console_pages(lambda: self.source, self.source.executor, allows_write=True)
+        )
 
     # The browser.
 
