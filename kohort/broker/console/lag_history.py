@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kohort.broker.console.lag import wait_total_lag
 from kohort.broker.groups_seen import GroupsSeen, ReadableOf
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
@@ -52,6 +51,8 @@ class LagHistory:
 
     async def sample(self, groups: GroupsSeen, readable: ReadableOf, clock: Clock) -> None:
         """Collect one sample, in slices."""
+        from kohort.broker.console.lag import wait_total_lag  # noqa: PLC0415 - not for a start.
+
         time_slice = Slice(clock, 1)
         lags: dict[str, int] = {}
         for group_id in groups.group_ids()[:SAMPLED_MAX]:
