@@ -66,5 +66,7 @@ class WaitingFor(NamedTuple):
     """The first `PARTITIONS_LISTED` of these partitions, as topic and number."""
     blocked_count: int = 0
     """In phase revoke: members that wait for partitions of others."""
+    heard_ms: tuple[int, ...] = ()
+    """When each of these members sent its last heartbeat (monotonic); empty if unknown."""
     is_any: bool = False
     """Whether it is not known which of these members are missing, only that at least one is."""

@@ -70,6 +70,8 @@ def waiting_json(
         ]
     if with_members:
         view["members"] = [_client_json(member) for member in waiting.members[:IDS_LISTED]]
+        for client, heard_ms in zip(view["members"], waiting.heard_ms, strict=False):
+            client["silent_ms"] = max(now.ms - heard_ms, 0)
     return view
 
 

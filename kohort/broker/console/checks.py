@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.lag import Position, positions
 from kohort.broker.console.problems import NAMED_MAX, Finding, problems
-from kohort.broker.console.recent import HOUR_MS, Recent, Recents
+from kohort.broker.console.recent import HOUR_MS, Problem, Recent, Recents
 from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import GROUPS_MAX
 from kohort.broker.groups_seen import GroupSeen
@@ -20,6 +20,7 @@ from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
 from kohort.formats.text import counted, duration, listed, shown
 from kohort.groups.description import DescribedMember, GroupDescription
+from kohort.groups.events import TriggerKind
 from kohort.groups.history.shares import parse_share
 from kohort.groups.requests import CONSUMER, Now
 
@@ -66,10 +67,13 @@ class GroupFacts(NamedTuple):
     causes: Sequence[str]
     """Kinds of causes of the last hour's rebalances."""
     behind: Sequence[StillFacts] = ()
+    problems: Sequence[Problem] = ()
+    """Problems of the last hour, newest first."""
 
 
 def findings(facts: GroupFacts) -> list[Finding]:
     all_findings = [
+        *_problems(facts),
         *_assignors(facts),
         *_sessions(facts),
         *_static_ids(facts),
@@ -77,6 +81,28 @@ def findings(facts: GroupFacts) -> list[Finding]:
         *_still(facts),
     ]
     return sorted(all_findings, key=lambda finding: not finding.is_warning)
+
+
+_ADVICE: Final = {
+    TriggerKind.INSTANCE_FENCED.value: (
+        "Usually two replicas have the same configuration: derive the id from the pod or the host."
+    ),
+    TriggerKind.PROTOCOL_REFUSED.value: (
+        "To change the assignor of a group, restart its members twice: first with both assignors, "
+        "then without the former one."
+    ),
+}
+
+
+def _problems(facts: GroupFacts) -> Iterator[Finding]:
+    newest = {(problem.kind, problem.text): problem for problem in reversed(facts.problems)}
+    for kind, text in newest:
+        yield Finding(
+            kind.replace("_", "-"),
+            is_warning=True,
+            text=f"{text[:1].upper()}{text[1:]}.",
+            advice=_ADVICE[kind],
+        )
 
 
 def _assignors(facts: GroupFacts) -> Iterator[Finding]:
@@ -231,7 +257,11 @@ def facts_of(group: GroupSeen, behind: Iterable[Position], recent: Recent, now: 
         for rebalance in recent.rebalances
         if rebalance.at_ms >= now.wall_ms - HOUR_MS
     ]
-    return GroupFacts(described.protocol_type, described.is_stable, members, causes, still)
+    since_ms = now.wall_ms - HOUR_MS
+    recent_problems = [problem for problem in recent.problems if problem.at_ms >= since_ms]
+    return GroupFacts(
+        described.protocol_type, described.is_stable, members, causes, still, recent_problems
+    )
 
 
 def all_findings(

@@ -14,6 +14,7 @@ from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED
+from kohort.groups.history.sentence import PROBLEMS
 from kohort.groups.history.text import parse_text
 from kohort.groups.history.wording import cause_text, causes_text
 
@@ -31,6 +32,11 @@ _LONG_HEAD_BYTES: Final = 64 * 1024
 """Enough bytes for everything before its members: at most a hundred causes."""
 
 _STARTED: Final = re.compile(rb'"started_at_ms":(\d+),"trigger":\{"kind":"(\w+)"')
+_PROBLEM: Final = re.compile(
+    rb'"at_ms":(\d+),"trigger":\{"kind":"(%b)"'
+    % b"|".join(kind.value.encode() for kind in PROBLEMS)
+)
+PROBLEMS_KEPT: Final = 5
 _AVOIDED: Final = b'"kind":"%b"' % AVOIDED.encode()
 
 
@@ -41,12 +47,23 @@ class Beginning(NamedTuple):
     """Kind of its trigger."""
 
 
+class Problem(NamedTuple):
+    """A record that needs somebody's attention although the group did not rebalance."""
+
+    at_ms: int
+    kind: str
+    text: str
+
+
 class Recent(NamedTuple):
     rebalances: tuple[Beginning, ...]
     """Rebalances without avoided ones, newest first, back to an hour before the latest request."""
     last: Json | None
     """The newest rebalance: its time, the kind of its cause, how certain that is, and the cause as
     text."""
+
+    problems: tuple[Problem, ...] = ()
+    """The newest `PROBLEMS_KEPT` problems of as long, newest first."""
 
     def bins(self, now_ms: int) -> list[int]:
         """Return the number of rebalances in each bin of the last hour, the oldest first."""
@@ -97,17 +114,28 @@ class Recents:
 
 def _recent_of(kept: Sequence[StoredRecord], now_ms: int) -> Recent:
     rebalances: list[Beginning] = []
+    problems: list[Problem] = []
     last: Json | None = None
     for record in reversed(kept):
         begun = beginning_of(record)
         if begun is None:
+            if len(problems) < PROBLEMS_KEPT and (problem := _problem_of(record)) is not None:
+                problems.append(problem)
             continue
         if last is None:
             last = _last_json(record, begun)
         if begun.at_ms < now_ms - HOUR_MS:
             break
         rebalances.append(begun)
-    return Recent(tuple(rebalances), last)
+    return Recent(tuple(rebalances), last, tuple(problems))
+
+
+def _problem_of(kept: StoredRecord) -> Problem | None:
+    match = _PROBLEM.search(kept.head(_HEAD_BYTES))
+    if match is None:
+        return None
+    trigger = record_without_members(kept).trigger
+    return Problem(int(match[1]), match[2].decode(), cause_text(trigger))
 
 
 def _last_json(kept: StoredRecord, begun: Beginning) -> Json:

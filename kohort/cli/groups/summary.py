@@ -20,7 +20,7 @@ _NAMES: Final = {
     "slow_restart": "slow restart or crash of {members}",
     "crash": "crash of {members}",
     "crash_or_pause": "crash or pause of {members}",
-    "pause": "pause of {members}, which stopped polling or sending heartbeats",
+    "pause": "pause of {members}",
     "static_gone": "loss of {members} with static ids",
     "start": "start of the group with {members}",
     "scale_out": "{members} joined",
@@ -55,6 +55,9 @@ def act_text(act: Json) -> str:
     count = act["process_count"]
     members = counted(count, "member") if count else "members"
     text = _NAMES.get(act["kind"], shown(act["kind"].replace("_", " "))).format(members=members)
+    if act["away_longest_ms"]:
+        most = "up to " if count > 1 else ""
+        text += f", away for {most}{duration(act['away_longest_ms'])}"
     if act["rebalance_count"]:
         text += f", {counted(act['rebalance_count'], 'rebalance')}"
     if act["avoided_count"]:
@@ -62,7 +65,7 @@ def act_text(act: Json) -> str:
     if act["ended_at_ms"] is not None and act["ended_at_ms"] > act["started_at_ms"]:
         text += f" in {duration(act['ended_at_ms'] - act['started_at_ms'])}"
     if act["stopped_longest_ms"]:
-        text += f"; members stopped for up to {duration(act['stopped_longest_ms'])} each time"
+        text += f"; members stopped for up to {duration(act['stopped_longest_ms'])}"
     return text
 
 

@@ -107,6 +107,7 @@ class ClassicData:
         "protocol_name",
         "protocol_type",
         "refused",
+        "replaced",
         "roster",
         "state",
         "state_timestamp_ms",
@@ -162,6 +163,8 @@ class ClassicData:
         self.begun: bytes | None = None
         """How the last rebalance began, as stored with its generation; see `stored_cause`."""
         self.lost = LostMembers()
+        self.replaced: dict[str, str] = {}
+        """Instance ids of the latest replaced static members, by their member ids."""
         self.refused: dict[tuple[str, str], int] = {}
         """Clients whose protocols were refused, by client id and host, and when that was noted."""
         self.is_stored = False
@@ -247,6 +250,9 @@ class ClassicData:
             self.outbox.note(MemberFenced(member_id, instance_id))
         elif found is ErrorCode.UNKNOWN_MEMBER_ID:
             self.lost.hear(member_id)
+            # Clients that send their instance id only with joins are not told that they are fenced.
+            if (instance := self.replaced.get(member_id)) is not None:
+                self.outbox.note(MemberFenced(member_id, instance))
         return found
 
     def find_member_of(

@@ -289,13 +289,14 @@ class ClassicMembership:
         member_ids, until_ms = self.waiting_for()
         if until_ms is None and not member_ids:
             return None
-        found = [self.roster.get(member_id) for member_id in member_ids]
+        found = [m for m in map(self.roster.get, member_ids) if m is not None]
         return WaitingFor(
             self.phase,
             self.data.state_timestamp_ms,
             until_ms,
-            tuple([member.ref for member in found if member is not None]),
+            tuple([member.ref for member in found]),
             tuple([member_id for member_id in member_ids if member_id not in self.roster]),
+            heard_ms=tuple([m.session_deadline_ms - m.session_timeout_ms for m in found]),
         )
 
     @property

@@ -6,6 +6,8 @@ id is made durable before the response. In any other state it takes part in a re
 on the old process is fenced.
 """
 
+from typing import Final
+
 from kohort.groups.classic import durable, rebalance
 from kohort.groups.classic.data import ClassicData, HeldJoin
 from kohort.groups.classic.decisions import Decision, Joiner, decide
@@ -21,6 +23,8 @@ from kohort.groups.events import (
 )
 from kohort.groups.requests import JoinRequest, JoinResult, Now, SyncResult, Ticket
 from kohort.protocol.errors import ErrorCode
+
+REPLACED_MAX: Final = 100
 
 PARTITION_COUNTS_CHANGED = "partition counts changed while the leader was away"
 TOPICS_CHANGED = "other topics than before"
@@ -135,6 +139,10 @@ def _take_over(group: ClassicData, old: Member, new: Member, now: Now) -> None:
     group.answer_join(old, JoinResult(fenced, old.member_id))
     group.answer_sync(old, SyncResult(fenced))
     durable.swap(group, old, new)
+    assert old.instance_id is not None
+    group.replaced[old.member_id] = old.instance_id
+    if len(group.replaced) > REPLACED_MAX:
+        del group.replaced[next(iter(group.replaced))]
     group.start_session(new, now.ms)
     group.outbox.note(MemberReplaced(old.member_id, new.ref))
 

@@ -55,6 +55,8 @@ RESTART_MS: Final = 60_000
 missed their session timeouts, or lost the broker for longer."""
 
 SUCCESSORS_KEPT: Final = 100
+FENCED_AGAIN_MS: Final = 600_000
+"""Two processes with one instance id are a problem once in this time."""
 
 
 class AvoidedFacts(NamedTuple):
@@ -92,6 +94,7 @@ class GroupFold:
         "_avoided",
         "_departed",
         "_fenced_commits",
+        "_fenced_until",
         "_is_known",
         "_last_rebalance",
         "_leader",
@@ -118,6 +121,8 @@ class GroupFold:
         self.restarted_ms: int | None = None
         """When the broker restarted (monotonic), until the group's next rebalance; set by the
         owner."""
+        self._fenced_until: dict[str, int] = {}
+        """When two processes with an instance id are a problem again, by instance ids."""
         self._successors: dict[str, MemberRef] = {}
         """Processes that took over an instance id, by the member ids of their predecessors."""
         self._leader: str | None = None
@@ -378,7 +383,12 @@ class GroupFold:
     def _on_fenced(self, event: MemberFenced, now: Now) -> None:
         facts = self.open
         successor = self._successors.pop(event.member_id, None)
-        if successor is not None:
+        instance = event.instance_id
+        if successor is not None and now.ms >= self._fenced_until.get(instance, now.ms):
+            # Two processes may take the id from each other for ever.
+            self._fenced_until[instance] = now.ms + FENCED_AGAIN_MS
+            if len(self._fenced_until) > SUCCESSORS_KEPT:
+                del self._fenced_until[next(iter(self._fenced_until))]
             trigger = Trigger(
                 TriggerKind.INSTANCE_FENCED, successor, error=ErrorCode.FENCED_INSTANCE_ID
             )

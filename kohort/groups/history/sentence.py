@@ -25,6 +25,7 @@ from kohort.groups.history.model import (
     TriggerRecord,
 )
 from kohort.groups.history.names import UNKNOWN_GENERATION
+from kohort.groups.history.waiting_text import LONG_WAIT_MS
 from kohort.groups.history.wording import (
     ClockText,
     begins_with_client_id,
@@ -44,9 +45,6 @@ _MEMBERS_SHOWN = 5
 
 PROBLEMS: Final = frozenset({TriggerKind.INSTANCE_FENCED, TriggerKind.PROTOCOL_REFUSED})
 """Causes of no rebalance that need somebody's attention."""
-
-_LONG_WAIT_MS: Final = 5_000
-"""Longer than the usual interval of heartbeats, with which members learn of a rebalance."""
 
 
 def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
@@ -288,7 +286,7 @@ _STUCK: Final = "sent heartbeats but did not poll"
 
 
 def _is_wait_for_stuck(record: RebalanceRecord) -> bool:
-    return record.waited_for.were_told and record.waited_for.ms >= _LONG_WAIT_MS
+    return record.waited_for.were_told and record.waited_for.ms >= LONG_WAIT_MS
 
 
 def _one(cause: TriggerRecord) -> str:

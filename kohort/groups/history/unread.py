@@ -48,6 +48,9 @@ def unread_steps(
             continue
         member_count += 1
         since_ms = gone.at_ms - silent.get(gone.member.member_id, 0)
+        if gone.member.member_id not in facts.joins:
+            # It knew of the rebalance, but did not poll.
+            since_ms = min(since_ms, facts.told.get(gone.member.member_id, since_ms))
         for partition in partitions:
             until_ms = end_ms
             if facts.consumers is not None:

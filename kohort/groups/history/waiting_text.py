@@ -24,7 +24,8 @@ def waiting_lines(answer: Json, clock_text: ClockText) -> Iterator[str]:
     """Yield a summary line; then one line for each of the members, as far as they fit."""
     waiting = answer["waiting"]
     now_ms = answer["at_ms"]
-    yield f"Right now it waits {waited_for(waiting)}, {_times(waiting, now_ms, clock_text)}."
+    alive = "".join(f" {text}." for text in _signs_of_life(waiting, now_ms))
+    yield f"Right now it waits {waited_for(waiting)}, {_times(waiting, now_ms, clock_text)}.{alive}"
     listed = waiting.get("members", [])
     if len(listed) < 2:
         return
@@ -69,6 +70,28 @@ def waited_for(waiting: Json) -> str:
     if phase == "assign":
         text += " to hand in or fetch the assignment"
     return text
+
+
+LONG_WAIT_MS: Final = 5_000
+"""Longer than the usual interval of heartbeats, with which members learn of a rebalance."""
+
+
+def _signs_of_life(waiting: Json, now_ms: int) -> Iterator[str]:
+    """Say whether the members that do not join send heartbeats: then their applications do not
+    poll.
+    """
+    waited_ms = now_ms - waiting["since_ms"]
+    silences = [member.get("silent_ms") for member in waiting.get("members", ())]
+    if waiting["phase"] != "join" or waited_ms < LONG_WAIT_MS or not silences or None in silences:
+        return
+    who = "It" if len(silences) == 1 else "All of them"
+    longest_ms = max(silences)
+    if longest_ms < waited_ms - LONG_WAIT_MS:
+        verb = "still sends" if len(silences) == 1 else "still send"
+        ago = duration(longest_ms)
+        yield f"{who} {verb} heartbeats, the last {ago} ago, but the application does not poll"
+    elif len(silences) == 1:
+        yield f"Its last heartbeat was {duration(longest_ms)} ago"
 
 
 def _name(member: Json) -> str:

@@ -150,7 +150,7 @@ _HAPPENED: Final = {
     TriggerKind.STATIC_ADDED: "{who} joined",
     TriggerKind.STATIC_REPLACED: "{who} came back under a new member id",
     TriggerKind.PROTOCOLS_CHANGED: "{who} {changed}",
-    TriggerKind.LEADER_REJOINED: "the leader, {who}, joined again",
+    TriggerKind.LEADER_REJOINED: "the leader, {who}, joined again{unchanged}",
     TriggerKind.FOLLOWER_REJOINED: "{who} joined again",
     TriggerKind.FORCED_BY_REASON: "{who} asked for it",
     TriggerKind.MEMBER_LEFT: "{who} left",
@@ -174,8 +174,8 @@ _HAPPENED: Final = {
     TriggerKind.UPGRADED: "{who} joined, which made it a consumer group",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, is gone, which made it a classic group",
     TriggerKind.INSTANCE_FENCED: (
-        "two processes use the static id of {who}: its predecessor is alive, and is fenced"
-        " ({error}); each process needs its own group.instance.id"
+        "two processes use static id {static}: {who} took it from one that is alive, too, and gets"
+        " errors now; each process needs its own group.instance.id"
     ),
     TriggerKind.PROTOCOL_REFUSED: (
         "{who} was refused ({error}): it offers {new}, while the members have {old} in common;"
@@ -211,6 +211,8 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
     text = words.format(
         who=_who(trigger),
         changed=_changed(trigger, protocol_type, follows),
+        unchanged=_unchanged(trigger),
+        static=shown(trigger.instance_id or ""),
         session=_of(trigger.session_timeout_ms),
         rebalance=_of(trigger.rebalance_timeout_ms),
         error=trigger.error,
@@ -230,6 +232,13 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
         ago = duration(trigger.grown_ms or 0)
         text += f", {ago} after {topics} {were} given more partitions"
     return text
+
+
+def _unchanged(trigger: TriggerRecord) -> str:
+    """Say why a leader may have joined again that states nothing."""
+    if not trigger.same_subscription or trigger.reason_text or trigger.grown_topics:
+        return ""
+    return " with the same subscription, as leaders do that see a change of topics"
 
 
 def _stuck(trigger: TriggerRecord) -> str:

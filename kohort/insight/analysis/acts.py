@@ -482,6 +482,7 @@ class _Reader:
                 came
                 for came in arrivals[first:end]
                 if went.kind == "member_left"
+                and not _has_stopped_polling(went.cause)
                 and came not in self._of_move
                 and not came.is_first
                 and not (went.arrival and abs(went.arrival.at - came.at) <= TOGETHER_MS)

@@ -268,6 +268,19 @@ def test_a_pause_is_the_same_process_and_a_crash_is_not() -> None:
     text = "consumer poll timeout has expired."
     assert kinds(left(0, "a", reason_text=text), came(9, "a")) == [("pause", ["a"])]
     assert kinds(left(0, "a", unfetched_ms=60_000), came(9, "a")) == [("pause", ["a"])]
+    # It is not replaced by another one that comes meanwhile.
+    stuck = left(0, "a", still_connected=True)
+    assert kinds(stuck, came(2, "b")) == [("pause", ["a"]), ("scale_out", ["b"])]
+
+
+def test_what_goes_and_comes_after_a_restart_of_the_broker_is_one_act() -> None:
+    lost = event(1, 0, trigger={"kind": "session_expired", "member_id": "a-1", "client_id": "a"})
+    after = event(2, 5, trigger={"kind": "member_added", "member_id": "b-2", "client_id": "b"})
+    acts = acts_of([lost | {"restart_ms": 6_000}, after])
+    assert [(act.kind, act.processes) for act in acts] == [
+        ("broker_restart", ["a"]),
+        ("scale_out", ["b"]),
+    ]
 
 
 def test_a_static_member_does_not_say_why_it_went() -> None:

@@ -86,6 +86,14 @@ def test_a_leader_that_is_late_is_said_to_owe_the_assignment() -> None:
     assert "to hand in or fetch the assignment" in waiting("assign", [someone("a")])[0]
 
 
+def test_a_member_that_sends_heartbeats_but_does_not_join_is_said_not_to_poll() -> None:
+    (line,) = waiting("join", [someone("a") | {"silent_ms": 900}], since_ms=NOW_MS - 60_000)
+    assert "still sends heartbeats, the last 900 ms ago" in line
+    (line,) = waiting("join", [someone("a") | {"silent_ms": 59_000}], since_ms=NOW_MS - 60_000)
+    assert "last heartbeat was 59 s ago" in line
+    assert "poll" not in line
+
+
 def test_the_partitions_that_a_member_keeps_are_counted_and_who_waits_for_some() -> None:
     (line,) = waiting("revoke", [someone("a")], partition_count=3, blocked_count=1)
     assert "(host 10.0.0.1) to give up 3 partitions, while 1 member waits for partitions" in line

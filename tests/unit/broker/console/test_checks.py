@@ -13,6 +13,7 @@ from kohort.broker.console.checks import (
     has_any,
 )
 from kohort.broker.console.problems import Finding
+from kohort.broker.console.recent import Problem
 from tests.support.groups.raw_members import share
 
 FINE = MemberFacts("m-1", "static-1", 45_000, 300_000, ("cooperative-sticky",), True)
@@ -122,3 +123,10 @@ def test_whether_an_assignment_has_a_partition_is_seen_without_reading_it(
     assignment: bytes, expected: bool | None
 ) -> None:
     assert has_any(assignment) is expected
+
+
+def test_problems_of_the_last_hour_are_found_once() -> None:
+    problem = Problem(1, "instance_fenced", "two processes use the static id of member m")
+    (finding,) = of(FINE, problems=[problem, problem._replace(at_ms=2)])
+    assert (finding.check, finding.is_warning) == ("instance-fenced", True)
+    assert "two processes" in finding.text.lower()

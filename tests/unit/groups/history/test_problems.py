@@ -53,6 +53,20 @@ def test_two_processes_with_one_static_id_are_a_problem_once_the_older_shows_it_
     assert "group.instance.id" in sentence(problem)
 
 
+def test_a_process_that_is_not_told_of_its_successor_shows_itself_by_its_member_id() -> None:
+    s = Chronicle()
+    members = s.stable_static("one", "two")
+    old = members["two"]
+    for _ in range(4):
+        new = s.join(instance="two").answer.member_id
+        s.heartbeat(old)
+        old = new
+    problems = [
+        record for record in s.avoided_records if record.trigger.kind is TriggerKind.INSTANCE_FENCED
+    ]
+    assert len(problems) == 1
+
+
 def test_a_client_without_a_common_assignor_is_a_problem_once_in_a_while() -> None:
     s = Chronicle()
     s.eager((0, 1), (2,))
@@ -133,3 +147,5 @@ def test_a_member_that_sent_heartbeats_but_did_not_join_is_said_not_to_poll() ->
     s.assign({first: (0, 1, 2)})
     assert s.last.waited_for.member_ids == (stuck,)
     assert "sent heartbeats but did not poll, then left" in sentence(s.last)
+    # Of the one that left, and of the stuck one since it was told.
+    assert s.last.unread.longest_ms == 20 * SECOND
