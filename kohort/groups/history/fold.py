@@ -205,7 +205,9 @@ class GroupFold:
         self._departed = []
         replaced, self._replaced = self._replaced, None
         trigger = event.trigger.member
-        if replaced is not None and trigger and replaced.replaced_by == trigger.member_id:
+        # One that was replaced without a rebalance has nothing to do with a later one.
+        is_now = replaced is not None and replaced.at_ms == now.ms
+        if is_now and replaced and trigger and replaced.replaced_by == trigger.member_id:
             facts.add_departure(replaced)
             if self._leader == replaced.replaced_by:
                 facts.leader_before = replaced.member.member_id

@@ -173,11 +173,12 @@ def _unread(record: RebalanceRecord) -> Iterator[str]:
     if not unread.longest_ms:
         return
     is_one = unread.partition_count == 1
-    for_ms = f"for {'' if is_one else 'up to '}{duration(unread.longest_ms)}"
+    since_left = is_stuck(record.trigger) and record.trigger.unfetched_ms is None
+    # Without a Fetch, or while the broker was away, the last sign of life was earlier.
+    least = "at least " if since_left or record.restart_ms is not None else ""
+    for_ms = f"for {least or ('' if is_one else 'up to ')}{duration(unread.longest_ms)}"
     if unread.member_count == 1 and record.trigger.kind in _ENDS:
         partitions = "partition" if is_one else f"{unread.partition_count} partitions"
-        since_left = is_stuck(record.trigger) and record.trigger.unfetched_ms is None
-        least = "at least " if since_left else ""
         yield f"its {partitions} had no reader for {least}{duration(unread.longest_ms)}"
     else:
         partitions = counted(unread.partition_count, "partition")

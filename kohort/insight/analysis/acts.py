@@ -331,8 +331,8 @@ class _Reader:
             if member_id is None or kind not in _CAME | _WENT:
                 continue
             move = _Move(kind, event.sequence, moved_at, cause, self._name(cause))
-            self._of_move[move] = episode
-            episode.names.add(move.name)
+            of_process = _Episode(at, event.sequence, other="broker_restart", names={move.name})
+            self._of_move[move] = of_process
             if kind in _CAME:
                 self._here[member_id] = move
             else:

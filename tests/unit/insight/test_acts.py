@@ -276,9 +276,12 @@ def test_a_pause_is_the_same_process_and_a_crash_is_not() -> None:
 def test_what_goes_and_comes_after_a_restart_of_the_broker_is_one_act() -> None:
     lost = event(1, 0, trigger={"kind": "session_expired", "member_id": "a-1", "client_id": "a"})
     after = event(2, 5, trigger={"kind": "member_added", "member_id": "b-2", "client_id": "b"})
+    lost["further_causes"] = [
+        {"kind": "session_expired", "member_id": "c-1", "client_id": "c", "after_ms": 9}
+    ]
     acts = acts_of([lost | {"restart_ms": 6_000}, after])
     assert [(act.kind, act.processes) for act in acts] == [
-        ("broker_restart", ["a"]),
+        ("broker_restart", ["a", "c"]),
         ("scale_out", ["b"]),
     ]
 

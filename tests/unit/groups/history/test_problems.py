@@ -149,3 +149,16 @@ def test_a_member_that_sent_heartbeats_but_did_not_join_is_said_not_to_poll() ->
     assert "sent heartbeats but did not poll, then left" in sentence(s.last)
     # Of the one that left, and of the stuck one since it was told.
     assert s.last.unread.longest_ms == 20 * SECOND
+
+
+def test_a_static_restart_long_before_is_not_part_of_the_wait() -> None:
+    s = Chronicle()
+    members = s.stable_static("one", "two")
+    new = s.join(instance="two").answer.member_id
+    for _ in range(2):
+        s.advance(5 * SECOND)
+        s.heartbeat(members["one"], instance="one")
+    assert s.running().trigger.member_id == new
+    s.advance(SECOND)
+    s.join(members["one"], instance="one")
+    assert s.running().waited_for.ms == SECOND
