@@ -306,7 +306,10 @@ def has_any(assignment: bytes) -> bool | None:
 
 
 CHECKED_LISTED_MAX: Final = 200
-"""Maximum number of groups in a response, those with warnings first."""
+"""Maximum number of groups in a response, those with urgent findings first, then other warnings."""
+
+URGENT: Final = frozenset({"hangs", "held-back", "falls-behind", "stands-still"})
+"""Findings about what happens now, not about settings."""
 
 
 class Checker:
@@ -318,6 +321,7 @@ class Checker:
         """Return the current findings; runs in slices."""
         source = self._source
         time_slice = Slice(source.clock, SLICE_MS)
+        urgent: list[Json] = []
         warned: list[Json] = []
         noted: list[Json] = []
         counts: Counter[str] = Counter()
@@ -344,6 +348,8 @@ class Checker:
                 }
                 warning_count += of_group[0].is_warning
                 listed = warned if of_group[0].is_warning else noted
+                if any(finding.check in URGENT for finding in of_group):
+                    listed = urgent
                 if len(listed) < CHECKED_LISTED_MAX:
                     listed.append(item)
             await time_slice.pause()
@@ -353,5 +359,5 @@ class Checker:
             "looked_at": checked,
             "counts": dict(counts),
             "warnings": warning_count,
-            "groups": [*warned, *noted][:CHECKED_LISTED_MAX],
+            "groups": [*urgent, *warned, *noted][:CHECKED_LISTED_MAX],
         }

@@ -55,7 +55,9 @@ def problems(group: GroupSeen, source: GroupsSource, now: Now) -> Iterator[Findi
     """Yield the group's problems, the gravest first."""
     waiting = group.describe_waiting()
     if waiting is not None and is_hanging(waiting, now):
+        # Its lag rises for this reason.
         yield _hang(group, waiting, now)
+        return
     holding = source.holding
     held = [] if holding is None else [*held_positions(group, source.readable, holding)]
     if held:

@@ -28,6 +28,11 @@ export function counted(number, noun) {
 
 /** 850 ms, 3.2 s, 45 s, 5 min 30 s, 3 h 20 min, 4 d 2 h. */
 export function duration(ms) {
+  // A number and its unit stay on one line.
+  return text(ms).replaceAll(" ", "\u00a0");
+}
+
+function text(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 120_000) return `${(Math.round(ms / 100) / 10).toFixed(1).replace(/\.0$/, "")} s`;

@@ -135,10 +135,9 @@ function mark(record, id, place, base, selected) {
   const tall = 7 + Math.min((record.stopped_total_ms ?? 0) / MARK_MS_FULL, 1) * 10;
   const kind = record.kind === "avoided" ? "none" : family(record.cause);
   const isChosen = selected === String(record.sequence);
-  const shape = h("rect", { x: x - 3, y: base - tall, width: Math.max(isUnsure(record) ? 3 : 6, place(record.at_ms + tookMs) - x), height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(record.at_ms)}: ${record.sentence}`));
-  if (record.kind === "avoided") return shape;
-  // Not in the tab order: the list below has the same links.
-  return h("svg:a", { "data-key": record.sequence, href: to("groups", id, "timeline", record.sequence), tabindex: "-1" }, shape);
+  const open = () => (location.hash = to("groups", id, "timeline", record.sequence));
+  // Only for the mouse: the list below has the same links.
+  return h("rect", { "data-key": record.sequence, x: x - 3, y: base - tall, width: Math.max(isUnsure(record) ? 3 : 6, place(record.at_ms + tookMs) - x), height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}`, click: record.kind !== "avoided" && open }, h("title", null, `${clock(record.at_ms)}: ${record.sentence}`));
 }
 
 const STEPS_MS = [1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10_080].map((minutes) => minutes * 60_000);
