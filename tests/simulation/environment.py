@@ -1,5 +1,6 @@
 """What a simulated broker runs on, and what is left of it when it is gone."""
 
+import importlib
 import uuid
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
@@ -8,12 +9,18 @@ from random import Random
 from socket import socket
 from typing import cast
 
+from kohort.broker.assembly.deferred_coordinators import MODULE as COORDINATORS
 from kohort.broker.environment import Environment
+from kohort.broker.handlers import load_handlers
 from kohort.broker.metrics.stalls import LoopLagMeter
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.network import Network, Port
+
+# Simulated brokers load nothing on another thread, so each request is executed when it is read.
+importlib.import_module(COORDINATORS)
+load_handlers()
 
 
 class DurableMetadata(LastingMetadata):

@@ -8,12 +8,14 @@ thread, so that the event loop is not blocked.
 
 import asyncio
 import importlib
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.dispatch.registry import registered
 from kohort.broker.environment import Environment
 from kohort.broker.handlers import SERVED
 from kohort.broker.metrics.broker_metrics import TransactionMetrics
@@ -124,9 +126,9 @@ class HandlerLoading:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._loaded: set[int] = set()
-        """Keys of loaded APIs. Those that another broker in this process has loaded are not
-        included, so that the events of a simulation do not depend on it."""
+        has_module = MODULE in sys.modules
+        self._loaded = {key for key in SERVED if has_module and registered(key) is not None}
+        """Keys of APIs that have been loaded completely."""
 
     def is_needed(self, key: int) -> bool:
         served = SERVED.get(key)

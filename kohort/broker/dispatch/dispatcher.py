@@ -91,10 +91,17 @@ class Dispatcher:
         loading = self._router.loading
         if loading is not None and loading.is_needed(header.api_key):
             work = self._serve_when_loaded(loading, header.api_key, connection, frame)
-            return Deferred.from_coroutine(work, self._broker.tasks, name="load a handler")
+            serving = Deferred.from_coroutine(work, self._broker.tasks, name="load a handler")
+            return serving.finally_(self._end_first)
         if self._router.find(header.api_key, header.api_version) is None:
             return self._respond_unsupported(header)
         return self.serve(connection, frame)
+
+    def _end_first(self, response: Deferred[ResponseBuffers]) -> ResponseBuffers:
+        try:
+            return response.result()
+        except asyncio.CancelledError:
+            raise self._responder.rejected("not_answerable", "interrupted") from None
 
     async def _serve_when_loaded(
         self, loading: Loading, key: int, connection: ConnectionInfo, frame: Buffer
