@@ -55,6 +55,8 @@ RESTART_MS: Final = 60_000
 missed their session timeouts, or lost the broker for longer."""
 
 SUCCESSORS_KEPT: Final = 100
+FOUGHT_OVER_MS: Final = 10_000
+"""Two processes that take an instance id from each other do so within this time."""
 FENCED_AGAIN_MS: Final = 600_000
 """Two processes with one instance id are a problem once in this time."""
 
@@ -100,6 +102,7 @@ class GroupFold:
         "_leader",
         "_renamed",
         "_replaced",
+        "_replaced_ms",
         "_successors",
         "closed",
         "generation",
@@ -123,6 +126,8 @@ class GroupFold:
         owner."""
         self._fenced_until: dict[str, int] = {}
         """When two processes with an instance id are a problem again, by instance ids."""
+        self._replaced_ms: dict[str, int] = {}
+        """When instance ids with two processes were last taken over."""
         self._successors: dict[str, MemberRef] = {}
         """Processes that took over an instance id, by the member ids of their predecessors."""
         self._leader: str | None = None
@@ -265,6 +270,8 @@ class GroupFold:
         self.stop()
 
     def _on_avoided(self, event: RebalanceAvoided, now: Now) -> None:
+        if self._is_fought_over(event.trigger, now):
+            return
         self.sequence += 1
         facts = AvoidedFacts(self.sequence, self.generation, Cause(event.trigger, now))
         if self.open is None:
@@ -273,6 +280,18 @@ class GroupFold:
         self._avoided.append(facts)
         if len(self._avoided) >= AVOIDED_HELD:
             self.settle()
+
+    def _is_fought_over(self, trigger: Trigger, now: Now) -> bool:
+        """Whether two processes take an instance id from each other, which has its record already:
+        it may happen every second for hours.
+        """
+        instance = None if trigger.member is None else trigger.member.instance_id
+        is_return = trigger.kind is TriggerKind.STATIC_REPLACED
+        if not is_return or instance is None or instance not in self._fenced_until:
+            return False
+        before_ms = self._replaced_ms.get(instance)
+        self._replaced_ms[instance] = now.ms
+        return before_ms is not None and now.ms - before_ms < FOUGHT_OVER_MS
 
     # Join phase.
 
@@ -390,7 +409,8 @@ class GroupFold:
             # Two processes may take the id from each other for ever.
             self._fenced_until[instance] = now.ms + FENCED_AGAIN_MS
             if len(self._fenced_until) > SUCCESSORS_KEPT:
-                del self._fenced_until[next(iter(self._fenced_until))]
+                self._replaced_ms.pop(oldest := next(iter(self._fenced_until)), None)
+                del self._fenced_until[oldest]
             trigger = Trigger(
                 TriggerKind.INSTANCE_FENCED, successor, error=ErrorCode.FENCED_INSTANCE_ID
             )
