@@ -211,6 +211,13 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 window.addEventListener("hashchange", open);
+// A slash moves to the search field, as in many tools.
+window.addEventListener("keydown", (event) => {
+  const field = main.querySelector("input[type=search]");
+  if (event.key !== "/" || !field || event.target.matches("input, select, textarea")) return;
+  event.preventDefault();
+  field.focus();
+});
 setInterval(tick, TICK_MS);
 events.start();
 open();
