@@ -515,52 +515,69 @@ def _runs(episodes: Iterable[_Episode]) -> Iterator[tuple[str, list[_Episode]]]:
     """Yield the kind and the episodes of each act."""
     ordered = sorted(episodes, key=lambda episode: (episode.at, episode.sequence))
     rest = [episode for episode in ordered if episode.kind not in _RESTARTS]
-    restarts: list[_Episode] = []
+    restarts = _Run()
     for episode in ordered:
         if episode.kind not in _RESTARTS:
             continue
-        if restarts and _gap_ms(restarts, episode) > QUIET_MS:
-            yield from _restarted(restarts, rest)
-            restarts = []
-        restarts.append(episode)
+        if restarts.episodes and restarts.gap_ms(episode) > QUIET_MS:
+            yield from _restarted(restarts.episodes, rest)
+            restarts = _Run()
+        restarts.add(episode)
         if end := _end_of_deploy(restarts):
-            yield from _restarted(restarts[:end], rest)
-            restarts = restarts[end:]
-    yield from _restarted(restarts, rest)
-    open_runs: dict[str, list[_Episode]] = {}
+            yield from _restarted(restarts.episodes[:end], rest)
+            restarts = _Run(restarts.episodes[end:])
+    yield from _restarted(restarts.episodes, rest)
+    open_runs: dict[str, _Run] = {}
     for episode in sorted(rest, key=lambda episode: (episode.at, episode.sequence)):
         kind = episode.kind
         starting = open_runs.get("start")
-        if kind == "scale_out" and starting and _gap_ms(starting, episode) <= TOGETHER_MS:
+        if kind == "scale_out" and starting and starting.gap_ms(episode) <= TOGETHER_MS:
             kind = "start"
         if kind not in _IN_A_ROW:
             yield kind, [episode]
             continue
         run = open_runs.get(kind)
-        if run is not None and _gap_ms(run, episode) <= QUIET_MS:
-            run.append(episode)
+        if run is not None and run.gap_ms(episode) <= QUIET_MS:
+            run.add(episode)
             continue
         if run is not None:
-            yield kind, run
-        open_runs[kind] = [episode]
-    yield from open_runs.items()
+            yield kind, run.episodes
+        open_runs[kind] = _Run([episode])
+    for kind, run in open_runs.items():
+        yield kind, run.episodes
 
 
-def _gap_ms(run: Sequence[_Episode], episode: _Episode) -> int:
-    return episode.at - max(other.until for other in run)
+class _Run:
+    """Episodes in a row, in order."""
+
+    def __init__(self, episodes: Iterable[_Episode] = ()) -> None:
+        self.episodes: list[_Episode] = []
+        self._ends: list[int] = []
+        """The latest end of the episodes up to each: a run may have very many."""
+        for episode in episodes:
+            self.add(episode)
+
+    def add(self, episode: _Episode) -> None:
+        self.episodes.append(episode)
+        self._ends.append(max([episode.until, *self._ends[-1:]]))
+
+    def gap_ms(self, episode: _Episode, place: int = 0) -> int:
+        """Return the time from the end of the run, or of its part before `place`, to `episode`."""
+        return episode.at - self._ends[place - 1]
 
 
-def _end_of_deploy(restarts: Sequence[_Episode]) -> int:
+def _end_of_deploy(restarts: _Run) -> int:
     """Return how many restarts are of a deploy that has ended because the last restart is of a
     process that was restarted before; 0 if it goes on.
     """
-    *before, last = restarts
+    episodes = restarts.episodes
+    *before, last = episodes
     again = [place for place, other in enumerate(before) if not other.names.isdisjoint(last.names)]
     if not again:
         return 0
     # It ended before the last restart, unless another pause is clearly longer.
     gaps_ms = {
-        end: _gap_ms(restarts[:end], restarts[end]) for end in range(again[-1] + 1, len(restarts))
+        end: restarts.gap_ms(episodes[end], end) for end in range(again[-1] + 1, len(episodes))
     }
     longest_ms = max(gaps_ms.values())
     is_clear = longest_ms > _CLEARLY * max(gaps_ms[len(before)], 0)
