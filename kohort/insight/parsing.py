@@ -146,17 +146,20 @@ def _typed(kind: Type) -> _Typed:
 
 
 def _typed_struct(kind: Struct) -> _Typed:
-    fields = [(name, _typed(field)) for name, field in kind.fields]
+    converters = {name: _typed(field) for name, field in kind.fields}
+    empty: dict[str, Any] = dict.fromkeys(converters)
 
     def struct(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - JSON.
         if value is None:
             return None
         if type(value) is not dict:
             raise _TypeError
-        get = value.get
-        return {
-            name: None if (item := get(name)) is None else convert(item) for name, convert in fields
-        }
+        typed = empty.copy()
+        # Most fields of an event are null.
+        for name, item in value.items():
+            if item is not None and name in converters:
+                typed[name] = converters[name](item)
+        return typed
 
     return struct
 
