@@ -276,7 +276,10 @@ class ConsumerGroup(FollowedGroup):
         for member in written.values():
             old = self._members.get(member.member_id)
             if old is not None:
-                causes += _restated(old, member, is_resolved=is_resolved)
+                restated = [*_restated(old, member, is_resolved=is_resolved)]
+                if restated and self._is_restarting(member.member_id):
+                    restated = [Trigger(TriggerKind.STATIC_REPLACED, ref(member))]
+                causes += restated
             elif member.member_id not in replaced:
                 kind = TriggerKind.STATIC_ADDED if member.instance_id else TriggerKind.MEMBER_ADDED
                 causes.append(Trigger(kind, ref(member)))
@@ -288,10 +291,12 @@ class ConsumerGroup(FollowedGroup):
             causes.append(Trigger(TriggerKind.REGEX_RESOLVED))
         return causes, events
 
+    def _is_restarting(self, member_id: str) -> bool:
+        current = self._current.get(member_id)
+        return current is not None and current.epoch == LEFT_FOR_RESTART
+
     def _fate(self, member: ConsumerMemberRecord, at_ms: int) -> Fate:
-        current = self._current.get(member.member_id)
         revoking_ms = at_ms - self._revoking.get(member.member_id, at_ms)
-        left = current is not None and current.epoch == LEFT_FOR_RESTART
         return fate_of_consumer(
             self._signs[member.member_id],
             at_ms,
@@ -299,7 +304,7 @@ class ConsumerGroup(FollowedGroup):
             member.rebalance_timeout_ms,
             revoking_ms=revoking_ms,
             is_classic=member.classic is not None,
-            has_left=left,
+            has_left=self._is_restarting(member.member_id),
         )
 
     def _departure(self, member: ConsumerMemberRecord, fate: Fate) -> Trigger:

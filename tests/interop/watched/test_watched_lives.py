@@ -104,7 +104,7 @@ class Watched:
             (done,) = admin.alter_consumer_group_offsets([offset]).values()
             try:
                 done.result(10)
-            except KafkaException:  # Its coordinator is just being created.
+            except (KafkaException, TimeoutError):  # Its coordinator is just being created.
                 return False
             return True
 

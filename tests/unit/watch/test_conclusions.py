@@ -2,6 +2,7 @@
 
 import pytest
 
+from kohort.groups.consumer.member import LEFT_FOR_RESTART
 from kohort.groups.consumer.records import (
     ClassicPart,
     ConsumerMemberRecord,
@@ -272,6 +273,16 @@ def test_a_static_member_that_returns_is_not_the_cause_of_an_epoch_for_topics() 
     watched.store(5, ConsumerMemberTombstone("g", "a"), second, *epoch_of(3, metadata_hash=8))
     watched.store(9, consumer("c"), *epoch_of(4, metadata_hash=8))
     assert watched.cause(3) == ("certain", "topics_changed")
+
+
+def test_a_static_member_that_returns_under_its_old_id_with_other_topics_was_replaced() -> None:
+    watched = Watched()
+    place = consumer("a")._replace(instance_id="i")
+    watched.store(0, place, *epoch_of(2), current("a", 2))
+    watched.store(3, current("a", LEFT_FOR_RESTART))
+    watched.store(5, place._replace(topic_names=("u",)), *epoch_of(3), current("a", 3))
+    watched.store(9, consumer("c"), *epoch_of(4))
+    assert watched.cause(3) == ("certain", "static_replaced")
 
 
 def test_a_vote_for_an_assignor_beside_other_topics_may_not_have_counted() -> None:
